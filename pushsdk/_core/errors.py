@@ -1,0 +1,139 @@
+"""The errors, one tree, by what the caller can do next.
+
+They are plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in
+a text or repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pushsdk._core.outcome import Attempt, Outcome
+
+__all__ = [
+    "AuthenticationError",
+    "ClientClosedError",
+    "ConfigurationError",
+    "NotSentError",
+    "OutcomeUnknownError",
+    "PartialError",
+    "PayloadTooLargeError",
+    "PushError",
+    "QueueFullError",
+    "RateLimitedError",
+    "RejectedError",
+    "UnexpectedResponseError",
+    "ValidationError",
+]
+
+
+class PushError(Exception):
+    """Base of every error of this package.
+
+    ``outcome`` says what happened to all of the call's users, ``attempts`` what was tried on the wire, oldest
+    first, and ``user_ids`` whom it concerns (empty for a campaign).
+    """
+
+    outcome: Outcome = Outcome.NOT_SENT
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        outcome: Outcome | None = None,
+        attempts: tuple[Attempt, ...] = (),
+        user_ids: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        if outcome is not None:
+            self.outcome = outcome
+        self.attempts = attempts
+        self.user_ids = user_ids
+
+
+class ConfigurationError(PushError):
+    """The client was set up wrongly, or is used from the wrong loop or process. Nothing was sent."""
+
+
+class ValidationError(PushError, ValueError):
+    """The input can't be sent as it is; the text names the path, as ``$.message.ttl``. Nothing was sent."""
+
+
+class NotSentError(PushError):
+    """Proven: the service never saw it, so calling again can't push twice.
+
+    ``retry_after``, in seconds, is set where the call ended because the service asked for a longer wait.
+    """
+
+    retry_after: float | None = None
+
+
+class ClientClosedError(NotSentError):
+    """The client is closed, or was closed before this call could leave."""
+
+
+class QueueFullError(NotSentError):
+    """The queue is full and ``Limits(when_full="raise")`` is set."""
+
+
+class RejectedError(PushError):
+    """The service answered that it did not take it.
+
+    ``status`` is the HTTP status, ``headers`` the response's headers, ``body`` at most the first 4 KiB of its body.
+    """
+
+    outcome = Outcome.REJECTED
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+
+class AuthenticationError(RejectedError):
+    """401 or 403: the Api-Key is missing, wrong, or lacks the permission."""
+
+
+class RateLimitedError(RejectedError):
+    """Throttled, and the call could not wait it out. ``retry_after``, in seconds, where the service said it."""
+
+    retry_after: float | None = None
+
+
+class PayloadTooLargeError(RejectedError):
+    """413, and there was nothing left to split."""
+
+
+class OutcomeUnknownError(PushError):
+    """It may have been enqueued: calling again may push twice. ``status`` is None where no response was returned.
+
+    For a campaign ``external_id`` carries the request's ``externalId``: look it up before you create it again.
+    """
+
+    outcome = Outcome.UNKNOWN
+    status: int | None = None
+    external_id: str | None = None
+
+
+class PartialError(PushError):
+    """The call's users ended differently.
+
+    ``outcomes`` maps every user id to its outcome; ``outcome`` is the worst of them (UNKNOWN, then NOT_SENT, then
+    REJECTED).
+    """
+
+    outcomes: Mapping[str, Outcome] = {}
+
+    def users(self, outcome: Outcome) -> tuple[str, ...]:
+        """The ids of the call's users that ended with ``outcome``, in the order they were given."""
+        return tuple(user for user, ended in self.outcomes.items() if ended is outcome)
+
+
+class UnexpectedResponseError(PushError):
+    """Accepted, but the answer is not as documented: a campaign was created and its uuid can't be read.
+
+    ``status`` and ``body`` (at most 4 KiB) are what came back; ``external_id`` the request's ``externalId``.
+    """
+
+    outcome = Outcome.ACCEPTED
+    status: int = 0
+    body: bytes = b""
+    external_id: str | None = None

@@ -1,0 +1,138 @@
+"""What became of an attempt: the outcome table, the evidence it reads, and the join of attempts.
+
+Rules only. What the evidence is and where it comes from is the transport's business; what is done about an
+outcome (repeat, split, raise) is decided in ``policy``, ``splitting`` and ``errors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+__all__ = [
+    "TABLE",
+    "Attempt",
+    "Evidence",
+    "Failure",
+    "Outcome",
+    "Row",
+    "join",
+    "judge",
+    "read_status",
+]
+
+
+class Outcome(StrEnum):
+    """What is known of a push (or of a campaign) to one user."""
+
+    ACCEPTED = "ACCEPTED"
+    """The service took it: a 2xx came back for a request that had been written whole."""
+    REJECTED = "REJECTED"
+    """The service answered that it did not take it."""
+    NOT_SENT = "NOT_SENT"
+    """Proven: nothing of it left this process, so the service never saw it."""
+    UNKNOWN = "UNKNOWN"
+    """It may have been enqueued. Sending it again may push twice."""
+
+
+class Failure(StrEnum):
+    """Why an attempt got no response. The value is the text that errors show."""
+
+    DNS = "the host name could not be resolved"
+    REFUSED = "the connection could not be opened"
+    CONNECT_TIMEOUT = "no connection within the connect timeout"
+    TLS = "the TLS handshake failed"
+    CERTIFICATE = "the server's certificate was not accepted"
+    PROXY = "the proxy could not be used"
+    STALE = "the pooled connection had gone stale"
+    CREDENTIALS = "the api_key callable gave no usable key"
+    CLOSED = "the client or its session is closed"
+    DEADLINE = "the deadline passed"
+    ATTEMPT_TIMEOUT = "no answer within the attempt timeout"
+    CANCELLED = "the call was cancelled"
+    DISCONNECTED = "the connection was closed without an answer"
+    RESET = "the connection broke"
+    UNREADABLE = "the answer could not be parsed as HTTP"
+    QUEUE_FULL = "the client's queue is full"
+    PAUSED = "the service asked to wait longer than the call can"
+    BUDGET = "the retry budget is used up"
+    OTHER = "the transport failed"
+
+
+NEEDS_A_PERSON = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.CREDENTIALS, Failure.CLOSED})
+"""Proven not sent, and yet not repeated: the next try would fail the same way until somebody changes something."""
+
+CONNECTOR_FAMILY = frozenset(
+    {Failure.DNS, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
+)
+"""Failures whose exception type alone proves that no connection was had (facts B.2, last row)."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One try of a request on the wire, as it was judged.
+
+    ``started`` and ``seconds`` are seconds on the event loop's clock. ``status`` is None where no response was
+    returned; ``reason`` says in words what happened. ``repeatable`` is the table's mark 'may be repeated'.
+    """
+
+    outcome: Outcome
+    status: int | None = None
+    reason: str = ""
+    repeatable: bool = False
+    retry_after: float | None = None
+    started: float = 0.0
+    seconds: float = 0.0
+
+
+class Evidence:
+    """What one attempt left behind. The transport fills it in as things happen, so it survives a cancellation."""
+
+    __slots__ = ("body", "failure", "headers", "reason", "reused", "started_writing", "status", "touched", "written")
+
+    def __init__(self) -> None:
+        #: Set when a real transport laid hands on the body. Never set by a mock, which answers above the socket.
+        self.touched = False
+        #: Set just before the first byte is handed to the connection.
+        self.started_writing = False
+        #: Set once the whole request had been handed over.
+        self.written = False
+        #: Set when the connection had carried an earlier request.
+        self.reused = False
+        #: The status of a response that was returned, never one made up by the HTTP library.
+        self.status: int | None = None
+        self.headers: Mapping[str, str] = {}
+        #: The bounded body of the response, where one was wanted and could be read.
+        self.body: bytes | None = None
+        #: Why no response was returned; set where ``status`` is None.
+        self.failure: Failure | None = None
+        #: A word on it for people: an exception's class name, never its text.
+        self.reason = ""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row of the outcome table: the statuses ``first`` to ``last``, both included."""
+
+    first: int
+    last: int
+    outcome: Outcome
+    repeatable: bool
+    meaning: str
+    needs_retry_after: bool = False
+
+
+# The one table (README's is tested against it). The first row that matches decides; the last two match everything.
+TABLE: tuple[Row, ...] = (
+    Row(200, 299, Outcome.ACCEPTED, False, "any 2xx whose request had been written whole"),
+    Row(300, 399, Outcome.REJECTED, False, "a redirect: never followed, the Api-Key would go elsewhere"),
+    Row(408, 408, Outcome.REJECTED, True, "the service gave up waiting for the request"),
+    Row(425, 425, Outcome.REJECTED, True, "too early"),
+    Row(429, 429, Outcome.REJECTED, True, "throttled"),
+    Row(400, 499, Outcome.REJECTED, False, "any other 4xx"),
+    Row(501, 501, Outcome.REJECTED, False, "not implemented"),
+    Row(503, 503, Outcome.REJECTED, True, "unavailable with a valid Retry-After: the service asked for it", True),
+    Row(505, 505, Outcome.REJECTED, False, "HTTP version not supported"),
+    Row(500, 599, Outcome.UNKNOWN, False, "any other 5xx: the service or a gateway may have enqueued it"),
+    Row(0, 9999, Outcome.UNKNOWN, False, "anything else: below 200, 600 and above"),
+)

@@ -1,0 +1,1 @@
+"""The asyncio shell: it awaits what the core decides."""
