@@ -1,0 +1,195 @@
+"""The harness itself: what a bare aiohttp session meets at a WireServer, and that its books are right."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import aiohttp
+import pytest
+from support import wire_tls
+from support.wire_answers import HIDDEN, UNREADABLE, response
+from support.wire_faults import (
+    Step,
+    always,
+    answering,
+    fin,
+    first,
+    hold,
+    mixed,
+    never_read,
+    on_accept,
+    only,
+    read_half,
+    read_head,
+    read_request,
+    rst,
+    send,
+    step,
+    take,
+    when,
+)
+from support.wire_network import (
+    black_hole,
+    closed,
+    closed_port,
+    detoured,
+    late_408,
+    lookups,
+    reset,
+    spoiled,
+    stray_204,
+)
+from support.wire_server import WireServer
+
+TIGHT = aiohttp.ClientTimeout(total=0.1, sock_connect=0.05)
+
+
+async def push(session: aiohttp.ClientSession, server: WireServer, user: str = "u", **options: object) -> int:
+    body = {"userIds": [user], "message": {}}
+    url = f"{options.pop('base', server.base_url)}/v1/push"
+    async with session.post(url, json=body, headers={"Api-Key": "key"}, **options) as answer:
+        return answer.status
+
+
+async def test_a_good_server_keeps_true_books() -> None:
+    async with WireServer() as server, aiohttp.ClientSession() as session:
+        assert [await push(session, server, user) for user in ("a", "b", "a")] == [204] * 3
+    assert server.processed == {"a": 2, "b": 1}
+    assert (server.connections, server.begun, len(server.requests)) == (1, 3, 3)
+    assert server.requests[0].path == "/ext/api/v1/push"
+    assert server.api_keys == {"key"}
+    assert server.bytes_received == sum(len(each.head) + len(each.body) for each in server.requests)
+
+
+async def test_a_good_server_creates_campaigns_over_tls() -> None:
+    async with WireServer(tls=wire_tls.good()) as server, aiohttp.ClientSession() as session:
+        url, trust = f"{server.base_url}/v1/campaigns", wire_tls.client_context()
+        async with session.post(url, json={"name": "spring"}, ssl=trust) as answer:
+            assert (answer.status, await answer.json()) == (200, {"uuid": "5f0c6a52"})
+    assert server.processed == {"spring": 1}
+
+
+BREAKS: dict[str, tuple[Step, type[Exception], int, int]] = {
+    "closed after the head": (step(read_head, fin), aiohttp.ServerDisconnectedError, 0, 0),
+    "reset after the head": (step(read_head, rst), aiohttp.ClientOSError, 0, 0),
+    "closed mid-body": (step(read_half, fin), aiohttp.ServerDisconnectedError, 0, 0),
+    "closed unprocessed": (step(read_request, fin), aiohttp.ServerDisconnectedError, 1, 0),
+    "reset unprocessed": (step(read_request, rst), aiohttp.ClientOSError, 1, 0),
+    "closed processed": (step(take, fin), aiohttp.ServerDisconnectedError, 1, 1),
+    "reset processed": (step(take, rst), aiohttp.ClientOSError, 1, 1),
+    "half a status line": (step(take, send(b"HTTP/1.1 20"), fin), aiohttp.ServerDisconnectedError, 1, 1),
+    "silence": (step(take, hold), TimeoutError, 1, 1),
+    "nothing is read": (on_accept(never_read), TimeoutError, 0, 0),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+async def test_a_break_is_seen_by_the_client_and_kept_in_the_books(what: str, tls: bool) -> None:
+    does, error, whole, processed = BREAKS[what]
+    context = wire_tls.good() if tls else None
+    async with WireServer(when(always, does), tls=context) as server, aiohttp.ClientSession() as session:
+        with pytest.raises(error):
+            await push(session, server, timeout=TIGHT, ssl=wire_tls.client_context())
+    assert (len(server.requests), server.processed["u"]) == (whole, processed)
+
+
+@pytest.mark.parametrize("ending", [fin, rst])
+async def test_a_connection_can_end_on_accept(ending: object) -> None:
+    script = when(always, on_accept(ending))
+    async with WireServer(script) as server, aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await push(session, server)
+    assert server.connections == 1
+    assert not server.requests
+
+
+@pytest.mark.parametrize("what", [*UNREADABLE, *HIDDEN])
+async def test_an_unreadable_answer_looks_like_a_false_400_or_a_timeout(what: str) -> None:
+    script = when(always, answering({**UNREADABLE, **HIDDEN}[what], processed=True))
+    async with WireServer(script) as server, aiohttp.ClientSession() as session:
+        with pytest.raises((aiohttp.ClientResponseError, TimeoutError)):
+            await push(session, server, timeout=TIGHT)
+    assert server.processed == {"u": 1}
+
+
+async def test_a_script_can_be_bad_first_and_good_then() -> None:
+    script = when(first(2), answering(response(503, Retry_After=1)))
+    async with WireServer(script) as server, aiohttp.ClientSession() as session:
+        assert [await push(session, server, f"{n}") for n in range(4)] == [503, 503, 204, 204]
+    assert server.processed == {"2": 1, "3": 1}
+
+
+def test_a_mixed_script_is_the_same_for_the_same_seed() -> None:
+    steps = [answering(response(429)), on_accept(rst), step(take, fin)]
+    draws = [[mixed(seed, 0.5, steps)("request", n) for n in range(50)] for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+LOOKUPS = [("fail", aiohttp.ClientConnectorDNSError), ("hang", TimeoutError)]
+
+
+@pytest.mark.parametrize(("how", "error"), LOOKUPS)
+async def test_a_lookup_can_fail_or_hang_and_then_work(how: str, error: type[Exception]) -> None:
+    async with WireServer() as server, aiohttp.ClientSession() as session:
+        with lookups(how, only(0), hang=0.15):
+            base = server.base_url.replace("127.0.0.1", "push.test")
+            with pytest.raises(error):
+                await push(session, server, base=base, timeout=TIGHT)
+            assert await push(session, server, base=base) == 204
+
+
+PLACES = [(closed_port, aiohttp.ClientConnectorError), (black_hole, aiohttp.ConnectionTimeoutError)]
+
+
+@pytest.mark.parametrize(("place", "error"), PLACES)
+async def test_a_connect_can_be_refused_or_dropped(place: object, error: type[Exception]) -> None:
+    async with WireServer() as server, aiohttp.ClientSession() as session:
+        with place() as address, detoured(server, address, only(0)):
+            with pytest.raises(error):
+                await push(session, server, timeout=TIGHT)
+            assert await push(session, server) == 204
+
+
+@pytest.mark.parametrize("spoil", [closed, reset, stray_204, late_408])
+async def test_a_pooled_connection_can_be_spoiled_behind_the_clients_back(spoil: object) -> None:
+    async with WireServer() as server, aiohttp.ClientSession() as session:
+        assert await push(session, server, "first") == 204
+        with spoiled(server, spoil) as done, suppress(aiohttp.ClientError):
+            await push(session, server, "second")
+    assert len(done) == 1
+    assert server.processed["first"] == 1
+
+
+@pytest.mark.parametrize("bad", ["untrusted", "other_host", "expired"])
+async def test_a_bad_certificate_is_refused(bad: str) -> None:
+    context = getattr(wire_tls, bad)()
+    async with WireServer(tls=context) as server, aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await push(session, server, ssl=wire_tls.client_context())
+    assert not server.begun
+
+
+async def test_a_mistake_in_a_script_is_not_swallowed() -> None:
+    async def mistaken(_wire: object) -> None:
+        raise KeyError("oops")
+
+    with pytest.raises(ExceptionGroup, match="script of a WireServer"):
+        async with WireServer(when(always, step(mistaken))) as server, aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError):
+                await push(session, server)
+
+
+async def test_leaving_ends_every_connection_at_once() -> None:
+    arrived = asyncio.Event()
+
+    async def note(_wire: object) -> None:
+        arrived.set()
+
+    async with aiohttp.ClientSession() as session:
+        async with WireServer(when(always, step(note, hold))) as server:
+            pending = asyncio.create_task(push(session, server))
+            await arrived.wait()
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await pending

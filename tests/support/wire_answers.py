@@ -1,0 +1,76 @@
+"""Answers, as bytes: documented ones, surprising ones, and ones that are no HTTP at all."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+__all__ = [
+    "BODIES",
+    "HIDDEN",
+    "NO_CONTENT",
+    "UNREADABLE",
+    "http_date",
+    "response",
+]
+
+
+def response(status: int, body: bytes = b"", **headers: object) -> bytes:
+    """A whole response: ``Retry_After=1`` becomes ``Retry-After: 1``, Content-Length is set unless given."""
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    if not {"Content-Length", "Transfer-Encoding"} & fields.keys() and status != 204:
+        fields["Content-Length"] = len(body)
+    lines = [f"HTTP/1.1 {status} Anything", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def http_date(seconds: float) -> str:
+    """The HTTP date that is ``seconds`` from now."""
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+NO_CONTENT = response(204)
+
+# What no HTTP parser may take for an answer (facts B.1: they all look like a status 400, and are none).
+UNREADABLE: dict[str, bytes] = {
+    "garbage": b"\x00\xff\x13\x37 nothing you know \x1b[31m\r\n\r\n",
+    "an SMTP greeting": b"220 mail.example ESMTP ready\r\n",
+    "HTTP/2 frames": b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64\x00\x04\x00\x10\x00\x00",
+    "an unknown HTTP version": b"HTTP/7.3 204 No Content\r\n\r\n",
+    "two Content-Lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "Content-Length with chunks": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    ),
+    "a negative Content-Length": b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+    "a NUL in a header": b"HTTP/1.1 204 No\x00Content\r\nX-A: a\x00b\r\n\r\n",
+    "a header of 64 kB": b"HTTP/1.1 204 No Content\r\nX-A: " + b"a" * 65536 + b"\r\n\r\n",
+    "a thousand headers": b"HTTP/1.1 204 No Content\r\n" + b"X-A: a\r\n" * 1000 + b"\r\n",
+}
+
+# Answers whose head is fine, and which aiohttp hides behind a false 400 all the same (facts E.1, 5).
+HIDDEN: dict[str, bytes] = {
+    "a 204 with a body in the same packet": b"HTTP/1.1 204 No Content\r\n\r\nsurprise, a body",
+    "a chunked 204": b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a bad first chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n{}\r\n",
+}
+
+
+def _bomb(megabytes: int = 16) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    zeros = b" " * (1 << 20)
+    return b"".join(packer.compress(zeros) for _ in range(megabytes)) + packer.flush()
+
+
+# 200s whose body is whole and of no use: each leaves the campaign created (facts E.1, 4).
+BODIES: dict[str, bytes] = {
+    "is not JSON": response(200, b"<html>it works</html>", Content_Type="text/html"),
+    "is empty": response(200),
+    "is bad UTF-8": response(200, b'{"uuid":"\xff\xfe"}', Content_Type="application/json"),
+    "is 100 000 brackets deep": response(200, b"[" * 100_000),
+    "has no uuid": response(200, b'{"id":1}', Content_Type="application/json"),
+    "has a number for a uuid": response(200, b'{"uuid":7}', Content_Type="application/json"),
+    "is a gzip bomb": response(200, _bomb(), Content_Encoding="gzip"),
+    "is gzip and cut off": response(200, gzip.compress(b'{"uuid":"x"}' * 99)[:40], Content_Encoding="gzip"),
+}

@@ -1,0 +1,151 @@
+"""Trouble below HTTP: name lookups, TCP connects, and pooled connections that end while nobody looks.
+
+Each is a context manager over the running loop or the connector, so that it bites the client's own session
+and an injected one alike; the sockets are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Literal
+
+import aiohttp
+
+from support.wire_faults import When, always
+from support.wire_server import Wire, WireServer
+
+__all__ = [
+    "Spoil",
+    "black_hole",
+    "closed",
+    "closed_port",
+    "detoured",
+    "late_408",
+    "lookups",
+    "reset",
+    "spoiled",
+    "stray_204",
+    "told",
+]
+
+Address = tuple[str, int]
+
+
+@contextmanager
+def closed_port() -> Iterator[Address]:
+    """A port that is reserved and refuses."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()
+
+
+@contextmanager
+def black_hole() -> Iterator[Address]:
+    """A port whose backlog is full: the kernel drops each SYN."""
+    with ExitStack() as stack:
+        sock = stack.enter_context(socket.socket())
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(0)
+        for _ in range(3):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(sock.getsockname())
+        yield sock.getsockname()
+
+
+@contextmanager
+def detoured(server: WireServer, place: Address, bad: When = always) -> Iterator[None]:
+    """The n-th connect to ``server`` ends up at ``place`` where n is a bad one."""
+    loop = asyncio.get_running_loop()
+    connect, numbers = loop.sock_connect, itertools.count()
+
+    async def sock_connect(sock: socket.socket, address: Address) -> None:
+        ours = address[1] == server.port
+        await connect(sock, place if ours and bad(next(numbers)) else address)
+
+    loop.sock_connect = sock_connect
+    try:
+        yield
+    finally:
+        del loop.sock_connect
+
+
+@contextmanager
+def lookups(how: Literal["fail", "hang"], bad: When = always, *, hang: float = 1.0) -> Iterator[None]:
+    """The n-th name lookup fails, or takes ``hang`` seconds, where n is a bad one; others find 127.0.0.1.
+
+    A hung lookup has an end, as a resolver's own timeout has: aiohttp lets every later request for the name
+    wait for the lookup that is under way.
+    """
+    loop = asyncio.get_running_loop()
+    numbers = itertools.count()
+
+    async def getaddrinfo(_host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        if bad(next(numbers)):
+            if how == "fail":
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            await asyncio.sleep(hang)
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))]
+
+    loop.getaddrinfo = getaddrinfo
+    try:
+        yield
+    finally:
+        del loop.getaddrinfo
+
+
+Spoil = Callable[[Wire], Awaitable[object]]
+"""Does something to an idle connection from the server's end; the client's loop must not get to see it."""
+
+
+async def closed(wire: Wire) -> None:
+    """The server closes it."""
+    wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+
+async def reset(wire: Wire) -> None:
+    """The server resets it."""
+    await wire.rst()
+
+
+def told(data: bytes) -> Spoil:
+    """The server says something nobody asked for, and stays."""
+
+    async def saying(wire: Wire) -> None:
+        wire.writer.write(data)
+
+    return saying
+
+
+stray_204 = told(b"HTTP/1.1 204 No Content\r\n\r\n")
+late_408 = told(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+
+@contextmanager
+def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[list[Wire]]:
+    """Spoil the n-th pooled connection at the moment it is taken for a request, where n is a bad one.
+
+    Done between the pool's handing it over and the first byte of the request, without a turn of the loop in
+    which the client could notice. Yields the list of the connections that were spoiled.
+    """
+    connect, numbers = aiohttp.TCPConnector.connect, itertools.count()
+    done: list[Wire] = []
+
+    async def connecting(self: aiohttp.TCPConnector, *args: object, **kwargs: object) -> object:
+        connection = await connect(self, *args, **kwargs)
+        peer = connection.transport.get_extra_info("sockname")
+        wire = server.wire_of(peer)
+        if wire is not None and wire.exchanges and bad(next(numbers)):
+            done.append(wire)
+            await spoil(wire)
+        return connection
+
+    aiohttp.TCPConnector.connect = connecting
+    try:
+        yield done
+    finally:
+        aiohttp.TCPConnector.connect = connect

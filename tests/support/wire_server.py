@@ -1,0 +1,260 @@
+"""A server that misbehaves on purpose and tells the truth about what reached it.
+
+Raw asyncio streams, no HTTP library: what a connection does is a script of small steps (``wire_faults``), and
+the books kept here (requests that arrived whole, requests processed) are what the tests judge the client by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import socket
+import ssl
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, Self
+
+__all__ = ["Act", "Moment", "Request", "Script", "Wire", "WireServer", "behave", "no_content"]
+
+Moment = Literal["accept", "request"]
+"""When a script is asked: for each accepted connection, and at the first byte of each request."""
+
+CHUNK = 65536
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that arrived whole."""
+
+    head: bytes
+    body: bytes
+    wire: int
+    at: float
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        """The header fields, names in lower case."""
+        lines = self.head.decode("latin-1").split("\r\n")[1:]
+        fields = (line.partition(":") for line in lines if line)
+        return {name.lower(): value.strip() for name, _, value in fields}
+
+    @property
+    def path(self) -> str:
+        """The request target."""
+        return self.head.split(b" ", 2)[1].decode()
+
+    @cached_property
+    def document(self) -> dict[str, object]:
+        """The JSON body."""
+        return json.loads(self.body)
+
+    @property
+    def is_campaign(self) -> bool:
+        """Whether it creates a campaign (interface 4.1)."""
+        return self.path.endswith("/v1/campaigns")
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Whom it concerns: the user ids of a push, the name of a campaign."""
+        return (str(self.document["name"]),) if self.is_campaign else tuple(self.document["userIds"])
+
+
+class Wire:
+    """One accepted connection, as the steps of a script use it."""
+
+    def __init__(
+        self, server: WireServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+    ) -> None:
+        self.server = server
+        self.number = number
+        self.reader = reader
+        self.writer = writer
+        self.peer = writer.get_extra_info("peername")
+        #: Requests begun on this connection; set before each step.
+        self.exchanges = 0
+        #: The request in hand, once it arrived whole.
+        self.request: Request | None = None
+        self._first = b""
+        self._head = b""
+
+    async def begun(self) -> bool:
+        """Wait for the first byte of the next request; False where the peer left instead."""
+        self.request, self._head = None, b""
+        self._first = await self._read(self.reader.read(1))
+        return bool(self._first)
+
+    async def read_head(self) -> bytes:
+        """Read the request line and the header fields."""
+        self._head = self._first + await self._read(self.reader.readuntil(b"\r\n\r\n"))
+        self.server.api_keys.add(Request(self._head, b"", self.number, 0.0).headers.get("api-key", ""))
+        return self._head
+
+    async def read_some(self, size: int) -> None:
+        """Read the head, and ``size`` bytes of the body, and no more."""
+        await self.read_head()
+        await self._read(self.reader.readexactly(size))
+
+    async def read_request(self) -> Request:
+        """Read a whole request and enter it in the books."""
+        head = self._head or await self.read_head()
+        length = int(Request(head, b"", self.number, 0.0).headers["content-length"])
+        body = await self._read(self.reader.readexactly(length))
+        self.request = Request(head, body, self.number, asyncio.get_running_loop().time())
+        self.server.requests.append(self.request)
+        return self.request
+
+    def process(self) -> None:
+        """Do what the request asks for: from here on its users are pushed."""
+        assert self.request is not None, "a request that did not arrive whole can't be processed"
+        self.server.processed.update(self.request.users)
+        self.server.processed_requests.append(self.request)
+
+    async def send(self, data: bytes) -> None:
+        """Write, and wait until it is handed to the kernel."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def fin(self) -> None:
+        """End our half in good order, then take what still comes until the peer has ended its half."""
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        else:
+            self.writer.close()
+        await self.hold()
+
+    async def rst(self) -> None:
+        """Break the connection: the RST is on its way when this returns."""
+        sock: socket.socket = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+        await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
+
+    async def hold(self) -> None:
+        """Say nothing more, and drop what comes, until the peer goes away."""
+        while await self._read(self.reader.read(CHUNK)):
+            pass
+
+    async def _read(self, reading: Awaitable[bytes]) -> bytes:
+        data = await reading
+        self.server.bytes_received += len(data)
+        return data
+
+
+Act = Callable[[Wire], Awaitable[object]]
+Script = Callable[[Moment, int], Act | None]
+"""What to do at the n-th accept and the n-th request begun, over all connections, from 0; None is to behave."""
+
+
+@dataclass
+class WireServer:
+    """``async with WireServer(script, tls=context) as server``: listens on loopback, and keeps the books."""
+
+    script: Script | None = None
+    tls: ssl.SSLContext | None = None
+    host: str = "127.0.0.1"
+
+    #: Connections accepted, and bytes read from them.
+    connections: int = 0
+    bytes_received: int = 0
+    #: Requests of which at least a byte arrived.
+    begun: int = 0
+    #: Requests that arrived whole, and of those the ones that were processed.
+    requests: list[Request] = field(default_factory=list)
+    processed_requests: list[Request] = field(default_factory=list)
+    #: How often each user (or campaign name) was pushed.
+    processed: Counter[str] = field(default_factory=Counter)
+    #: The value of Api-Key in each head that arrived.
+    api_keys: set[str] = field(default_factory=set)
+    #: What a script got wrong; raised on the way out.
+    mistakes: list[Exception] = field(default_factory=list)
+
+    async def __aenter__(self) -> Self:
+        self._wires: dict[object, Wire] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count()
+        self._open = True
+        self._server = await asyncio.start_server(self._accept, self.host, 0, ssl=self.tls, backlog=256)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._open = False
+        self._server.close()
+        for wire in list(self._wires.values()):
+            wire.writer.transport.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+        if self.mistakes:
+            raise ExceptionGroup("the script of a WireServer failed", self.mistakes)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port
+
+    @property
+    def base_url(self) -> str:
+        """The service's base URL, with the path prefix that the interface's section 4 demands."""
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}/ext/api"
+
+    @property
+    def open_wires(self) -> list[Wire]:
+        """The connections that are open now, oldest first."""
+        return list(self._wires.values())
+
+    def wire_of(self, peer: object) -> Wire | None:
+        """The open connection whose other end is ``peer``, a socket name."""
+        return self._wires.get(peer)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        wire = Wire(self, reader, writer, next(self._numbers))
+        if not self._open:
+            writer.transport.abort()
+            return
+        self._wires[wire.peer] = wire
+        task = asyncio.get_running_loop().create_task(self._serve(wire))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, wire: Wire) -> None:
+        try:
+            await self._converse(wire)
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+            pass  # the peer went away: that is its right
+        except Exception as mistake:  # noqa: BLE001 - kept and raised on the way out
+            self.mistakes.append(mistake)
+        finally:
+            self._wires.pop(wire.peer, None)
+            wire.writer.transport.abort()
+
+    async def _converse(self, wire: Wire) -> None:
+        script = self.script or behave
+        await (script("accept", wire.number) or _welcome)(wire)
+        while not wire.writer.is_closing() and await wire.begun():
+            number, self.begun = self.begun, self.begun + 1
+            wire.exchanges += 1
+            await (script("request", number) or no_content)(wire)
+
+
+def behave(_moment: Moment, _number: int) -> None:
+    """The script of a server that always does what the interface says."""
+
+
+async def _welcome(_wire: Wire) -> None:
+    """Take the connection."""
+
+
+async def no_content(wire: Wire) -> None:
+    """Read, process, and answer as documented: 204 to a push, 200 and a uuid to a campaign."""
+    request = await wire.read_request()
+    wire.process()
+    body = b'{"uuid":"5f0c6a52"}' if request.is_campaign else b""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    await wire.send(head + body if body else b"HTTP/1.1 204 No Content\r\n\r\n")

@@ -1,0 +1,59 @@
+"""TLS contexts for the servers of the tests, good and bad, and the one context their clients trust.
+
+Made once per run: a key and a certificate take milliseconds.
+"""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime
+from functools import cache
+
+import trustme
+
+__all__ = ["client_context", "expired", "good", "other_host", "untrusted"]
+
+NAMES = ("localhost", "127.0.0.1")
+
+
+@cache
+def _authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def _serving(authority: trustme.CA, *names: str, not_after: datetime | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*names, not_after=not_after).configure_cert(context)
+    return context
+
+
+@cache
+def client_context() -> ssl.SSLContext:
+    """Trusts the authority of these tests, and checks host names."""
+    context = ssl.create_default_context()
+    _authority().configure_trust(context)
+    return context
+
+
+@cache
+def good() -> ssl.SSLContext:
+    """A server the client should trust."""
+    return _serving(_authority(), *NAMES)
+
+
+@cache
+def untrusted() -> ssl.SSLContext:
+    """The right names, by an authority nobody knows."""
+    return _serving(trustme.CA(), *NAMES)
+
+
+@cache
+def other_host() -> ssl.SSLContext:
+    """Trusted, but for another host."""
+    return _serving(_authority(), "other.example")
+
+
+@cache
+def expired() -> ssl.SSLContext:
+    """Trusted and for this host, until 2020."""
+    return _serving(_authority(), *NAMES, not_after=datetime(2020, 1, 1, tzinfo=UTC))
