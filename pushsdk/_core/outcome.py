@@ -18,9 +18,11 @@ __all__ = [
     "Failure",
     "Outcome",
     "Row",
+    "Verdict",
     "join",
     "judge",
     "read_status",
+    "sum_up",
 ]
 
 
@@ -61,13 +63,21 @@ class Failure(StrEnum):
     OTHER = "the transport failed"
 
 
-NEEDS_A_PERSON = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.CREDENTIALS, Failure.CLOSED})
+NEEDS_A_PERSON = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.CLOSED})
 """Proven not sent, and yet not repeated: the next try would fail the same way until somebody changes something."""
 
-CONNECTOR_FAMILY = frozenset(
-    {Failure.DNS, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
+PROVEN_BY_TYPE = frozenset(
+    {
+        Failure.DNS,
+        Failure.REFUSED,
+        Failure.CONNECT_TIMEOUT,
+        Failure.TLS,
+        Failure.CERTIFICATE,
+        Failure.PROXY,
+        Failure.CREDENTIALS,
+    }
 )
-"""Failures whose exception type alone proves that no connection was had (facts B.2, last row)."""
+"""Failures that prove by themselves that no connection was had, also where a mock stands in for the transport."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,10 +96,24 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+_NO_HEADERS: Mapping[str, str] = {}
+
+
 class Evidence:
     """What one attempt left behind. The transport fills it in as things happen, so it survives a cancellation."""
 
-    __slots__ = ("body", "failure", "headers", "reason", "reused", "started_writing", "status", "touched", "written")
+    __slots__ = (
+        "body",
+        "failure",
+        "headers",
+        "reason",
+        "retry_after",
+        "reused",
+        "started_writing",
+        "status",
+        "touched",
+        "written",
+    )
 
     def __init__(self) -> None:
         #: Set when a real transport laid hands on the body. Never set by a mock, which answers above the socket.
@@ -102,7 +126,9 @@ class Evidence:
         self.reused = False
         #: The status of a response that was returned, never one made up by the HTTP library.
         self.status: int | None = None
-        self.headers: Mapping[str, str] = {}
+        self.headers: Mapping[str, str] = _NO_HEADERS
+        #: A valid Retry-After of that response, in seconds from when it came.
+        self.retry_after: float | None = None
         #: The bounded body of the response, where one was wanted and could be read.
         self.body: bytes | None = None
         #: Why no response was returned; set where ``status`` is None.
@@ -131,8 +157,126 @@ TABLE: tuple[Row, ...] = (
     Row(429, 429, Outcome.REJECTED, True, "throttled"),
     Row(400, 499, Outcome.REJECTED, False, "any other 4xx"),
     Row(501, 501, Outcome.REJECTED, False, "not implemented"),
-    Row(503, 503, Outcome.REJECTED, True, "unavailable with a valid Retry-After: the service asked for it", True),
+    Row(
+        503,
+        503,
+        Outcome.REJECTED,
+        True,
+        "unavailable with a valid Retry-After: the service asked for it",
+        True,
+    ),
     Row(505, 505, Outcome.REJECTED, False, "HTTP version not supported"),
     Row(500, 599, Outcome.UNKNOWN, False, "any other 5xx: the service or a gateway may have enqueued it"),
     Row(0, 9999, Outcome.UNKNOWN, False, "anything else: below 200, 600 and above"),
 )
+
+REPEATABLE = frozenset(row.first for row in TABLE if row.repeatable and not row.needs_retry_after)
+"""The statuses that may be repeated whatever their headers say: the default of ``RetryPolicy.repeat``."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a request: the join of its attempts, and what its last attempt had to say."""
+
+    outcome: Outcome
+    attempts: tuple[Attempt, ...] = ()
+    status: int | None = None
+    headers: Mapping[str, str] = _NO_HEADERS
+    body: bytes | None = None
+    retry_after: float | None = None
+    failure: Failure | None = None
+
+
+def read_status(
+    status: int,
+    *,
+    retry_after: float | None,
+    statuses: Mapping[int, Outcome],
+    repeat: frozenset[int],
+) -> tuple[Outcome, bool]:
+    """The outcome of a status, and whether it may be repeated.
+
+    ``statuses`` is the caller's own reading, asked before the table; ``repeat`` the statuses to repeat.
+    """
+    told = statuses.get(status)
+    if told is not None:
+        return told, told is not Outcome.ACCEPTED and status in repeat
+    for row in TABLE:
+        if row.first <= status <= row.last and (retry_after is not None or not row.needs_retry_after):
+            return row.outcome, row.outcome is Outcome.REJECTED and (
+                row.needs_retry_after or status in repeat
+            )
+    return Outcome.UNKNOWN, False
+
+
+def judge(
+    evidence: Evidence,
+    *,
+    statuses: Mapping[int, Outcome],
+    repeat: frozenset[int],
+    started: float,
+    seconds: float,
+) -> Attempt:
+    """Judge one attempt by what it left behind. Where nothing is proven, the answer is UNKNOWN."""
+    outcome, repeatable = _weigh(evidence, statuses, repeat)
+    return Attempt(
+        outcome=outcome,
+        status=evidence.status,
+        reason=_in_words(evidence),
+        repeatable=repeatable,
+        retry_after=evidence.retry_after,
+        started=started,
+        seconds=seconds,
+    )
+
+
+def _weigh(
+    evidence: Evidence, statuses: Mapping[int, Outcome], repeat: frozenset[int]
+) -> tuple[Outcome, bool]:
+    if evidence.status is not None:
+        if evidence.touched and not evidence.started_writing:
+            # An answer to nothing: it had been waiting on the pooled connection for whoever came next.
+            evidence.failure = Failure.STALE
+            return Outcome.NOT_SENT, True
+        outcome, repeatable = read_status(
+            evidence.status, retry_after=evidence.retry_after, statuses=statuses, repeat=repeat
+        )
+        if outcome is Outcome.ACCEPTED and evidence.touched and not evidence.written:
+            return Outcome.UNKNOWN, False
+        return outcome, repeatable
+    if evidence.started_writing or not (evidence.touched or evidence.failure in PROVEN_BY_TYPE):
+        return Outcome.UNKNOWN, False
+    return Outcome.NOT_SENT, evidence.failure not in NEEDS_A_PERSON
+
+
+def _in_words(evidence: Evidence) -> str:
+    if evidence.failure is not None:
+        return f"{evidence.failure} ({evidence.reason})" if evidence.reason else str(evidence.failure)
+    return f"HTTP {evidence.status}"
+
+
+# Worst first: what a caller must not overlook. A request's attempts are joined by the same order but for ACCEPTED,
+# which wins there: one accepted attempt is one push on the phone, whatever the others were.
+_JOIN = (Outcome.ACCEPTED, Outcome.UNKNOWN, Outcome.REJECTED)
+
+
+def join(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of a request from those of its attempts; NOT_SENT where there was none."""
+    seen = set(outcomes)
+    return next((outcome for outcome in _JOIN if outcome in seen), Outcome.NOT_SENT)
+
+
+def sum_up(attempts: Iterable[Attempt], evidence: Evidence, failure: Failure | None = None) -> Verdict:
+    """The verdict on a request from all of its attempts and what the last one left behind.
+
+    ``failure`` is set where the request ended for a reason of ours (a deadline, the budget), not by its last attempt.
+    """
+    tried = tuple(attempts)
+    return Verdict(
+        outcome=join(attempt.outcome for attempt in tried),
+        attempts=tried,
+        status=evidence.status,
+        headers=evidence.headers,
+        body=evidence.body,
+        retry_after=evidence.retry_after,
+        failure=failure or evidence.failure,
+    )

@@ -1,0 +1,139 @@
+"""Where requests go and with which key: both checked before anything is sent, neither ever echoed."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+from urllib.parse import SplitResult, urlsplit
+
+from pushsdk._core.errors import ConfigurationError
+
+__all__ = ["HeaderSecret", "check_base_url", "check_headers", "check_key", "check_proxy", "is_loopback"]
+
+_VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
+# Api-Key, Content-Type: interface, section 4. The others frame the body: changing them is sending another request.
+_OURS = frozenset(
+    {"api-key", "content-type", "content-length", "content-encoding", "transfer-encoding", "expect"}
+)
+
+
+class HeaderSecret(str):
+    """A header value that no repr shows, so that no traceback, log or debugger does.
+
+    Only ``__repr__`` is overridden: with ``__str__`` too, aiohttp would send the redacted text (facts, finding 5).
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable"
+        )
+
+
+def check_key(key: object) -> HeaderSecret:
+    """The key as a header value. Raises ConfigurationError unless it is 1 to 4096 visible ASCII characters."""
+    if not isinstance(key, str) or not _VISIBLE_ASCII.fullmatch(key):
+        raise ConfigurationError(
+            "api_key is 1 to 4096 visible ASCII characters, without spaces or line ends "
+            "(is it read from a file with its newline?)"
+        )
+    return HeaderSecret(key)
+
+
+def check_base_url(url: object, *, allow_insecure: bool) -> str:
+    """The base URL without a trailing slash; the path prefix is kept.
+
+    Raises ConfigurationError unless it is absolute, https (or http to a literal loopback address, or
+    ``allow_insecure``), without userinfo, query and fragment.
+    """
+    parts = _split("base_url", url)
+    if parts.query or parts.fragment or "?" in str(url) or "#" in str(url):
+        raise ConfigurationError("base_url has no query and no fragment: only scheme, host and path")
+    if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
+        raise ConfigurationError(
+            "base_url is plain http: the Api-Key would be readable on the way. Use https, or allow_insecure=True "
+            "(localhost, 127.0.0.0/8 and ::1 need neither)"
+        )
+    return str(url).rstrip("/")
+
+
+def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> str:
+    """The proxy's URL. Raises ConfigurationError where it would see the Api-Key of a plain http request."""
+    if not isinstance(url, str):
+        raise ConfigurationError("proxy is a URL, as 'http://proxy.example:3128'")
+    parts = _split("proxy", url, userinfo=True)
+    if base_url.startswith("http:") and not allow_insecure:
+        raise ConfigurationError(
+            "a proxy would read the Api-Key of plain http: use https, or allow_insecure=True"
+        )
+    return parts.geturl()
+
+
+def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """A copy of the caller's headers. Raises ConfigurationError for one of ours, or one that is not a header."""
+    taken: dict[str, str] = {}
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise ConfigurationError("headers: a name is an HTTP token, as 'X-Team'")
+        if name.lower() in _OURS:
+            raise ConfigurationError(f"headers may not set {name}: the client sets it")
+        if not isinstance(value, str) or not _FIELD_VALUE.fullmatch(value):
+            raise ConfigurationError(f"headers: the value of {name} is printable ASCII text")
+        taken[name] = value
+    return taken
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is literally localhost, 127.0.0.0/8 or ::1. No name is resolved."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _split(name: str, url: object, *, userinfo: bool = False) -> SplitResult:
+    example = f"{name} is an absolute URL, as 'https://push.example/api'"
+    if not isinstance(url, str) or not url:
+        raise ConfigurationError(f"{example}, or set PUSHSDK_BASE_URL" if name == "base_url" else example)
+    if re.search(r"[^\x21-\x7e]|\\", url):
+        raise ConfigurationError(
+            f"{name} has a character that no URL has (a space, a line end, a backslash, ...)"
+        )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ConfigurationError(f"{example}: host or port can't be read") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigurationError(f"{example}: it needs http(s)://, a host, and a port that is not 0 if any")
+    if "@" in parts.netloc and not userinfo:
+        raise ConfigurationError(
+            f"{name} has a user or password in it: the service takes the Api-Key header only"
+        )
+    _check_host(name, parts.hostname)
+    return parts
+
+
+def _check_host(name: str, host: str) -> None:
+    # '0x7f.1' and '2130706433' are loopback to some resolvers (facts D 5): a host that ends in a number is an address.
+    last = host.rstrip(".").rpartition(".")[2]
+    if ":" not in host and (last.isdigit() or last.lower().startswith("0x")):
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            raise ConfigurationError(f"{name}: write an IPv4 address as four decimal numbers") from None
+
+
+def sealed(value: Any) -> Any:
+    """The value as something whose repr hides it, if it is a text: so no traceback's locals show it."""
+    return HeaderSecret(value) if isinstance(value, str) else value

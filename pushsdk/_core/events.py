@@ -1,0 +1,66 @@
+"""What ``on_event`` is told. No texts, no key; user ids only where the event is about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from pushsdk._core.outcome import Attempt, Outcome
+
+__all__ = ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
+
+Endpoint = Literal["push", "campaigns"]
+
+
+class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """One try on the wire ended. ``number`` counts the request's attempts from 1, ``users`` its users."""
+
+    endpoint: Endpoint
+    users: int
+    number: int
+    attempt: Attempt
+
+
+class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
+    """The request is tried again after ``wait`` seconds; ``attempt`` is the one that failed."""
+
+    endpoint: Endpoint
+    users: int
+    number: int
+    wait: float
+    attempt: Attempt
+
+
+class ClientPaused(msgspec.Struct, frozen=True, kw_only=True):
+    """The service asked to wait: nothing starts for ``seconds``."""
+
+    seconds: float
+
+
+class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
+    """A rejected request of ``users`` users in ``calls`` calls is sent again in ``parts`` parts."""
+
+    status: int
+    users: int
+    calls: int
+    parts: int
+
+
+class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):
+    """How a send ended whose caller had stopped waiting: cancelled, or past its deadline."""
+
+    outcome: Outcome
+    user_ids: tuple[str, ...]
+    attempts: tuple[Attempt, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"SendAbandoned(outcome={self.outcome!s}, users={len(self.user_ids)}, attempts={len(self.attempts)})"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "outcome", self.outcome
+        yield "users", len(self.user_ids)
+
+
+Event = AttemptEnded | RetryScheduled | ClientPaused | RequestSplit | SendAbandoned

@@ -1,0 +1,212 @@
+"""The settings: what may be repeated, how long things may take, what is merged, what is held back.
+
+Values and arithmetic only; the clock and the random draw come in as arguments. tenacity's strategies pass through
+opaquely: only the shell interprets them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Set
+from typing import Any, Literal, Self
+
+import msgspec
+
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.outcome import REPEATABLE, Attempt, Outcome
+
+__all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Timeout"]
+
+Unknown = Literal["raise", "repeat_if_collapsible", "repeat"]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What is repeated after a failed attempt, how often, and after which wait.
+
+    The n-th wait is drawn from 0 to ``min(base * 2**(n-1), cap)`` seconds (full jitter); after a throttle without
+    Retry-After from 0 to ``min(throttle_base * 2**(n-1), cap)``. A Retry-After is a minimum, with that jitter on top;
+    one above ``max_retry_after`` seconds is not waited for. ``attempts`` counts the first one. The numbers are AWS's
+    and gRPC's common ground.
+
+    ``statuses`` is your own reading of a status, as ``{500: Outcome.REJECTED}``; ``repeat`` the statuses that may be
+    repeated where they mean REJECTED. ``unknown`` says what follows an outcome UNKNOWN: ``"raise"`` (never repeated),
+    ``"repeat_if_collapsible"`` (only for a message with a ``collapse_id``) or ``"repeat"`` (may push twice).
+
+    ``stop``, ``wait`` and ``retry`` are tenacity strategies in place of ``attempts``, of the wait and of the decision
+    what is repeated; see ``from_tenacity``. Raises ConfigurationError for a number that makes no sense.
+    """
+
+    attempts: int = 4
+    base: float = 0.1
+    cap: float = 5.0
+    throttle_base: float = 1.0
+    max_retry_after: float = 60.0
+    statuses: Mapping[int, Outcome] = {}
+    repeat: Set[int] = REPEATABLE
+    unknown: Unknown = "raise"
+    stop: Any = None
+    wait: Any = None
+    retry: Any = None
+
+    def __post_init__(self) -> None:
+        _whole("RetryPolicy.attempts", self.attempts)
+        for name in ("base", "cap", "throttle_base", "max_retry_after"):
+            _positive(f"RetryPolicy.{name}", getattr(self, name))
+        if self.unknown not in ("raise", "repeat_if_collapsible", "repeat"):
+            raise ConfigurationError("RetryPolicy.unknown is 'raise', 'repeat_if_collapsible' or 'repeat'")
+        for status, outcome in self.statuses.items():
+            if type(status) is not int or outcome not in (
+                Outcome.ACCEPTED,
+                Outcome.REJECTED,
+                Outcome.UNKNOWN,
+            ):
+                raise ConfigurationError(
+                    "RetryPolicy.statuses maps a status to Outcome.ACCEPTED, REJECTED or UNKNOWN, "
+                    "as {500: Outcome.REJECTED}"
+                )
+        _statuses("RetryPolicy.repeat", self.repeat)
+        # Copies: a frozen policy must not change under the requests that were merged by it.
+        msgspec.structs.force_setattr(self, "statuses", dict(self.statuses))
+        msgspec.structs.force_setattr(self, "repeat", frozenset(self.repeat))
+
+    def __hash__(self) -> int:
+        return hash((self.attempts, self.base, self.cap, self.unknown, self.repeat))
+
+    @classmethod
+    def safe(cls, **numbers: Any) -> Self:
+        """Repeat only what can't push twice: what was never sent, and what the table marks 'may be repeated'."""
+        return cls(unknown="raise", **numbers)
+
+    @classmethod
+    def collapsible(cls, **numbers: Any) -> Self:
+        """``safe``, and an UNKNOWN where the message has a ``collapse_id``.
+
+        A repeat replaces the banner, but may alert again: best effort, the interface does not define it.
+        """
+        return cls(unknown="repeat_if_collapsible", **numbers)
+
+    @classmethod
+    def at_least_once(cls, **numbers: Any) -> Self:
+        """``safe``, and every UNKNOWN: nobody is left out, somebody may be pushed twice."""
+        return cls(unknown="repeat", **numbers)
+
+    @classmethod
+    def none(cls, **numbers: Any) -> Self:
+        """Repeat nothing (a stale pooled connection is still replaced: nothing had been sent on it)."""
+        return cls(attempts=1, **numbers)
+
+    @classmethod
+    def from_tenacity(cls, *, stop: Any = None, wait: Any = None, retry: Any = None, **numbers: Any) -> Self:
+        """A policy with tenacity's own strategies, as ``stop_after_attempt(3)`` or ``wait_random(0, 2)``.
+
+        ``retry`` sees this package's exceptions, and decides alone: one that repeats OutcomeUnknownError may push
+        twice. Without ``stop``, ``attempts`` holds. Deadline, budget and Retry-After hold in any case.
+        """
+        return cls(stop=stop, wait=wait, retry=retry, **numbers)
+
+    def may_repeat(self, attempt: Attempt, *, collapsible: bool) -> bool:
+        """Whether this attempt's outcome may be followed by another attempt."""
+        if attempt.outcome is Outcome.UNKNOWN:
+            return self.unknown == "repeat" or (self.unknown == "repeat_if_collapsible" and collapsible)
+        return attempt.repeatable
+
+    def backoff(self, number: int, attempt: Attempt, draw: float) -> float:
+        """Seconds to wait after attempt ``number`` (from 1), with ``draw`` a random number from 0 to 1."""
+        throttled = attempt.status == 429 and attempt.retry_after is None
+        base = self.throttle_base if throttled else self.base
+        # The exponent is bounded: 2.0**1100 is an OverflowError.
+        jitter = draw * min(self.cap, base * 2.0 ** min(number - 1, 60))
+        return (attempt.retry_after or 0.0) + jitter
+
+
+class Timeout(msgspec.Struct, frozen=True, kw_only=True):
+    """How long things may take, in seconds; None is no limit, and the smallest wins.
+
+    ``total`` covers a call as a whole: queueing, lingering, attempts and waits. ``attempt`` covers one try,
+    ``connect`` its DNS, TCP and TLS.
+    """
+
+    total: float | None = 30.0
+    attempt: float | None = 10.0
+    connect: float | None = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("total", "attempt", "connect"):
+            value = getattr(self, name)
+            if value is not None:
+                _positive(f"Timeout.{name}", value)
+
+
+class Batching(msgspec.Struct, frozen=True, kw_only=True):
+    """How concurrent sends are merged into one request.
+
+    ``linger`` is the time in seconds that a batch waits for company (0: a lone send leaves at once). ``max_users``
+    and ``max_bytes`` (of the request body) bound what is merged; a call that is larger alone travels alone.
+    ``split_on`` names the statuses on which a rejected request is split: that a 4xx enqueued nobody is this
+    package's assumption, and an empty set switches it off.
+    """
+
+    linger: float = 0.0
+    max_users: int = 1000
+    max_bytes: int = 1024 * 1024
+    split_on: Set[int] = frozenset({413, 400, 422})
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.linger) or not 0 <= self.linger < math.inf:
+            raise ConfigurationError("Batching.linger is a number of seconds, 0 or more")
+        _whole("Batching.max_users", self.max_users)
+        _whole("Batching.max_bytes", self.max_bytes)
+        _statuses("Batching.split_on", self.split_on)
+        msgspec.structs.force_setattr(self, "split_on", frozenset(self.split_on))
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one client holds at a time.
+
+    ``in_flight`` is the number of requests on the wire, ``queued_users`` and ``queued_bytes`` (of user ids and
+    messages) what waits for a place there. When the queue is full, a call waits (``"wait"``) or fails with
+    QueueFullError (``"raise"``). Nothing is dropped.
+    """
+
+    in_flight: int = 64
+    queued_users: int = 100_000
+    queued_bytes: int = 64 * 1024 * 1024
+    when_full: Literal["wait", "raise"] = "wait"
+
+    def __post_init__(self) -> None:
+        for name in ("in_flight", "queued_users", "queued_bytes"):
+            _whole(f"Limits.{name}", getattr(self, name))
+        if self.when_full not in ("wait", "raise"):
+            raise ConfigurationError("Limits.when_full is 'wait' or 'raise'")
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """Fixed caps on what leaves per second; None is no cap."""
+
+    requests_per_second: float | None = None
+    users_per_second: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("requests_per_second", "users_per_second"):
+            value = getattr(self, name)
+            if value is not None:
+                _positive(f"Rate.{name}", value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _positive(name: str, value: object) -> None:
+    if not (isinstance(value, (int, float)) and _is_number(value) and 0 < value < math.inf):
+        raise ConfigurationError(f"{name} is a number greater than 0")
+
+
+def _whole(name: str, value: object) -> None:
+    if not (isinstance(value, int) and _is_number(value) and value >= 1):
+        raise ConfigurationError(f"{name} is a whole number, 1 or more")
+
+
+def _statuses(name: str, value: object) -> None:
+    if not isinstance(value, Set) or not all(type(status) is int for status in value):
+        raise ConfigurationError(f"{name} is a set of HTTP statuses, as {{413, 422}}")

@@ -1,0 +1,85 @@
+"""What calls return: plain frozen values, without user ids in their repr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from pushsdk._core.events import SendAbandoned
+from pushsdk._core.outcome import Attempt, Outcome
+
+__all__ = ["ClientStats", "DrainReport", "Receipt"]
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """Every user of the call was accepted.
+
+    ``users`` is how many, each counted once; ``repeated`` how many ids of the call were repetitions and left out;
+    ``requests`` how many requests carried them; ``attempts`` what was tried on the wire for them, oldest first.
+    """
+
+    users: int
+    repeated: int = 0
+    requests: int = 1
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Always ACCEPTED: whatever else happened is raised."""
+        return Outcome.ACCEPTED
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of the last attempt: 204 by the interface (section 4.2)."""
+        return self.attempts[-1].status if self.attempts else None
+
+
+class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``aclose`` left behind: whom the client was still asked to push to, and how that ended.
+
+    The tuples hold user ids: of calls that ended while the client drained, and of sends whose caller had stopped
+    waiting before (``abandoned``, the last 1000 of them in full).
+    """
+
+    accepted: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    not_sent: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    abandoned: tuple[SendAbandoned, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"DrainReport(accepted={len(self.accepted)}, rejected={len(self.rejected)}, "
+            f"not_sent={len(self.not_sent)}, unknown={len(self.unknown)}, abandoned={len(self.abandoned)})"
+        )
+
+    def __rich_repr__(self) -> Iterator[tuple[str, int]]:
+        for name in self.__struct_fields__:
+            yield name, len(getattr(self, name))
+
+
+class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A reading of the client's counters, since it was made.
+
+    Users by outcome; ``requests`` merged or single, ``attempts`` on the wire, ``retries`` among them,
+    ``stale_connections`` replaced; and as of now: requests ``in_flight``, ``queued_users`` and ``queued_bytes``,
+    ``retry_tokens`` left of 500, seconds until the client's pause ends (``paused``), ``abandoned`` sends.
+    """
+
+    accepted: int = 0
+    rejected: int = 0
+    not_sent: int = 0
+    unknown: int = 0
+    campaigns: int = 0
+    requests: int = 0
+    attempts: int = 0
+    retries: int = 0
+    splits: int = 0
+    stale_connections: int = 0
+    abandoned: int = 0
+    in_flight: int = 0
+    queued_users: int = 0
+    queued_bytes: int = 0
+    retry_tokens: int = 0
+    paused: float = 0.0

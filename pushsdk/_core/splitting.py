@@ -1,0 +1,237 @@
+"""How a rejected merged request is split, so that a culprit is found and its neighbours are not punished.
+
+Decides which pieces to send next; the shell sends them and reports the verdicts. Only a piece whose verdict is
+REJECTED is split: behind an UNKNOWN somebody would be pushed twice. That a 4xx enqueued nobody is an assumption of
+this package; ``Batching.split_on`` switches it off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pushsdk._core import wire
+from pushsdk._core.outcome import Attempt, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from pushsdk._core.batching import Call
+
+__all__ = ["Hopeless", "LearnedSizes", "Piece", "Segment", "Settled", "Splitter", "attempts_of", "pieces_of"]
+
+TOO_LARGE = 413
+# When so many single calls failed, in different corners of the batch, and none was accepted, it is the message.
+GIVE_UP_AFTER = 3
+
+
+class Segment(NamedTuple):
+    """Users of one call, and their ids as JSON without the brackets."""
+
+    call: Call
+    users: tuple[str, ...]
+    ids: bytes
+
+
+class Piece:
+    """What one request carries: segments of one or more calls, and the attempts of the pieces it was cut from."""
+
+    __slots__ = ("history", "ids", "segments", "users")
+
+    def __init__(self, segments: Sequence[Segment], history: tuple[Attempt, ...] = ()) -> None:
+        self.segments = segments
+        self.history = history
+        self.users = sum(len(segment.users) for segment in segments)
+        self.ids = b",".join([segment.ids for segment in segments])
+
+    def halves(self, history: tuple[Attempt, ...], *, within_calls: bool) -> list[Piece]:
+        """Two pieces of about half the users (``within_calls``) or half the calls."""
+        if not within_calls:
+            middle = len(self.segments) // 2
+            return [Piece(self.segments[:middle], history), Piece(self.segments[middle:], history)]
+        return [
+            Piece(part, history)
+            for part in _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)
+        ]
+
+
+class LearnedSizes:
+    """What the service was too small for: requests stay below half of a size that failed with 413.
+
+    Probing upward again belongs here.
+    """
+
+    __slots__ = ("bytes", "users")
+
+    def __init__(self) -> None:
+        #: The largest request to merge from now on, in users and in bytes of its body; None until a 413.
+        self.users: int | None = None
+        self.bytes: int | None = None
+
+    def learn(self, users: int, size: int) -> None:
+        """A request of this size was too large."""
+        self.users = min(self.users or users, max(1, users // 2))
+        self.bytes = min(self.bytes or size, max(1, size // 2))
+
+
+class Hopeless:
+    """The messages that were rejected for everybody: not worth splitting. Bounded; an acceptance clears one."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys: dict[Hashable, None] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._keys
+
+    def add(self, key: Hashable) -> None:
+        """This message was rejected for everybody."""
+        if len(self._keys) >= 256:
+            del self._keys[next(iter(self._keys))]
+        self._keys[key] = None
+
+    def discard(self, key: Hashable) -> None:
+        """This message was accepted for somebody."""
+        if self._keys:
+            self._keys.pop(key, None)
+
+
+class Settled(NamedTuple):
+    """A piece that is through, and how it ended."""
+
+    piece: Piece
+    verdict: Verdict
+
+
+class Splitter:
+    """The splitting of one batch. Send what ``next_wave`` gives, ``report`` each verdict, until a wave is empty.
+
+    The pieces of a wave may be sent at the same time. For one culprit among n calls it takes at most 2*ceil(log2 n)
+    extra requests: both halves of the block it is in, level by level.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_failed",
+        "_frame",
+        "_ready",
+        "_split_on",
+        "_suspects",
+        "_worth",
+        "gave_up",
+        "sizes",
+    )
+
+    def __init__(
+        self,
+        pieces: Iterable[Piece],
+        *,
+        split_on: frozenset[int],
+        sizes: LearnedSizes,
+        frame: int,
+        worth: bool,
+    ) -> None:
+        self.sizes = sizes
+        #: Set when the rest was rejected unseen, because the message fails for everybody.
+        self.gave_up = False
+        self._split_on = split_on
+        # Bytes of a body that are not ids.
+        self._frame = frame
+        self._worth = worth
+        self._ready = list(pieces)
+        self._suspects: deque[Settled] = deque()
+        self._accepted = False
+        self._failed = 0
+
+    def report(self, piece: Piece, verdict: Verdict) -> Settled | None:
+        """How a piece ended: settled, or None where it is to be split."""
+        if verdict.outcome is Outcome.ACCEPTED:
+            self._accepted = True
+        elif verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
+            if verdict.status == TOO_LARGE:
+                return self._halve(piece, verdict)
+            if len(piece.segments) > 1 and self._worth:
+                self._suspects.append(Settled(piece, verdict))
+                return None
+            self._failed += 1
+        return Settled(piece, verdict)
+
+    def next_wave(self) -> list[Piece]:
+        """The pieces to send now; empty when all are through (then see ``rest``)."""
+        if not self._ready and self._suspects and not self._is_hopeless():
+            # While nothing was accepted, look in the corner farthest from where the last one failed.
+            far = self._failed and not self._accepted
+            piece, verdict = self._suspects.popleft() if far else self._suspects.pop()
+            self._ready = piece.halves(verdict.attempts, within_calls=False)
+        wave, self._ready = self._ready, []
+        return wave
+
+    def rest(self) -> list[Settled]:
+        """The pieces that were given up, once ``next_wave`` is empty: rejected as they were when last sent."""
+        left = list(self._suspects)
+        self._suspects.clear()
+        return left
+
+    def _is_hopeless(self) -> bool:
+        self.gave_up = not self._accepted and self._failed >= GIVE_UP_AFTER
+        return self.gave_up
+
+    def _halve(self, piece: Piece, verdict: Verdict) -> Settled | None:
+        size = self._frame + len(piece.ids)
+        # Where the message is most of the bytes, fewer users don't make it fit.
+        if piece.users == 1 or len(piece.ids) * 2 < size:
+            return Settled(piece, verdict)
+        self.sizes.learn(piece.users, size)
+        self._ready += piece.halves(verdict.attempts, within_calls=True)
+        return None
+
+
+def pieces_of(calls: Iterable[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:
+    """The requests that carry these calls: one, unless that is larger than the service was found to take."""
+    segments = [Segment(call, call.users, call.ids) for call in calls]
+    whole = Piece(segments)
+    if sizes.users is None or sizes.bytes is None:
+        return [whole]
+    if whole.users <= sizes.users and frame + len(whole.ids) <= sizes.bytes:
+        return [whole]
+    if len(whole.ids) * 2 < frame + len(whole.ids):
+        return [whole]
+    room = max(1, sizes.bytes - frame)
+    return [Piece(part) for part in _cut(segments, max_users=sizes.users, max_bytes=room)]
+
+
+def _cut(segments: Iterable[Segment], *, max_users: int, max_bytes: int | None) -> list[list[Segment]]:
+    """The segments in groups within the bounds, in order; a single user may be over ``max_bytes``."""
+    groups: list[list[Segment]] = [[]]
+    users = size = 0
+    for segment in segments:
+        for part in _shares(segment, max_users, max_bytes):
+            if groups[-1] and (
+                users + len(part.users) > max_users or (max_bytes and size + len(part.ids) + 1 > max_bytes)
+            ):
+                groups.append([])
+                users = size = 0
+            groups[-1].append(part)
+            users += len(part.users)
+            size += len(part.ids) + 1
+    return groups
+
+
+def _shares(segment: Segment, max_users: int, max_bytes: int | None) -> list[Segment]:
+    """The segment, cut where it alone is over the bounds."""
+    count = len(segment.users)
+    pieces = max(-(-count // max_users), -(-len(segment.ids) // max_bytes) if max_bytes else 1)
+    if pieces <= 1:
+        return [segment]
+    step = -(-count // min(pieces, count))
+    parts = [segment.users[start : start + step] for start in range(0, count, step)]
+    return [Segment(segment.call, part, wire.encode_user_ids(part)[1:-1]) for part in parts]
+
+
+def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:
+    """The attempts behind these verdicts, each once, oldest first."""
+    seen: dict[int, Attempt] = {}
+    for _, verdict in parts:
+        for attempt in verdict.attempts:
+            seen.setdefault(id(attempt), attempt)
+    return tuple(sorted(seen.values(), key=lambda attempt: attempt.started))

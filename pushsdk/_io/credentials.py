@@ -1,0 +1,54 @@
+"""The Api-Key: a text, or a callable that is asked at each attempt."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from pushsdk._core.endpoint import HeaderSecret, check_key
+from pushsdk._core.errors import ConfigurationError
+
+__all__ = ["Credentials", "KeySource", "NoKeyError"]
+
+KeySource = Callable[[], str | Awaitable[str]]
+
+
+class NoKeyError(Exception):
+    """The callable gave no usable key. ``args`` holds a word on why, never a value."""
+
+
+class Credentials:
+    """Hands out the key as a header value. Never shown, never pickled."""
+
+    __slots__ = ("_source", "fixed")
+
+    def __init__(self, key: object) -> None:
+        #: The key where it is a text, else None. Checked at once, so that a bad one fails in the constructor.
+        self.fixed: HeaderSecret | None = None
+        self._source: KeySource | None = None
+        if callable(key):
+            self._source = key
+        else:
+            self.fixed = check_key(key)
+
+    async def ask(self) -> HeaderSecret:
+        """The key of now. Raises NoKeyError where the callable raises or returns something else."""
+        if self._source is None:
+            assert self.fixed is not None  # noqa: S101 - one of the two is set
+            return self.fixed
+        try:
+            key = self._source()
+            return check_key(await key if inspect.isawaitable(key) else key)
+        except ConfigurationError:
+            raise NoKeyError("it returned no valid key") from None
+        except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
+            raise NoKeyError(type(error).__name__) from None
+
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable"
+        )

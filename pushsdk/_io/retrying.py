@@ -1,0 +1,98 @@
+"""tenacity, and nothing else of the shell: the loop after a first failure.
+
+It is entered with that failure as its attempt number one (facts C): the success path never pays for it. A fresh
+``AsyncRetrying`` a request: a shared one returns wrong values silently where a hook suspends.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import tenacity
+
+from pushsdk._core.errors import PushError
+from pushsdk._core.policy import RetryPolicy
+
+__all__ = ["Steps", "repeat"]
+
+
+class Steps(Protocol):
+    """What the loop asks of the request that it repeats."""
+
+    def may_repeat(self) -> bool:
+        """Whether the last attempt may be followed by another, by the policy's own rules."""
+        ...
+
+    def backoff(self, number: int) -> float:
+        """Seconds to wait after attempt ``number``."""
+        ...
+
+    def at_least(self) -> float:
+        """The shortest wait that the service allows, in seconds."""
+        ...
+
+    def may_go_on(self, number: int, wait: float) -> bool:
+        """Whether deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds. Pays for it."""
+        ...
+
+    async def again(self) -> None:
+        """The next attempt. Raises PushError where it failed."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait between attempts."""
+        ...
+
+
+async def repeat(first: PushError, steps: Steps, policy: RetryPolicy) -> None:
+    """Repeat until an attempt succeeds, or raise the PushError of the last one."""
+    pending: list[PushError] = [first]
+
+    async def attempt() -> None:
+        if pending:
+            raise pending.pop()
+        await steps.again()
+
+    await tenacity.AsyncRetrying(
+        sleep=steps.sleep,
+        stop=_stop(steps, policy),
+        wait=_wait(steps, policy),
+        retry=_retry(steps, policy),
+        reraise=True,
+    )(attempt)
+
+
+def _retry(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallState], Awaitable[bool]]:
+    async def retry(state: tenacity.RetryCallState) -> bool:
+        # Our own errors only: a broad predicate would swallow a cancellation and call again.
+        if state.outcome is None or not isinstance(state.outcome.exception(), PushError):
+            return False
+        if policy.retry is None:
+            return steps.may_repeat()
+        told: Any = policy.retry(state)
+        return bool(await told if inspect.isawaitable(told) else told)
+
+    return retry
+
+
+def _wait(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallState], float]:
+    def wait(state: tenacity.RetryCallState) -> float:
+        if policy.wait is None:
+            return steps.backoff(state.attempt_number)
+        seconds = float(policy.wait(state))
+        # tenacity's own strategies can give a negative, NaN or infinite wait.
+        return max(steps.at_least(), seconds if math.isfinite(seconds) else 0.0)
+
+    return wait
+
+
+def _stop(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallState], bool]:
+    def stop(state: tenacity.RetryCallState) -> bool:
+        number = state.attempt_number
+        ended = number >= policy.attempts if policy.stop is None else bool(policy.stop(state))
+        return ended or not steps.may_go_on(number, state.upcoming_sleep)
+
+    return stop

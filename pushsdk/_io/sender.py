@@ -1,0 +1,344 @@
+"""One request: its first attempt bare, its repeats by ``retrying``, each attempt under its deadline and in its place.
+
+Knows pushes and campaigns as bytes. Never raises for an outcome: it returns the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pushsdk._core.batching import Backlog
+from pushsdk._core.budget import RetryBudget
+from pushsdk._core.counters import Counters
+from pushsdk._core.errors import PushError
+from pushsdk._core.events import AttemptEnded, ClientPaused, Endpoint, Event, RetryScheduled
+from pushsdk._core.explain import error_for
+from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, judge, sum_up
+from pushsdk._core.pacing import parse_retry_after
+from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._io.clock import Deadlines, Scope
+from pushsdk._io.credentials import Credentials, NoKeyError
+from pushsdk._io.retrying import repeat
+from pushsdk._io.slots import Slots, Ticket
+from pushsdk._io.transport import Transport
+
+__all__ = ["Job", "Sender"]
+
+logger = logging.getLogger("pushsdk")
+PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
+
+
+class Job:
+    """One request on its way: the frozen body and what became of it so far."""
+
+    __slots__ = (
+        "attempts",
+        "body",
+        "collapsible",
+        "deadline",
+        "endpoint",
+        "evidence",
+        "failure",
+        "own",
+        "policy",
+        "rekeyed",
+        "replaced",
+        "timeout",
+        "users",
+    )
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        body: bytes,
+        *,
+        users: int,
+        policy: RetryPolicy,
+        timeout: Timeout,
+        deadline: float,
+        collapsible: bool = False,
+        history: tuple[Attempt, ...] = (),
+    ) -> None:
+        self.endpoint = endpoint
+        self.body = body
+        self.users = users
+        self.policy = policy
+        self.timeout = timeout
+        #: On the loop's clock; infinite where there is none.
+        self.deadline = deadline
+        self.collapsible = collapsible
+        #: What was tried so far, those of the request it was split from first.
+        self.attempts = list(history)
+        #: How many of them are this request's own.
+        self.own = 0
+        #: Of the last attempt.
+        self.evidence = Evidence()
+        #: Set where the request ended for a reason of ours.
+        self.failure: Failure | None = None
+        #: Stale connections replaced so far, and whether a rotated key was used already.
+        self.replaced = 0
+        self.rekeyed = False
+
+    def verdict(self) -> Verdict:
+        """What became of it."""
+        return sum_up(self.attempts, self.evidence, self.failure)
+
+
+class Sender:
+    """Sends requests within places, deadlines and budget. One per client, used inside one event loop."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        credentials: Credentials,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        deadlines: Deadlines,
+        slots: Slots,
+        backlog: Backlog,
+        counters: Counters,
+        pool_size: int,
+        emit: Callable[[Event], None] | None,
+    ) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._loop = loop
+        self._deadlines = deadlines
+        self._slots = slots
+        self._backlog = backlog
+        self._counters = counters
+        # A stale pooled connection is replaced at most this often: then every one of the pool had been stale.
+        self._replacements = pool_size + 1
+        self._emit = emit
+        self.budget = RetryBudget()
+        #: What is being waited for right now, for ``close``.
+        self.scopes: set[Scope] = set()
+
+    async def run(self, job: Job, *, has_slot: bool = False) -> Verdict:
+        """Send until it is decided. ``has_slot`` where the caller took a place for the first attempt already."""
+        self._counters.requests += 1
+        if not has_slot and not await self._take_slot(job):
+            return job.verdict()
+        attempt = await self._attempts(job)
+        if attempt.outcome is Outcome.ACCEPTED:
+            if job.own == 1:
+                self.budget.refund()
+            return job.verdict()
+        if job.policy.attempts > 1 or job.policy.stop is not None:
+            await self._repeat(job)
+        return job.verdict()
+
+    def close(self) -> None:
+        """End every attempt and wait of now, as CLOSED."""
+        for scope in tuple(self.scopes):
+            scope.expire(Failure.CLOSED)
+
+    async def _repeat(self, job: Job) -> None:
+        try:
+            await repeat(error_for(job.verdict()), _Steps(self, job), job.policy)
+        except PushError:
+            pass
+        except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
+            logger.error(
+                "a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__
+            )
+
+    async def _take_slot(self, job: Job) -> bool:
+        if self._slots.try_take(job.users):
+            return True
+        size = len(job.body)
+        self._backlog.enter(job.users, size)
+        try:
+            job.failure = await self._wait_for_slot(job)
+        finally:
+            self._backlog.leave(job.users, size)
+        if job.failure is Failure.PAUSED and job.evidence.retry_after is None:
+            job.evidence.retry_after = max(0.0, self._slots.paused_until - self._loop.time())
+        return job.failure is None
+
+    async def _wait_for_slot(self, job: Job) -> Failure | None:
+        if self._slots.paused_until > job.deadline:
+            return Failure.PAUSED
+        failure: Failure | None = None
+        with Scope(self._deadlines, job.deadline, self.scopes) as scope:
+            failure = await Ticket(self._loop, job.users, job.deadline).take(self._slots)
+        return scope.expired or failure
+
+    async def _attempts(self, job: Job) -> Attempt:
+        """One attempt, and the free ones after a stale connection or a rotated key. Gives the place back."""
+        try:
+            while True:
+                attempt, key = await self._attempt(job)
+                if self._may_replace(job, attempt):
+                    continue
+                self._note(job, attempt)
+                if attempt.status == 401 and await self._is_rotated(job, key):
+                    continue
+                return attempt
+        finally:
+            self._slots.release()
+
+    async def _attempt(self, job: Job) -> tuple[Attempt, str | None]:
+        evidence = job.evidence = Evidence()
+        started = self._loop.time()
+        limit = job.deadline
+        if job.timeout.attempt is not None:
+            limit = min(limit, started + job.timeout.attempt)
+        key = self._credentials.fixed
+        scope = Scope(self._deadlines, limit, self.scopes)
+        try:
+            with scope:
+                if key is None:
+                    key = await self._credentials.ask()
+                await self._transport.post(
+                    PATHS[job.endpoint],
+                    job.body,
+                    key,
+                    evidence,
+                    connect=job.timeout.connect,
+                    read=job.endpoint == "campaigns",
+                )
+        except NoKeyError as error:
+            evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
+        except asyncio.CancelledError:
+            if evidence.status is None:
+                evidence.failure = Failure.CANCELLED
+            self._note(job, self._judge(job, evidence, started, key))
+            raise
+        if scope.expired is not None and evidence.status is None:
+            late = scope.expired is Failure.DEADLINE and limit < job.deadline
+            evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
+        return self._judge(job, evidence, started, key), key
+
+    def _judge(self, job: Job, evidence: Evidence, started: float, key: str | None) -> Attempt:
+        if key is None:
+            # The key was still being asked for: the transport had not been called.
+            evidence.touched = True
+        if evidence.headers:
+            evidence.retry_after = parse_retry_after(
+                evidence.headers.get("Retry-After"), wall_clock=time.time()
+            )
+        return judge(
+            evidence,
+            statuses=job.policy.statuses,
+            repeat=job.policy.repeat,  # type: ignore[arg-type]
+            started=started,
+            seconds=self._loop.time() - started,
+        )
+
+    def _note(self, job: Job, attempt: Attempt) -> None:
+        job.attempts.append(attempt)
+        job.own += 1
+        self._counters.attempts += 1
+        if attempt.outcome is Outcome.REJECTED and attempt.retry_after is not None and attempt.repeatable:
+            self._pause(min(attempt.retry_after, job.policy.max_retry_after))
+        if self._emit is not None:
+            self._emit(AttemptEnded(endpoint=job.endpoint, users=job.users, number=job.own, attempt=attempt))
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            self._slots.pause(self._loop.time() + seconds)
+            if self._emit is not None:
+                self._emit(ClientPaused(seconds=seconds))
+
+    def _may_replace(self, job: Job, attempt: Attempt) -> bool:
+        """A stale pooled connection is replaced under every policy: nothing had been sent on it."""
+        if job.evidence.failure is not Failure.STALE or job.replaced >= self._replacements:
+            return False
+        job.replaced += 1
+        self._counters.stale_connections += 1
+        return attempt.outcome is Outcome.NOT_SENT
+
+    async def _is_rotated(self, job: Job, key: str | None) -> bool:
+        """Whether the callable has another key by now; asked once a request."""
+        if job.rekeyed or self._credentials.fixed is not None:
+            return False
+        job.rekeyed = True
+        fresh = key
+        try:
+            with Scope(self._deadlines, job.deadline, self.scopes):
+                fresh = await self._credentials.ask()
+        except NoKeyError:
+            return False
+        return fresh != key
+
+
+class _Steps:
+    """What ``retrying`` asks, answered for one job."""
+
+    __slots__ = ("_job", "_sender")
+
+    def __init__(self, sender: Sender, job: Job) -> None:
+        self._sender = sender
+        self._job = job
+
+    def may_repeat(self) -> bool:
+        job = self._job
+        return job.failure is None and job.policy.may_repeat(job.attempts[-1], collapsible=job.collapsible)
+
+    def backoff(self, number: int) -> float:
+        return self._job.policy.backoff(number, self._job.attempts[-1], random.random())  # noqa: S311 - jitter
+
+    def at_least(self) -> float:
+        return self._job.attempts[-1].retry_after or 0.0
+
+    def may_go_on(self, number: int, wait: float) -> bool:
+        sender, job = self._sender, self._job
+        if self.at_least() > job.policy.max_retry_after:
+            job.failure = Failure.PAUSED
+        elif sender._loop.time() + wait >= job.deadline:
+            job.failure = Failure.PAUSED if self.at_least() else Failure.DEADLINE
+        elif not sender.budget.spend():
+            job.failure = Failure.BUDGET
+        else:
+            sender._counters.retries += 1
+            if sender._emit is not None:
+                sender._emit(
+                    RetryScheduled(
+                        endpoint=job.endpoint,
+                        users=job.users,
+                        number=number,
+                        wait=wait,
+                        attempt=job.attempts[-1],
+                    )
+                )
+            return True
+        return False
+
+    async def again(self) -> None:
+        sender, job = self._sender, self._job
+        if not await sender._take_slot(job):
+            raise error_for(job.verdict())
+        attempt = await sender._attempts(job)
+        if attempt.outcome is not Outcome.ACCEPTED:
+            raise error_for(job.verdict())
+
+    async def sleep(self, seconds: float) -> None:
+        sender, job = self._sender, self._job
+        size = len(job.body)
+        sender._backlog.enter(job.users, size)
+        try:
+            with Scope(sender._deadlines, job.deadline, sender.scopes) as scope:
+                await asyncio.sleep(seconds)
+        finally:
+            sender._backlog.leave(job.users, size)
+        job.failure = scope.expired
+
+
+def emitter(on_event: Callable[[Event], Any] | None) -> Callable[[Event], None] | None:
+    """The caller's callback, made unable to break a send."""
+    if on_event is None:
+        return None
+
+    def emit(event: Event) -> None:
+        try:
+            on_event(event)
+        except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
+            logger.error("on_event raised %s for %s", type(error).__name__, type(event).__name__)
+
+    return emit

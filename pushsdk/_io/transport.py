@@ -1,0 +1,257 @@
+"""aiohttp, and nothing else of the shell: one POST, the evidence of it, and its exceptions mapped once.
+
+The evidence comes from the body itself: aiohttp writes the head together with the body's first bytes, so a body that
+was never asked to write proves that nothing left, and one that wrote its last byte that everything was handed over.
+That holds for the client's own session and for an injected one alike. What is leant on here is held by a contract
+test against the installed aiohttp.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import aiohttp
+from aiohttp import payload
+from aiohttp.abc import AbstractStreamWriter
+from yarl import URL
+
+from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.outcome import Evidence, Failure
+
+__all__ = ["AiohttpTransport", "Transport"]
+
+ERROR_BODY_LIMIT = 4 * 1024
+ANSWER_BODY_LIMIT = 64 * 1024
+# Only our own deadlines count: aiohttp rounds its timeouts up to whole seconds above this threshold (facts B.4).
+_NEVER_ROUND = 1e9
+# Set on a connection's protocol at its first write: from then on its next request finds a reused connection.
+_USED = "_pushsdk_used"
+
+
+class Transport(Protocol):
+    """The one effect on the network: POST once, and write down what happened."""
+
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        key: HeaderSecret,
+        evidence: Evidence,
+        *,
+        connect: float | None,
+        read: bool,
+    ) -> None:
+        """POST ``body`` to ``path`` below the base URL and fill ``evidence``.
+
+        Never raises but for a cancellation, and then the evidence is true as far as it goes. ``connect`` is the
+        connect timeout in seconds; ``read`` asks for the body of a 2xx.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close what the transport opened itself."""
+        ...
+
+
+class _StaleConnection(Exception):
+    """The pooled connection was dead, or had an answer waiting that nobody asked for. Nothing was written."""
+
+
+class _Body(payload.Payload):
+    """A frozen body that writes down what became of it."""
+
+    _autoclose = True
+
+    def __init__(self, value: bytes, evidence: Evidence) -> None:
+        super().__init__(value, content_type="application/json")
+        self._size = len(value)
+        self._evidence = evidence
+
+    @property
+    def size(self) -> int | None:
+        # Every real request asks for the length; a mock such as aioresponses never does.
+        self._evidence.touched = True
+        return self._size
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        raise TypeError("a push body is not decoded")
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        evidence = self._evidence
+        protocol: Any = writer.protocol  # type: ignore[attr-defined]
+        transport = protocol.transport
+        evidence.reused = getattr(protocol, _USED, False)
+        if transport is None or transport.is_closing():
+            raise _StaleConnection
+        if evidence.reused:
+            # An answer to nothing is either parsed and queued already (should_close), or still in the socket.
+            if protocol.should_close or _readable(transport):
+                raise _StaleConnection
+        else:
+            setattr(protocol, _USED, True)
+        evidence.started_writing = True
+        await writer.write(self._value)
+        evidence.written = True
+
+
+def _readable(transport: Any) -> bool:
+    """Whether input or a hang-up waits on the socket. Asked of reused connections only: a fresh TLS one may be."""
+    sock = transport.get_extra_info("socket")
+    try:
+        descriptor = sock.fileno()
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        return bool(poller.poll(0))
+    except AttributeError:  # pragma: no cover - no poll() on Windows
+        return bool(select.select([sock], [], [], 0)[0])
+    except (ValueError, OSError):
+        return True
+
+
+class AiohttpTransport:
+    """POSTs by aiohttp, over a session of its own or an injected one, which is never closed.
+
+    Constructed inside a running loop. No redirects, cookies, decompression, environment proxies or netrc on the own
+    session; on an injected one, what a single request can set is set.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str],
+        session: aiohttp.ClientSession | None,
+        limit: int,
+        keepalive: float,
+        ssl: Any,
+        proxy: str | None,
+    ) -> None:
+        self._urls: dict[str, URL] = {}
+        self._base_url = URL(base_url)
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
+        self._owned = session is None
+        self._session = session or aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=keepalive, ssl=ssl),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=_timeout(None),
+            auto_decompress=False,
+            trust_env=False,
+        )
+        self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False}
+        if not self._owned:
+            self._options |= {"auto_decompress": False, "ssl": ssl}
+        if proxy is not None:
+            self._options["proxy"] = proxy
+        self._timeouts: dict[float | None, aiohttp.ClientTimeout] = {}
+
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        key: HeaderSecret,
+        evidence: Evidence,
+        *,
+        connect: float | None,
+        read: bool,
+    ) -> None:
+        """See ``Transport.post``."""
+        response: aiohttp.ClientResponse | None = None
+        try:
+            response = await self._session.post(
+                self._url(path),
+                data=_Body(body, evidence),
+                headers={**self._headers, "Api-Key": key},
+                timeout=self._timeout(connect),
+                **self._options,
+            )
+            evidence.status = status = response.status
+            if status != 204 or read:
+                evidence.headers = response.headers
+                if not 200 <= status < 300:
+                    evidence.body = await _read(response, ERROR_BODY_LIMIT)
+                elif read:
+                    evidence.body = await _read(response, ANSWER_BODY_LIMIT)
+        except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
+            # With a status the exception came from reading the body: the status stands.
+            if evidence.status is None:
+                evidence.failure, evidence.reason = _failure_of(error, evidence), type(error).__name__
+        finally:
+            if response is not None:
+                response.release()
+
+    async def close(self) -> None:
+        """Close the own session; an injected one stays open."""
+        if self._owned:
+            await self._session.close()
+
+    def _url(self, path: str) -> URL:
+        url = self._urls.get(path)
+        if url is None:
+            # joinpath, not join: that would drop the path prefix (facts B.4).
+            url = self._urls[path] = self._base_url.joinpath(*path.split("/"))
+        return url
+
+    def _timeout(self, connect: float | None) -> aiohttp.ClientTimeout:
+        timeout = self._timeouts.get(connect)
+        if timeout is None:
+            if len(self._timeouts) > 64:
+                self._timeouts.clear()
+            timeout = self._timeouts[connect] = _timeout(connect)
+        return timeout
+
+
+def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=connect, ceil_threshold=_NEVER_ROUND)
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """At most ``limit`` bytes of the body, as they came: nothing is decompressed."""
+    read = bytearray()
+    async for chunk in response.content.iter_chunked(limit):
+        read += chunk
+        if len(read) >= limit:
+            break
+    return bytes(read[:limit])
+
+
+# In this order: later rows are base classes of earlier ones.
+_FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
+    (aiohttp.ClientConnectorCertificateError, Failure.CERTIFICATE),
+    (aiohttp.ServerFingerprintMismatch, Failure.CERTIFICATE),
+    (aiohttp.ClientConnectorSSLError, Failure.TLS),
+    (aiohttp.ClientProxyConnectionError, Failure.PROXY),
+    (aiohttp.ClientHttpProxyError, Failure.PROXY),
+    (aiohttp.ClientConnectorDNSError, Failure.DNS),
+    (aiohttp.ClientConnectorError, Failure.REFUSED),
+    (aiohttp.ConnectionTimeoutError, Failure.CONNECT_TIMEOUT),
+    (TimeoutError, Failure.ATTEMPT_TIMEOUT),
+    (aiohttp.ServerDisconnectedError, Failure.DISCONNECTED),
+    (aiohttp.ClientOSError, Failure.RESET),
+    (aiohttp.ClientResponseError, Failure.UNREADABLE),
+    (aiohttp.ClientPayloadError, Failure.UNREADABLE),
+)
+
+
+def _failure_of(error: Exception, evidence: Evidence) -> Failure:
+    if evidence.touched and not evidence.started_writing and _is_stale(error):
+        return Failure.STALE if evidence.reused else Failure.DISCONNECTED
+    for kind, failure in _FAILURES:
+        if isinstance(error, kind):
+            return failure
+    if isinstance(error, RuntimeError) and "closed" in str(error):
+        return Failure.CLOSED
+    return Failure.OTHER
+
+
+def _is_stale(error: BaseException | None) -> bool:
+    """Whether the body refused the connection: aiohttp wraps what a body raises."""
+    while error is not None:
+        if isinstance(error, _StaleConnection):
+            return True
+        error = error.__cause__
+    return False
