@@ -355,9 +355,7 @@ class AsyncPushView:
         )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a client is not pickled: it holds connections and the Api-Key; make one in each process"
-        )
+        raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
 
     def _options(self, timeout: object, retry: object) -> tuple[RetryPolicy, Timeout]:
         return _policy(retry, self._retry), _patience(timeout, self._timeout)
@@ -528,6 +526,4 @@ def _check_ssl(context: object) -> None:
     if not isinstance(context, ssl_module.SSLContext):
         raise ConfigurationError("ssl is an ssl.SSLContext")
     if context.verify_mode is not ssl_module.CERT_REQUIRED:
-        raise ConfigurationError(
-            "ssl: the context does not verify certificates; load your own CA into it instead"
-        )
+        raise ConfigurationError("ssl: the context does not verify certificates; load your own CA into it instead")

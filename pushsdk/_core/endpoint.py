@@ -16,9 +16,7 @@ _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
 # Api-Key, Content-Type: interface, section 4. The others frame the body: changing them is sending another request.
-_OURS = frozenset(
-    {"api-key", "content-type", "content-length", "content-encoding", "transfer-encoding", "expect"}
-)
+_OURS = frozenset({"api-key", "content-type", "content-length", "content-encoding", "transfer-encoding", "expect"})
 
 
 class HeaderSecret(str):
@@ -33,9 +31,7 @@ class HeaderSecret(str):
         return "'***'"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable"
-        )
+        raise TypeError("an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable")
 
 
 def check_key(key: object) -> HeaderSecret:
@@ -71,9 +67,7 @@ def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> str:
         raise ConfigurationError("proxy is a URL, as 'http://proxy.example:3128'")
     parts = _split("proxy", url, userinfo=True)
     if base_url.startswith("http:") and not allow_insecure:
-        raise ConfigurationError(
-            "a proxy would read the Api-Key of plain http: use https, or allow_insecure=True"
-        )
+        raise ConfigurationError("a proxy would read the Api-Key of plain http: use https, or allow_insecure=True")
     return parts.geturl()
 
 
@@ -106,9 +100,7 @@ def _split(name: str, url: object, *, userinfo: bool = False) -> SplitResult:
     if not isinstance(url, str) or not url:
         raise ConfigurationError(f"{example}, or set PUSHSDK_BASE_URL" if name == "base_url" else example)
     if re.search(r"[^\x21-\x7e]|\\", url):
-        raise ConfigurationError(
-            f"{name} has a character that no URL has (a space, a line end, a backslash, ...)"
-        )
+        raise ConfigurationError(f"{name} has a character that no URL has (a space, a line end, a backslash, ...)")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -117,9 +109,7 @@ def _split(name: str, url: object, *, userinfo: bool = False) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigurationError(f"{example}: it needs http(s)://, a host, and a port that is not 0 if any")
     if "@" in parts.netloc and not userinfo:
-        raise ConfigurationError(
-            f"{name} has a user or password in it: the service takes the Api-Key header only"
-        )
+        raise ConfigurationError(f"{name} has a user or password in it: the service takes the Api-Key header only")
     _check_host(name, parts.hostname)
     return parts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -58,9 +57,8 @@ class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"SendAbandoned(outcome={self.outcome!s}, users={len(self.user_ids)}, attempts={len(self.attempts)})"
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        yield "outcome", self.outcome
-        yield "users", len(self.user_ids)
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("outcome", self.outcome), ("users", len(self.user_ids))]
 
 
 Event = AttemptEnded | RetryScheduled | ClientPaused | RequestSplit | SendAbandoned

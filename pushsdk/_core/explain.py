@@ -7,7 +7,7 @@ answer may quote ids or texts, so it is data (``body``), never text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from pushsdk._core.errors import (
@@ -42,9 +42,7 @@ _NOT_SENT: dict[Failure, type[NotSentError]] = {
 _WHY_UNKNOWN = "it may have been enqueued, so sending it again may push twice"
 
 
-def error_for(
-    verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: str | None = None
-) -> PushError:
+def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: str | None = None) -> PushError:
     """The error for a verdict that is not ACCEPTED."""
     if verdict.outcome is Outcome.REJECTED:
         return _rejected(verdict, user_ids)
@@ -58,9 +56,7 @@ def error_for(
         unknown.external_id = external_id
         return unknown
     kind = _NOT_SENT.get(verdict.failure, NotSentError) if verdict.failure else NotSentError
-    error = kind(
-        f"not sent: {_cause(verdict)}{_tries(verdict.attempts)}", attempts=verdict.attempts, user_ids=user_ids
-    )
+    error = kind(f"not sent: {_cause(verdict)}{_tries(verdict.attempts)}", attempts=verdict.attempts, user_ids=user_ids)
     error.retry_after = verdict.retry_after
     return error
 
@@ -131,10 +127,8 @@ def _redirect(status: int, headers: Mapping[str, str]) -> str:
     """The host that a redirect names: where to look for the right base_url. Nothing else of it is shown."""
     if not 300 <= status < 400:
         return ""
-    host: Any = None
-    try:
+    host: str | None = None
+    with suppress(ValueError):
         host = urlsplit(headers.get("Location", "")).hostname
-    except ValueError:
-        pass
     named = f" to {host}" if host and host.isascii() and host.isprintable() else ""
     return f", a redirect{named}: not followed, set base_url to where the service is"

@@ -202,9 +202,7 @@ def read_status(
         return told, told is not Outcome.ACCEPTED and status in repeat
     for row in TABLE:
         if row.first <= status <= row.last and (retry_after is not None or not row.needs_retry_after):
-            return row.outcome, row.outcome is Outcome.REJECTED and (
-                row.needs_retry_after or status in repeat
-            )
+            return row.outcome, row.outcome is Outcome.REJECTED and (row.needs_retry_after or status in repeat)
     return Outcome.UNKNOWN, False
 
 
@@ -229,9 +227,7 @@ def judge(
     )
 
 
-def _weigh(
-    evidence: Evidence, statuses: Mapping[int, Outcome], repeat: frozenset[int]
-) -> tuple[Outcome, bool]:
+def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], repeat: frozenset[int]) -> tuple[Outcome, bool]:
     if evidence.status is not None:
         if evidence.touched and not evidence.started_writing:
             # An answer to nothing: it had been waiting on the pooled connection for whoever came next.

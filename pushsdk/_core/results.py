@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 
 import msgspec
 
@@ -54,9 +53,8 @@ class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
             f"not_sent={len(self.not_sent)}, unknown={len(self.unknown)}, abandoned={len(self.abandoned)})"
         )
 
-    def __rich_repr__(self) -> Iterator[tuple[str, int]]:
-        for name in self.__struct_fields__:
-            yield name, len(getattr(self, name))
+    def __rich_repr__(self) -> list[tuple[str, int]]:
+        return [(name, len(getattr(self, name))) for name in self.__struct_fields__]
 
 
 class ClientStats(msgspec.Struct, frozen=True, kw_only=True):

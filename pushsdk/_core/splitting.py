@@ -48,10 +48,7 @@ class Piece:
         if not within_calls:
             middle = len(self.segments) // 2
             return [Piece(self.segments[:middle], history), Piece(self.segments[middle:], history)]
-        return [
-            Piece(part, history)
-            for part in _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)
-        ]
+        return [Piece(part, history) for part in _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)]
 
 
 class LearnedSizes:

@@ -406,9 +406,7 @@ def _conclude(call: Call, parts: Sequence[tuple[tuple[str, ...], Verdict]], repe
         raise error_for(verdict, user_ids=call.users)
     outcomes = {each.outcome for _, each in parts}
     if outcomes == {Outcome.ACCEPTED}:
-        return Receipt(
-            users=len(call.users), repeated=repeated, requests=len(parts), attempts=attempts_of(parts)
-        )
+        return Receipt(users=len(call.users), repeated=repeated, requests=len(parts), attempts=attempts_of(parts))
     if len(outcomes) == 1:
         raise error_for(msgspec.structs.replace(verdict, attempts=attempts_of(parts)), user_ids=call.users)
     raise partial_error(call.users, parts)

@@ -49,6 +49,4 @@ class Credentials:
         return "Credentials(***)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable"
-        )
+        raise TypeError("an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable")

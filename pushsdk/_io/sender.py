@@ -144,9 +144,7 @@ class Sender:
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
-            logger.error(
-                "a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__
-            )
+            logger.error("a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__)
 
     async def _take_slot(self, job: Job) -> bool:
         if self._slots.try_take(job.users):
@@ -220,9 +218,7 @@ class Sender:
             # The key was still being asked for: the transport had not been called.
             evidence.touched = True
         if evidence.headers:
-            evidence.retry_after = parse_retry_after(
-                evidence.headers.get("Retry-After"), wall_clock=time.time()
-            )
+            evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         return judge(
             evidence,
             statuses=job.policy.statuses,
