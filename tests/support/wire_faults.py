@@ -24,6 +24,7 @@ __all__ = [
     "endless",
     "fin",
     "first",
+    "first_byte",
     "good",
     "hold",
     "mixed",
@@ -68,6 +69,11 @@ async def take(wire: Wire) -> None:
     """Read the whole request and do what it asks for."""
     await wire.read_request()
     wire.process()
+
+
+async def first_byte(wire: Wire) -> None:
+    """Wait for the first byte, whatever it means."""
+    await wire.begun()
 
 
 async def never_read(wire: Wire) -> None:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Literal
 
 import aiohttp
 
-from support.wire_faults import When, always
+from support.wire_faults import Step, When, always, when
 from support.wire_server import Wire, WireServer
 
 __all__ = [
+    "Address",
+    "Place",
     "Spoil",
+    "another",
     "black_hole",
     "closed",
     "closed_port",
@@ -33,18 +37,20 @@ __all__ = [
 ]
 
 Address = tuple[str, int]
+Place = Callable[[], AbstractAsyncContextManager[Address]]
+"""Where a connect may end up instead of at the server."""
 
 
-@contextmanager
-def closed_port() -> Iterator[Address]:
+@asynccontextmanager
+async def closed_port() -> AsyncIterator[Address]:
     """A port that is reserved and refuses."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()
 
 
-@contextmanager
-def black_hole() -> Iterator[Address]:
+@asynccontextmanager
+async def black_hole() -> AsyncIterator[Address]:
     """A port whose backlog is full: the kernel drops each SYN."""
     with ExitStack() as stack:
         sock = stack.enter_context(socket.socket())
@@ -55,6 +61,18 @@ def black_hole() -> Iterator[Address]:
             filler.setblocking(False)
             filler.connect_ex(sock.getsockname())
         yield sock.getsockname()
+
+
+def another(does: Step | None = None, tls: Callable[[], ssl.SSLContext] | None = None) -> Place:
+    """The port of another server, one that always does this."""
+
+    @asynccontextmanager
+    async def place() -> AsyncIterator[Address]:
+        script = when(always, does) if does else None
+        async with WireServer(script, tls=tls and tls()) as server:
+            yield server.address
+
+    return place
 
 
 @contextmanager

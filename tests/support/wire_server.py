@@ -146,7 +146,7 @@ class Wire:
 
 Act = Callable[[Wire], Awaitable[object]]
 Script = Callable[[Moment, int], Act | None]
-"""What to do at the n-th accept and the n-th request begun, over all connections, from 0; None is to behave."""
+"""What to do at the n-th accept and n-th request begun, over all connections, from 0; None is to behave."""
 
 
 @dataclass
