@@ -1,0 +1,257 @@
+"""The bytes: what goes out is encoded and validated here, and the one answer that is read is decoded here.
+
+Pure functions of their arguments, but for one bounded cache of validations. Every refusal is a
+``ValidationError`` that names a JSON path and never shows a value: values are people's ids and texts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pushsdk._core.errors import ValidationError
+from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model
+
+__all__ = [
+    "decode_campaign_created",
+    "encode_campaign",
+    "encode_custom_fields",
+    "encode_message",
+    "encode_user_ids",
+    "external_id",
+    "is_collapsible",
+    "push_body",
+]
+
+_MAX_DEPTH = 100  # msgspec's encoder and decoder, and most servers' parsers, recurse
+_MAX_KNOWN = 1024
+_MAX_KNOWN_BYTES = 16 * 1024
+
+# Paths are tuples, and become text only for an error.
+Path = tuple[str | int, ...]
+_ROOT: Path = ()
+_MESSAGE: Path = ("message",)
+_USER_IDS: Path = ("userIds",)
+_CUSTOM_FIELDS: Path = ("customFields",)
+
+_encode = msgspec.json.Encoder().encode
+_decode_message = msgspec.json.Decoder(MobilePush).decode
+_decode_created = msgspec.json.Decoder(CampaignCreated).decode
+_ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+# Validated bytes, and the message that a strict decoder reads from them.
+#
+# Bytes alone prove nothing: Decimal("1"), b"i" or {1: "a"} encode to what a valid text or key encodes to. So the
+# message at hand must also *equal* what its bytes mean. Nothing that msgspec changes on its way does: a Decimal,
+# UUID, datetime, bytes or plain enum never equals the str it is written as, an int key never the str key, a set
+# never the list; and the pairs that Python does hold equal (True and 1, 1.0 and 1) differ in bytes. The cached
+# message shares nothing with the caller's, so a dict that changes there changes nothing here. Both the look-up
+# and the comparison run in C: 0.3 us on top of the 0.25 us that encoding 350 bytes takes.
+_known: dict[bytes, MobilePush] = {}
+
+
+def encode_message(message: MobilePush | Mapping[str, Any]) -> bytes:
+    """The bytes of a message.
+
+    A mapping goes out as it is, fields unknown to this version included, if it is strict JSON. Raises
+    ``ValidationError`` naming a path below ``$.message``. Source: section 2.5.
+    """
+    if type(message) is not MobilePush:
+        return _encode(_plain(_expect(message, MobilePush, _MESSAGE), _MESSAGE, ()))
+    try:
+        data = _encode(message)
+        known = _known.get(data)
+        meant = _decode_message(data) if known is None else known
+    except _ENCODING_FAILED:
+        return _encode(_plain(message, _MESSAGE, ()))
+    if meant != message:
+        # The walk is the judge: it finds the path of what is wrong, and takes what is merely of another type
+        # (a tuple for a list).
+        return _encode(_plain(message, _MESSAGE, ()))
+    if known is None and len(data) <= _MAX_KNOWN_BYTES:
+        _remember(data, meant)
+    return data
+
+
+def _remember(data: bytes, meant: MobilePush) -> None:
+    if len(_known) >= _MAX_KNOWN:
+        _known.clear()
+    _known[data] = meant
+
+
+def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
+    """The bytes of the custom fields; None where there are none, which is not the same as ``{}``.
+
+    Any strict JSON object, null included. Raises ``ValidationError`` naming a path below ``$.customFields``.
+    Source: section 2.9.
+    """
+    if fields is None:
+        return None
+    if not isinstance(fields, Mapping):
+        raise _bad(_CUSTOM_FIELDS, f"expected a mapping, got {_kind(fields)}")
+    return _encode(_plain(fields, _CUSTOM_FIELDS, ()))
+
+
+def encode_user_ids(user_ids: Sequence[str]) -> bytes:
+    """The bytes of the user ids, a JSON array, in the order given.
+
+    Raises ``ValidationError`` naming ``$.userIds[3]``, never the id, for what is not a non-empty text.
+    Source: section 2.9.
+    """
+    # Exact types, because an enum that is a str may be encoded as something else than its text.
+    if isinstance(user_ids, (list, tuple)) and {*map(type, user_ids)} == {str} and all(user_ids):
+        try:
+            return _encode(user_ids)
+        except UnicodeEncodeError:
+            pass
+    if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
+        raise _bad(_USER_IDS, f"expected a sequence of str, got {_kind(user_ids)}")
+    return _encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])
+
+
+def _user_id(user_id: object, path: Path) -> str:
+    if not isinstance(user_id, str):
+        raise _bad(path, f"expected a str, got {_kind(user_id)}")
+    if not user_id:
+        raise _bad(path, "the user id is empty")
+    return _text(user_id, path)
+
+
+def push_body(user_ids_json: bytes, message: bytes, custom_fields: bytes | None) -> bytes:
+    """The body of a push send request (section 2.9) out of its encoded parts; nothing is checked again."""
+    if custom_fields is None:
+        return b'{"userIds":%b,"message":%b}' % (user_ids_json, message)
+    return b'{"userIds":%b,"message":%b,"customFields":%b}' % (user_ids_json, message, custom_fields)
+
+
+def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:
+    """The body of a campaign create request (section 2.1).
+
+    A mapping goes out as it is if it is strict JSON. Raises ``ValidationError`` naming a path.
+    """
+    return _encode(_plain(_expect(request, CampaignRequest, _ROOT), _ROOT, ()))
+
+
+def is_collapsible(message: MobilePush | Mapping[str, Any]) -> bool:
+    """Whether a repeat of the message may replace it: it has a ``collapseId`` (section 2.5)."""
+    value = message.collapse_id if isinstance(message, MobilePush) else message.get("collapseId")
+    return isinstance(value, str) and value != ""
+
+
+def external_id(request: CampaignRequest | Mapping[str, Any]) -> str | None:
+    """The campaign's ``externalId`` (section 2.1), or None where there is no usable one."""
+    value = request.external_id if isinstance(request, CampaignRequest) else request.get("externalId")
+    return value if isinstance(value, str) and value else None
+
+
+def decode_campaign_created(body: bytes) -> CampaignCreated:
+    """Read the answer to a created campaign (section 2.4); fields added later are ignored.
+
+    Raises only ``ValueError``, without a word of the body, where there is no uuid to be read.
+    """
+    try:
+        created = _decode_created(body)
+    # Deep nesting and bad UTF-8 are no MsgspecError (facts D8); the latter's exception holds the body.
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise ValueError(f"the answer can't be read as a created campaign: {type(error).__name__}") from None
+    if not created.uuid:
+        raise ValueError("the answer holds an empty uuid")
+    return created
+
+
+def _expect(value: object, model: type[Model], path: Path) -> object:
+    if isinstance(value, (model, Mapping)):
+        return value
+    raise _bad(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
+
+
+def _plain(value: object, path: Path, above: tuple[int, ...]) -> Any:
+    """The value in exactly those types whose JSON is the same value again, or a ``ValidationError``.
+
+    Subclasses of str, int and float are taken as their text or number. msgspec would write everything that is
+    refused here as something else (facts D9). ``above`` holds the ids of the containers around the value.
+    """
+    if isinstance(value, str):
+        return _text(value, path)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return _integer(value, path)
+    if isinstance(value, float):
+        return _float(value, path)
+    if not isinstance(value, (dict, list, tuple, Model, Mapping)):
+        raise _bad(path, f"{_kind(value)} is not JSON; turn it into a text or a number first")
+    if id(value) in above:
+        raise _bad(path, "the value contains itself")
+    if len(above) >= _MAX_DEPTH:
+        raise _bad(path, f"nested more than {_MAX_DEPTH} levels deep")
+    above = (*above, id(value))
+    if isinstance(value, Model):
+        return _model(value, path, above)
+    if isinstance(value, Mapping):
+        return {_key(key, path): _plain(item, (*path, key), above) for key, item in value.items()}
+    return [_plain(item, (*path, i), above) for i, item in enumerate(value)]
+
+
+def _model(value: Model, path: Path, above: tuple[int, ...]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for name, wire_name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+        field = getattr(value, name)
+        if field is None:
+            raise _bad((*path, wire_name), "None can't be sent; leave the field out")
+        if field is not UNSET:
+            plain[wire_name] = _plain(field, (*path, wire_name), above)
+    try:
+        msgspec.convert(plain, type(value))
+    except msgspec.ValidationError as error:
+        text, _, where = str(error).partition(" - at `$")
+        raise ValidationError(f"{_show(path)}{where.rstrip('`')}: {text}") from None
+    return plain
+
+
+def _text(value: str, path: Path) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _bad(path, "the text holds a lone surrogate, which is not Unicode") from None
+    return str.__str__(value)
+
+
+def _integer(value: int, path: Path) -> int:
+    if not -(2**63) <= value < 2**64:
+        raise _bad(path, "the integer does not fit 64 bits")
+    return int.__int__(value)
+
+
+def _float(value: float, path: Path) -> float:
+    if not math.isfinite(value):
+        raise _bad(path, "NaN and infinity are not JSON")
+    return float.__float__(value)
+
+
+def _key(key: object, path: Path) -> str:
+    if not isinstance(key, str):
+        raise _bad(path, f"a key is {_kind(key)}, and must be a str")
+    return _text(key, path)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _bad(path: Path, text: str) -> ValidationError:
+    return ValidationError(f"{_show(path)}: {text}")
+
+
+def _show(path: Path) -> str:
+    return "$" + "".join(f"[{part}]" if isinstance(part, int) else _show_key(part) for part in path)
+
+
+def _show_key(key: str) -> str:
+    # What is no field name or language code may be anything, a text or a user id too.
+    return f".{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,40}", key) else "[...]"
