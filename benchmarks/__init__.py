@@ -1,0 +1,1 @@
+"""Side-by-side benchmarks of pushsdk: `python -m benchmarks`, see README.md."""

@@ -1,0 +1,79 @@
+"""The command: runs the scenarios one after the other, prints the table, writes plot and JSON."""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.plot import plot
+
+RESULTS = Path(__file__).parent / "results"
+# Scenario: does the event loop matter to it?
+SCENARIOS = {"single": True, "coalesced": True, "retries": True, "imports": False, "memory": False}
+LIMIT = 180.0  # seconds one scenario may take before it is stopped
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short turns, few rounds: under a minute")
+    parser.add_argument("--only", action="append", choices=list(SCENARIOS), metavar="NAME", help=", ".join(SCENARIOS))
+    parser.add_argument("--loop", choices=["asyncio", "uvloop", "both"], default="both")
+    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="an earlier run's file")
+    return parser.parse_args()
+
+
+def run(name: str, loop: str, *, quick: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.worker", name, loop, *(["--quick"] if quick else [])]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def meta(*, quick: bool, seconds: float) -> dict[str, Any]:
+    packages = ["aiohttp", "aiohttp-retry", "httpx", "httpx-aiohttp", "knockapi", "msgspec", "tenacity", "uvloop"]
+    return {
+        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
+        "packages": {name: importlib.metadata.version(name) for name in packages},
+        "quick": quick,
+        "seconds": round(seconds, 1),
+    }
+
+
+def main() -> int:
+    args = arguments()
+    loops = ["asyncio", "uvloop"] if args.loop == "both" else [args.loop]
+    started, results, failed = time.monotonic(), [], []
+    for name in args.only or SCENARIOS:
+        for loop in loops if SCENARIOS[name] else ["none"]:
+            print(f"{name} {loop if SCENARIOS[name] else ''}...", file=sys.stderr)
+            try:
+                results.append(run(name, loop, quick=args.quick))
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                failed.append(f"{name} {loop}: {error}")
+                continue
+            print(report.table(results[-1:]), flush=True)
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    path = RESULTS / f"{stamp}.json"
+    report.save(results, meta(quick=args.quick, seconds=time.monotonic() - started), path)
+    plot(results, path.with_suffix(".png"))
+    if args.compare:
+        print(report.compared(results, report.load(args.compare)))
+    print(f"\n{time.monotonic() - started:.0f} s; spreads are quartiles over rounds; {path} and .png")
+    print("\n".join(failed), file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

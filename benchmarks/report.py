@@ -1,0 +1,120 @@
+"""What a run leaves behind: a table for people, a plot, and a JSON file that a later run can be compared with.
+
+Scenarios run in processes of their own and hand their result over as plain data; all of its keys are named here.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.harness import Series, Spread, ratio
+
+SINK_SHARE_LIMIT = 0.70
+
+
+class Goal(NamedTuple):
+    """A figure, its spread, and what it should be; without a bound it is only stated."""
+
+    name: str
+    spread: Spread
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def data(self) -> dict[str, Any]:
+        met = None
+        if self.at_least is not None:
+            met = self.spread.median >= self.at_least
+        elif self.at_most is not None:
+            met = self.spread.median <= self.at_most
+        bounds = {"at_least": self.at_least, "at_most": self.at_most}
+        return {"name": self.name, **self.spread._asdict(), **bounds, "met": met}
+
+
+def result(
+    scenario: str, unit: str, series: Sequence[Series], goals: Iterable[Goal], *, baseline: Series | None = None
+) -> dict[str, Any]:
+    """The result of one scenario, as plain data."""
+    rows = []
+    for each in series:
+        row = each.summary()
+        if baseline is not None:
+            row["ratio"] = ratio(each, baseline)._asdict()
+        rows.append(row)
+    return {
+        "scenario": scenario,
+        "unit": unit,
+        "baseline": baseline.name if baseline else None,
+        "rows": rows,
+        "goals": [goal.data() for goal in goals],
+    }
+
+
+def key(each: dict[str, Any]) -> str:
+    return f"{each['scenario']} on {each['loop']}" if each["loop"] else str(each["scenario"])
+
+
+def _rows(each: dict[str, Any]) -> Iterable[str]:
+    unit, baseline = each["unit"], each["baseline"]
+    yield f"{'':28}{unit + 's/CPU s':>16}{'us CPU':>9}{unit + 's/s':>14}{'x ' + (baseline or ''):>24}{'sink':>7}"
+    for row in each["rows"]:
+        times = ""
+        if row.get("ratio"):
+            spread = row["ratio"]
+            times = f"{spread['median']:.2f} [{spread['low']:.2f}, {spread['high']:.2f}]"
+        busy = "!" if row["sink_share"] > SINK_SHARE_LIMIT else ""
+        yield (
+            f"  {row['contender']:26}{row['per_cpu_second']:16,.0f}{row['cpu_us']:9.1f}{row['per_second']:14,.0f}"
+            f"{times:>24}{row['sink_share']:6.0%}{busy}"
+        )
+    worst = max((row["sink_share"] for row in each["rows"]), default=0.0)
+    if worst > SINK_SHARE_LIMIT:
+        yield f"  ! the sink was busy for {worst:.0%} of a turn: figures per second of wall time are bounded by it"
+
+
+def _goals(each: dict[str, Any]) -> Iterable[str]:
+    for goal in each["goals"]:
+        bound = ""
+        if goal["at_least"] is not None:
+            bound = f">= {goal['at_least']:g}"
+        elif goal["at_most"] is not None:
+            bound = f"<= {goal['at_most']:g}"
+        verdict = {True: "met", False: "MISSED", None: ""}[goal["met"]]
+        figure = f"{goal['median']:,.2f} [{goal['low']:,.2f}, {goal['high']:,.2f}]"
+        yield f"  {goal['name']:52} {figure:32} {bound:10} {verdict}".rstrip()
+
+
+def table(results: Iterable[dict[str, Any]]) -> str:
+    """All results as text; spreads are quartiles over rounds."""
+    lines: list[str] = []
+    for each in results:
+        lines += ["", f"== {key(each)} =="]
+        if each["rows"]:
+            lines += _rows(each)
+        lines += _goals(each)
+        lines += [f"  {note}" for note in each.get("notes", ())]
+    return "\n".join(lines)
+
+
+def compared(new: Sequence[dict[str, Any]], old: Sequence[dict[str, Any]]) -> str:
+    """Goal figures now and then. Ratios survive another machine; microseconds and MiB do not."""
+    before = {(key(each), goal["name"]): goal["median"] for each in old for goal in each["goals"]}
+    lines = ["", "== compared with the earlier run ==", f"  {'':70}{'earlier':>12}{'now':>12}{'change':>9}"]
+    for each in new:
+        for goal in each["goals"]:
+            then = before.get((key(each), goal["name"]))
+            if then:
+                change = goal["median"] / then - 1
+                name = f"{key(each)}: {goal['name']}"
+                lines.append(f"  {name:70}{then:12,.2f}{goal['median']:12,.2f}{change:9.1%}")
+    return "\n".join(lines)
+
+
+def save(results: Sequence[dict[str, Any]], meta: dict[str, Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"meta": meta, "results": results}, indent=1))
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = json.loads(path.read_text())["results"]
+    return loaded

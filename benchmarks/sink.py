@@ -1,0 +1,199 @@
+"""The sink: a process of its own that takes every push and counts what it took.
+
+A bare `asyncio.Protocol` (on uvloop where it is installed): it reads Content-Length only, takes keep-alive,
+pipelined and partial requests, and answers with constants. It counts requests, users, body bytes and an
+order-independent checksum of the user ids, so that each contender's round is verified; and its own CPU
+time, so that each round can show that the sink was not the bottleneck.
+"""
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import msgspec
+
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def _ok(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+CAMPAIGN = _ok(b'{"uuid":"0190e2a4-7b1c-7c3e-9a55-0d6f2b8e4c11"}')
+WORKFLOW = _ok(b'{"workflow_run_id":"0190e2a4-7b1c-7c3e-9a55-0d6f2b8e4c11"}')
+
+
+class _Users(msgspec.Struct):
+    """What is read of a body: the ids, under this service's name or under the generated SDK's."""
+
+    userIds: list[str] = []  # noqa: N815  the name on the wire
+    recipients: list[str] = []
+
+
+_decode = msgspec.json.Decoder(_Users).decode
+
+
+def checksum(users: Iterator[str] | list[str]) -> int:
+    """Sum of the ids' CRC-32: the same for any order, another for a lost or a doubled id."""
+    return sum(zlib.crc32(user.encode()) for user in users)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the sink has taken, and the CPU seconds it has used; subtract two to get a round."""
+
+    requests: int = 0
+    users: int = 0
+    body_bytes: int = 0
+    checksum: int = 0
+    connections: int = 0
+    cpu: float = 0.0
+
+    def since(self, earlier: "Counts") -> "Counts":
+        return Counts(*(getattr(self, name) - getattr(earlier, name) for name in Counts.__slots__))
+
+
+class SinkProtocol(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, counts: Counts, delay: float) -> None:
+        self.counts = counts
+        self.delay = delay
+        self.buffer = b""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self.counts.connections += 1
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self.buffer + data if self.buffer else data
+        start, answers = 0, []
+        while (end := buffer.find(b"\r\n\r\n", start)) >= 0:
+            body = end + 4
+            stop = body + content_length(buffer[start:end])
+            if len(buffer) < stop:
+                break
+            answers.append(self.take(buffer[start : start + 32], buffer[body:stop]))
+            start = stop
+        self.buffer = buffer[start:]
+        if answers:
+            self.answer(b"".join(answers))
+
+    def take(self, line: bytes, body: bytes) -> bytes:
+        counts = self.counts
+        users = _decode(body)
+        ids = users.userIds or users.recipients
+        counts.requests += 1
+        counts.users += len(ids)
+        counts.body_bytes += len(body)
+        counts.checksum += checksum(ids)
+        if b"/campaigns" in line:
+            return CAMPAIGN
+        return WORKFLOW if b"/workflows" in line else NO_CONTENT
+
+    def answer(self, data: bytes) -> None:
+        if self.delay:
+            asyncio.get_running_loop().call_later(self.delay, self.transport.write, data)
+        else:
+            self.transport.write(data)
+
+
+def content_length(head: bytes) -> int:
+    """The Content-Length of a request head, 0 where it has none."""
+    at = head.find(b"Content-Length: ")
+    if at < 0:
+        at = head.lower().find(b"content-length: ")
+        if at < 0:
+            return 0
+    end = head.find(b"\r", at)
+    return int(head[at + 16 : end if end >= 0 else len(head)])
+
+
+def pin(core: int) -> None:
+    """Keep this process on one core, where the platform can and has that many."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) > 1:
+            os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+def _serve(pipe: Connection, delay: float) -> None:
+    pin(1)
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    asyncio.run(_main(pipe, delay))
+
+
+async def _main(pipe: Connection, delay: float) -> None:
+    loop = asyncio.get_running_loop()
+    counts, stopped = Counts(), asyncio.Event()
+    server = await loop.create_server(lambda: SinkProtocol(counts, delay), "127.0.0.1", 0, backlog=1024)
+
+    def control() -> None:
+        """A word from the parent asks for the counts; the end of the pipe ends the sink."""
+        try:
+            pipe.recv()
+        except EOFError:
+            loop.remove_reader(pipe.fileno())
+            stopped.set()
+            return
+        counts.cpu = time.process_time()
+        pipe.send({name: getattr(counts, name) for name in Counts.__slots__})
+
+    loop.add_reader(pipe.fileno(), control)
+    pipe.send(server.sockets[0].getsockname()[1])
+    await stopped.wait()
+    server.close()
+
+
+class Sink:
+    """The parent's handle: where the sink listens, and what it has counted."""
+
+    def __init__(self, port: int, pipe: Connection) -> None:
+        self.base_url = f"http://127.0.0.1:{port}"
+        self._pipe = pipe
+
+    def counts(self) -> Counts:
+        self._pipe.send("counts")
+        return Counts(**self._pipe.recv())
+
+
+@contextlib.contextmanager
+def sink(delay: float = 0.0) -> Iterator[Sink]:
+    """A running sink that answers each request after `delay` seconds."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, delay), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield Sink(ours.recv(), ours)
+    finally:
+        ours.close()
+        process.join(5)
+        if process.is_alive():
+            process.kill()
+
+
+if __name__ == "__main__":  # a self-check by hand: two pipelined requests, the second in two parts
+    with sink() as running:
+        port = int(running.base_url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            body = json.dumps({"userIds": ["a", "b"]}).encode()
+            head = b"POST /v1/push HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+            client.sendall(head + body + head + body[:5])
+            time.sleep(0.05)
+            client.sendall(body[5:])
+            time.sleep(0.05)
+            print(client.recv(1000), running.counts())
