@@ -90,6 +90,7 @@ class _Engine:
         self.transport = transport or AiohttpTransport(
             settings.base_url,
             headers=settings.headers,
+            key=settings.credentials.fixed,
             session=settings.session,
             limit=settings.limits.in_flight,
             keepalive=settings.keepalive,

@@ -6,7 +6,7 @@ outcome (repeat, split, raise) is decided in ``policy``, ``splitting`` and ``err
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import StrEnum
 
 import msgspec
@@ -191,7 +191,7 @@ def read_status(
     *,
     retry_after: float | None,
     statuses: Mapping[int, Outcome],
-    repeat: frozenset[int],
+    repeat: Set[int],
 ) -> tuple[Outcome, bool]:
     """The outcome of a status, and whether it may be repeated.
 
@@ -210,11 +210,14 @@ def judge(
     evidence: Evidence,
     *,
     statuses: Mapping[int, Outcome],
-    repeat: frozenset[int],
+    repeat: Set[int],
     started: float,
     seconds: float,
 ) -> Attempt:
     """Judge one attempt by what it left behind. Where nothing is proven, the answer is UNKNOWN."""
+    if evidence.written and evidence.status == 204 and not statuses:
+        # The table's answer for nearly every push, without reading the table.
+        return Attempt(outcome=Outcome.ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
     outcome, repeatable = _weigh(evidence, statuses, repeat)
     return Attempt(
         outcome=outcome,
@@ -227,7 +230,7 @@ def judge(
     )
 
 
-def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], repeat: frozenset[int]) -> tuple[Outcome, bool]:
+def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], repeat: Set[int]) -> tuple[Outcome, bool]:
     if evidence.status is not None:
         if evidence.touched and not evidence.started_writing:
             # An answer to nothing: it had been waiting on the pooled connection for whoever came next.
@@ -261,14 +264,14 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
     return next((outcome for outcome in _JOIN if outcome in seen), Outcome.NOT_SENT)
 
 
-def sum_up(attempts: Iterable[Attempt], evidence: Evidence, failure: Failure | None = None) -> Verdict:
+def sum_up(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure | None = None) -> Verdict:
     """The verdict on a request from all of its attempts and what the last one left behind.
 
     ``failure`` is set where the request ended for a reason of ours (a deadline, the budget), not by its last attempt.
     """
     tried = tuple(attempts)
     return Verdict(
-        outcome=join(attempt.outcome for attempt in tried),
+        outcome=tried[0].outcome if len(tried) == 1 else join([attempt.outcome for attempt in tried]),
         attempts=tried,
         status=evidence.status,
         headers=evidence.headers,

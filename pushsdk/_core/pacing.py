@@ -17,19 +17,19 @@ __all__ = ["Gate", "parse_retry_after"]
 class Gate:
     """Says how long the next request has to wait. Times are seconds on the caller's clock."""
 
-    __slots__ = ("_per_request", "_per_user", "paused_until", "ready_at")
+    __slots__ = ("_per_request", "_per_user", "not_before", "paused_until")
 
     def __init__(self, rate: Rate) -> None:
         self._per_request = 1.0 / rate.requests_per_second if rate.requests_per_second else 0.0
         self._per_user = 1.0 / rate.users_per_second if rate.users_per_second else 0.0
         #: Set by ``pause``: nothing starts before it.
         self.paused_until = -math.inf
-        #: Set by ``charge``: when the rates allow the next request.
-        self.ready_at = -math.inf
+        #: When the pause and the rates allow the next request. Set by ``pause`` and ``charge``.
+        self.not_before = -math.inf
 
     def delay(self, now: float) -> float:
         """Seconds until the next request may start; 0 or less is now."""
-        return max(self.paused_until, self.ready_at) - now
+        return self.not_before - now
 
     def charge(self, now: float, users: int) -> None:
         """A request with this many users starts now.
@@ -38,11 +38,12 @@ class Gate:
         """
         if self._per_request or self._per_user:
             cost = max(self._per_request, self._per_user * users)
-            self.ready_at = max(self.ready_at, now) + cost
+            self.not_before = max(self.not_before, now) + cost
 
     def pause(self, until: float) -> None:
         """Start nothing before ``until``; a shorter pause never shortens a longer one."""
         self.paused_until = max(self.paused_until, until)
+        self.not_before = max(self.not_before, until)
 
 
 def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:

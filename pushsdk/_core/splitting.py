@@ -40,7 +40,7 @@ class Piece:
     def __init__(self, segments: Sequence[Segment], history: tuple[Attempt, ...] = ()) -> None:
         self.segments = segments
         self.history = history
-        self.users = sum(len(segment.users) for segment in segments)
+        self.users = sum([len(segment.users) for segment in segments])
         self.ids = b",".join([segment.ids for segment in segments])
 
     def halves(self, history: tuple[Attempt, ...], *, within_calls: bool) -> list[Piece]:

@@ -23,7 +23,7 @@ from pushsdk._core.explain import error_for, partial_error
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
-from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Splitter, attempts_of, pieces_of
+from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Settled, Splitter, attempts_of, pieces_of
 from pushsdk._io.clock import Deadlines
 from pushsdk._io.sender import Job, Sender
 from pushsdk._io.slots import Slots
@@ -120,7 +120,7 @@ class Coalescer:
 
     async def _be_admitted(self, call: Call, content: Content, size: int) -> None:
         if self._raise_when_full:
-            self._settle(call, call.users, _unsent(Failure.QUEUE_FULL))
+            self._settle(call, call.users, self._unsent(Failure.QUEUE_FULL))
             return
         self._admissions[call] = size
         call.waiter = self._loop.create_future()
@@ -131,7 +131,7 @@ class Coalescer:
             raise
         if told is not GO:
             self._forgo_admission(call, size)
-            self._settle(call, call.users, _unsent(told))
+            self._settle(call, call.users, self._unsent(told))
             return
         call.waiter = None
         batch = self._join(call, content)
@@ -229,7 +229,7 @@ class Coalescer:
             batch.calls[0].waiter.set_result(GO)
         else:
             batch.shared = True
-            task = self._loop.create_task(self._deliver(batch))
+            task = self._loop.create_task(self._drive(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return True
@@ -244,7 +244,7 @@ class Coalescer:
         if not batch.calls:
             self._batches.close(batch)
             self._backlog.leave(0, batch.size)
-        self._settle(call, call.users, _unsent(reason))
+        self._settle(call, call.users, self._unsent(reason))
 
     def _walk_away(self, call: Call) -> None:
         """The caller was cancelled: its users leave with it, or go on without it."""
@@ -262,7 +262,7 @@ class Coalescer:
             # The place was granted in the very turn of the cancellation: nothing was done with it yet.
             self._slots.release()
         if call.left:
-            self._settle(call, _unsettled(call), _unsent(Failure.CANCELLED))
+            self._settle(call, _unsettled(call), self._unsent(Failure.CANCELLED))
         else:
             self._tell_abandoned(call)
 
@@ -270,47 +270,76 @@ class Coalescer:
 
     async def _deliver(self, batch: Batch) -> None:
         """Send the batch, whole or split, until every call in it is settled. Its place is taken already."""
-        key, frame = batch.content.key, batch.frame
-        pieces = pieces_of(batch.calls, self._sizes, frame)
+        pieces = pieces_of(batch.calls, self._sizes, batch.frame)
+        if len(pieces) > 1:
+            await self._split(batch, pieces, None)
+            return
+        whole = pieces[0]
+        verdict = await self._post(batch, whole, has_slot=True)
+        if verdict.outcome is Outcome.REJECTED and verdict.status in self._batching.split_on:
+            await self._split(batch, [], Settled(whole, verdict))
+            return
+        if verdict.outcome is Outcome.ACCEPTED:
+            self._hopeless.discard(batch.content.key)
+        self._settle_piece(whole, verdict)
+
+    async def _drive(self, batch: Batch) -> None:
+        """``_deliver`` for several callers, in a task of its own: whatever happens to it, they are told."""
+        failure = Failure.CANCELLED
+        try:
+            await self._deliver(batch)
+        except Exception:
+            logger.exception("a request failed inside the client")
+            failure = Failure.OTHER
+        finally:
+            # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
+            for call in batch.calls:
+                if call.left:
+                    self._settle(call, _unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
+
+    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Settled | None) -> None:
+        """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
+        key = batch.content.key
         splitter = Splitter(
             pieces,
-            split_on=self._batching.split_on,  # type: ignore[arg-type]
+            split_on=self._batching.split_on,
             sizes=self._sizes,
-            frame=frame,
+            frame=batch.frame,
             worth=key not in self._hopeless,
         )
-        has_slot = True
+        has_slot = rejected is None
+        if rejected is not None:
+            self._report(batch, splitter, *rejected)
         while wave := splitter.next_wave():
-            verdicts = await self._post_all(batch, wave, has_slot)
+            # Its first piece has the place that was taken for the batch.
+            verdicts = await asyncio.gather(
+                *(self._post(batch, piece, has_slot and piece is wave[0]) for piece in wave)
+            )
             has_slot = False
             for piece, verdict in zip(wave, verdicts, strict=True):
-                if splitter.report(piece, verdict):
-                    self._settle_piece(piece, verdict)
-                    if verdict.outcome is Outcome.ACCEPTED:
-                        self._hopeless.discard(key)
-                else:
-                    self._note_split(piece, verdict)
+                self._report(batch, splitter, piece, verdict)
         for piece, verdict in splitter.rest():
             self._settle_piece(piece, verdict)
         if splitter.gave_up:
             self._hopeless.add(key)
 
-    async def _post_all(self, batch: Batch, wave: list[Piece], has_slot: bool) -> list[Verdict]:
-        if len(wave) == 1:
-            return [await self._post(batch, wave[0], has_slot)]
-        return await asyncio.gather(
-            *(self._post(batch, piece, has_slot and number == 0) for number, piece in enumerate(wave))
-        )
+    def _report(self, batch: Batch, splitter: Splitter, piece: Piece, verdict: Verdict) -> None:
+        if splitter.report(piece, verdict) is None:
+            self._note_split(piece, verdict)
+            return
+        if verdict.outcome is Outcome.ACCEPTED:
+            self._hopeless.discard(batch.content.key)
+        self._settle_piece(piece, verdict)
 
     async def _post(self, batch: Batch, piece: Piece, has_slot: bool) -> Verdict:
-        content = batch.content
+        content, segments = batch.content, piece.segments
         job = Job(
             "push",
             wire.push_body(b"[" + piece.ids + b"]", content.message, content.custom_fields),
             users=piece.users,
             policy=content.policy,
             timeout=content.timeout,
-            deadline=max(segment.call.deadline for segment in piece.segments),
+            deadline=max([segment.call.deadline for segment in segments]),
             collapsible=content.collapsible,
             history=piece.history,
         )
@@ -341,6 +370,12 @@ class Coalescer:
             self._tell_abandoned(call)
         elif call.waiter is not None and not call.waiter.done():
             call.waiter.set_result(SETTLED)
+
+    def _unsent(self, reason: object) -> Verdict:
+        paused = self._slots.paused_until - self._loop.time() if reason is Failure.PAUSED else None
+        return Verdict(
+            outcome=Outcome.NOT_SENT, failure=reason if isinstance(reason, Failure) else None, retry_after=paused
+        )
 
     def _tell_abandoned(self, call: Call) -> None:
         self._end(call)
@@ -386,10 +421,6 @@ class _Departure:
 
 def _has_result(waiter: asyncio.Future[object]) -> bool:
     return waiter.done() and not waiter.cancelled()
-
-
-def _unsent(reason: object) -> Verdict:
-    return Verdict(outcome=Outcome.NOT_SENT, failure=reason if isinstance(reason, Failure) else None)
 
 
 def _unsettled(call: Call) -> tuple[str, ...]:

@@ -124,12 +124,10 @@ class Sender:
         self._counters.requests += 1
         if not has_slot and not await self._take_slot(job):
             return job.verdict()
-        attempt = await self._attempts(job)
-        if attempt.outcome is Outcome.ACCEPTED:
+        if await self._attempt(job):
             if job.own == 1:
                 self.budget.refund()
-            return job.verdict()
-        if job.policy.attempts > 1 or job.policy.stop is not None:
+        elif job.own and (job.policy.attempts > 1 or job.policy.stop is not None):
             await self._repeat(job)
         return job.verdict()
 
@@ -167,23 +165,29 @@ class Sender:
             failure = await Ticket(self._loop, job.users, job.deadline).take(self._slots)
         return scope.expired or failure
 
-    async def _attempts(self, job: Job) -> Attempt:
-        """One attempt, and the free ones after a stale connection or a rotated key. Gives the place back."""
+    async def _attempt(self, job: Job) -> bool:
+        """One attempt, and the free ones after a stale connection or a rotated key. Gives the place back.
+
+        True where it was accepted. Where the deadline has passed there is no attempt.
+        """
         try:
-            while True:
-                attempt, key = await self._attempt(job)
-                if self._may_replace(job, attempt):
+            while (started := self._loop.time()) < job.deadline:
+                evidence = job.evidence = Evidence()
+                key = await self._post(job, evidence, started)
+                attempt = self._judge(job, evidence, started)
+                if evidence.failure is Failure.STALE and self._may_replace(job):
                     continue
                 self._note(job, attempt)
                 if attempt.status == 401 and await self._is_rotated(job, key):
                     continue
-                return attempt
+                return attempt.outcome is Outcome.ACCEPTED
+            job.failure = Failure.DEADLINE
+            return False
         finally:
             self._slots.release()
 
-    async def _attempt(self, job: Job) -> tuple[Attempt, str | None]:
-        evidence = job.evidence = Evidence()
-        started = self._loop.time()
+    async def _post(self, job: Job, evidence: Evidence, started: float) -> str | None:
+        """Put the request on the wire once, within its limits. Returns the key it went with."""
         limit = job.deadline
         if job.timeout.attempt is not None:
             limit = min(limit, started + job.timeout.attempt)
@@ -192,7 +196,10 @@ class Sender:
         try:
             with scope:
                 if key is None:
+                    # Until there is a key, nothing can have left.
+                    evidence.touched = True
                     key = await self._credentials.ask()
+                    evidence.touched = False
                 await self._transport.post(
                     PATHS[job.endpoint],
                     job.body,
@@ -206,23 +213,20 @@ class Sender:
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure = Failure.CANCELLED
-            self._note(job, self._judge(job, evidence, started, key))
+            self._note(job, self._judge(job, evidence, started))
             raise
         if scope.expired is not None and evidence.status is None:
             late = scope.expired is Failure.DEADLINE and limit < job.deadline
             evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
-        return self._judge(job, evidence, started, key), key
+        return key
 
-    def _judge(self, job: Job, evidence: Evidence, started: float, key: str | None) -> Attempt:
-        if key is None:
-            # The key was still being asked for: the transport had not been called.
-            evidence.touched = True
+    def _judge(self, job: Job, evidence: Evidence, started: float) -> Attempt:
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         return judge(
             evidence,
             statuses=job.policy.statuses,
-            repeat=job.policy.repeat,  # type: ignore[arg-type]
+            repeat=job.policy.repeat,
             started=started,
             seconds=self._loop.time() - started,
         )
@@ -242,13 +246,11 @@ class Sender:
             if self._emit is not None:
                 self._emit(ClientPaused(seconds=seconds))
 
-    def _may_replace(self, job: Job, attempt: Attempt) -> bool:
+    def _may_replace(self, job: Job) -> bool:
         """A stale pooled connection is replaced under every policy: nothing had been sent on it."""
-        if job.evidence.failure is not Failure.STALE or job.replaced >= self._replacements:
-            return False
-        job.replaced += 1
         self._counters.stale_connections += 1
-        return attempt.outcome is Outcome.NOT_SENT
+        job.replaced += 1
+        return job.replaced <= self._replacements
 
     async def _is_rotated(self, job: Job, key: str | None) -> bool:
         """Whether the callable has another key by now; asked once a request."""
@@ -310,8 +312,7 @@ class _Steps:
         sender, job = self._sender, self._job
         if not await sender._take_slot(job):
             raise error_for(job.verdict())
-        attempt = await sender._attempts(job)
-        if attempt.outcome is not Outcome.ACCEPTED:
+        if not await sender._attempt(job):
             raise error_for(job.verdict())
 
     async def sleep(self, seconds: float) -> None:

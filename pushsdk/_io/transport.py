@@ -9,7 +9,7 @@ test against the installed aiohttp.
 from __future__ import annotations
 
 import select
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import aiohttp
@@ -19,6 +19,7 @@ from yarl import URL
 
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._version import __version__
 
 __all__ = ["AiohttpTransport", "Transport"]
 
@@ -26,8 +27,8 @@ ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
 # Only our own deadlines count: aiohttp rounds its timeouts up to whole seconds above this threshold (facts B.4).
 _NEVER_ROUND = 1e9
-# Set on a connection's protocol at its first write: from then on its next request finds a reused connection.
-_USED = "_pushsdk_used"
+# Set on a connection's protocol at its first write, to what polls its socket: its next request finds it reused.
+_POLL = "_pushsdk_poll"
 
 
 class Transport(Protocol):
@@ -85,32 +86,29 @@ class _Body(payload.Payload):
         evidence = self._evidence
         protocol: Any = writer.protocol  # type: ignore[attr-defined]
         transport = protocol.transport
-        evidence.reused = getattr(protocol, _USED, False)
+        poll = getattr(protocol, _POLL, None)
+        evidence.reused = poll is not None
         if transport is None or transport.is_closing():
             raise _StaleConnection
-        if evidence.reused:
-            # An answer to nothing is either parsed and queued already (should_close), or still in the socket.
-            if protocol.should_close or _readable(transport):
-                raise _StaleConnection
-        else:
-            setattr(protocol, _USED, True)
+        if poll is None:
+            setattr(protocol, _POLL, _poller(transport))
+        # An answer to nothing is either parsed and queued already (should_close), or still in the socket.
+        elif protocol.should_close or poll(0):
+            raise _StaleConnection
         evidence.started_writing = True
         await writer.write(self._value)
         evidence.written = True
 
 
-def _readable(transport: Any) -> bool:
-    """Whether input or a hang-up waits on the socket. Asked of reused connections only: a fresh TLS one may be."""
+def _poller(transport: Any) -> Callable[[int], Any]:
+    """Tells whether input or a hang-up waits on the socket. For reused connections: a fresh TLS one may have some."""
     sock = transport.get_extra_info("socket")
     try:
-        descriptor = sock.fileno()
         poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        return bool(poller.poll(0))
     except AttributeError:  # pragma: no cover - no poll() on Windows
-        return bool(select.select([sock], [], [], 0)[0])
-    except (ValueError, OSError):
-        return True
+        return lambda timeout: select.select([sock], [], [], timeout)[0]
+    poller.register(sock.fileno(), select.POLLIN)
+    return poller.poll
 
 
 class AiohttpTransport:
@@ -125,6 +123,7 @@ class AiohttpTransport:
         base_url: str,
         *,
         headers: Mapping[str, str],
+        key: HeaderSecret | None,
         session: aiohttp.ClientSession | None,
         limit: int,
         keepalive: float,
@@ -133,9 +132,17 @@ class AiohttpTransport:
     ) -> None:
         self._urls: dict[str, URL] = {}
         self._base_url = URL(base_url)
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"pushsdk/{__version__}",
+            **headers,
+        }
         self._owned = session is None
+        # A fixed key goes with the own session's headers: merging headers per request costs 5 us.
+        self._session_key = key if self._owned else None
         self._session = session or aiohttp.ClientSession(
+            headers={**self._headers, "Api-Key": key} if key is not None else None,
             connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=keepalive, ssl=ssl),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=_timeout(None),
@@ -165,7 +172,7 @@ class AiohttpTransport:
             response = await self._session.post(
                 self._url(path),
                 data=_Body(body, evidence),
-                headers={**self._headers, "Api-Key": key},
+                headers=None if key is self._session_key else {**self._headers, "Api-Key": key},
                 timeout=self._timeout(connect),
                 **self._options,
             )
