@@ -1,11 +1,12 @@
 """What travels: the resources of the interface (sections 2.1-2.9) as frozen structs, and the values it shows.
 
-Shapes only. Nothing here validates, encodes or advises: that is ``wire`` and ``lint``. A struct's field order
-is the interface's, and so is the order on the wire.
+Shapes, and how a place in them is named. Nothing here validates, encodes or advises: that is ``wire`` and
+``lint``. A struct's field order is the interface's, and so is the order on the wire.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -27,6 +28,7 @@ __all__ = [
     "MessageType",
     "MobilePush",
     "Model",
+    "Path",
     "Priority",
     "PushRequest",
     "RelevanceScore",
@@ -34,12 +36,28 @@ __all__ = [
     "ScheduleType",
     "Segment",
     "UnsetType",
+    "show_path",
 ]
 
 # Section 2.10 leaves the bounds open. 64 bits are what most parsers can hold: a larger number would arrive as
 # another one.
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Texts = Mapping[str, str]
+
+Path = tuple[str | int, ...]
+"""A place in a resource: keys and indexes from the root. It becomes text only when somebody has to read it."""
+
+
+def show_path(path: Path) -> str:
+    """The path as text, as ``$.message.androidActionButtons[0].url``.
+
+    A key that is no field name or language code may be anything, a user id too, and is shown as ``[...]``.
+    """
+    return "$" + "".join(f"[{part}]" if isinstance(part, int) else _show_key(part) for part in path)
+
+
+def _show_key(key: str) -> str:
+    return f".{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,40}", key) else "[...]"
 
 
 # The enumerated fields are open: section 2.10 shows one value of each, and any other str passes both ways.

@@ -7,14 +7,13 @@ Pure functions of their arguments, but for one bounded cache of validations. Eve
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model
+from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
 
 __all__ = [
     "decode_campaign_created",
@@ -31,8 +30,6 @@ _MAX_DEPTH = 100  # msgspec's encoder and decoder, and most servers' parsers, re
 _MAX_KNOWN = 1024
 _MAX_KNOWN_BYTES = 16 * 1024
 
-# Paths are tuples, and become text only for an error.
-Path = tuple[str | int, ...]
 _ROOT: Path = ()
 _MESSAGE: Path = ("message",)
 _USER_IDS: Path = ("userIds",)
@@ -209,7 +206,7 @@ def _model(value: Model, path: Path, above: tuple[int, ...]) -> dict[str, Any]:
         msgspec.convert(plain, type(value))
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `$")
-        raise ValidationError(f"{_show(path)}{where.rstrip('`')}: {text}") from None
+        raise ValidationError(f"{show_path(path)}{where.rstrip('`')}: {text}") from None
     return plain
 
 
@@ -245,13 +242,4 @@ def _kind(value: object) -> str:
 
 
 def _bad(path: Path, text: str) -> ValidationError:
-    return ValidationError(f"{_show(path)}: {text}")
-
-
-def _show(path: Path) -> str:
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else _show_key(part) for part in path)
-
-
-def _show_key(key: str) -> str:
-    # What is no field name or language code may be anything, a text or a user id too.
-    return f".{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,40}", key) else "[...]"
+    return ValidationError(f"{show_path(path)}: {text}")

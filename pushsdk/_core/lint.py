@@ -1,0 +1,262 @@
+"""Advice on a message or a campaign: what can be sent, and is yet hardly meant.
+
+A table of rules over the nodes of a resource. Nothing here stops a send or raises: what must not be sent is
+refused in ``wire``. No text of a message appears in a problem, only paths, names and language codes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pushsdk._core import models
+from pushsdk._core.models import UNSET, Model, Path, show_path
+from pushsdk._core.placeholders import has_malformed_placeholder
+
+__all__ = ["RULES", "Problem", "Rule", "lint"]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of advice: where (``$.message.title``), which rule (``code``), and what to do in words."""
+
+    path: str
+    code: str
+    message: str
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """An object of a resource: ``fields`` by their names on the wire, without the unset ones."""
+
+    path: Path
+    model: type[Model]
+    fields: Mapping[str, Any]
+
+
+# A rule yields the path below its node, and the advice.
+_Found = Iterator[tuple[Path, str]]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A row of the table: ``check`` looks at every node of the class ``model``."""
+
+    code: str
+    model: type[Model]
+    check: Callable[[_Node], _Found]
+
+
+_CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
+    models.CampaignRequest: {
+        "segment": models.Segment,
+        "schedule": models.Schedule,
+        "message": models.MobilePush,
+    },
+    models.PushRequest: {"message": models.MobilePush},
+    models.MobilePush: {
+        "androidActionButtons": models.ActionButton,
+        "actionCategory": models.ActionCategory,
+    },
+    models.ActionCategory: {"actionComponents": models.ActionComponent},
+}
+
+# The one value of each enumerated field that the interface shows (sections 2.3, 2.5-2.8).
+_SHOWN: Mapping[tuple[type[Model], str], str] = {
+    (models.Schedule, "type"): models.ScheduleType.START_NOW,
+    (models.MobilePush, "type"): models.MessageType.MOBILE_PUSH,
+    (models.MobilePush, "action"): models.Action.DEFAULT,
+    (models.MobilePush, "priority"): models.Priority.NORMAL,
+    (models.MobilePush, "mediaType"): models.MediaType.IMAGE,
+    (models.MobilePush, "interruptionLevel"): models.InterruptionLevel.PASSIVE,
+    (models.MobilePush, "relevanceScore"): models.RelevanceScore.SCORE_MAX,
+    (models.ActionButton, "clickAction"): models.ClickAction.DEEP_LINKING,
+    (models.ActionComponent, "clickAction"): models.ClickAction.DEEP_LINKING,
+    (models.ActionCategory, "type"): models.ActionCategoryType.PREDEFINED_CATEGORY,
+}
+
+# Fields that say of themselves, by name or note in section 2.5, that they are one platform's.
+_PLATFORM: Mapping[str, str] = {
+    "androidActionUrl": "androidEnabled",
+    "androidChannel": "androidEnabled",
+    "androidActionButtons": "androidEnabled",
+    "iosActionUrl": "iosEnabled",
+    "interruptionLevel": "iosEnabled",
+    "relevanceScore": "iosEnabled",
+}
+
+_TEXTS = ("title", "subtitle", "body")
+_COUNTS = ("ttl", "badgeCount", "startTs")
+
+
+def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
+    """Advice on a message, a campaign or any other struct of the interface, or a mapping of the same shape.
+
+    Never raises. An empty list is no promise that the service takes it: most of its rules are not shown
+    (section 2.10). The codes are those of ``RULES``.
+    """
+    model = _model_of(subject)
+    # A message has the same path alone as in its request, as it has in a ValidationError.
+    path: Path = ("message",) if issubclass(model, models.MobilePush) else ()
+    return [
+        Problem(path=show_path((*node.path, *below)), code=rule.code, message=advice)
+        for node in _nodes(subject, model, path)
+        for rule in RULES
+        if issubclass(node.model, rule.model)
+        for below, advice in rule.check(node)
+    ]
+
+
+def _model_of(subject: object) -> type[Model]:
+    if isinstance(subject, Model):
+        return type(subject)
+    given = {_fold(name) for name in _fields(subject)}
+    candidates: tuple[type[Model], ...] = (models.MobilePush, models.CampaignRequest, models.PushRequest)
+    return max(candidates, key=lambda model: len(given.intersection(map(_fold, _names(model)))))
+
+
+def _nodes(subject: object, model: type[Model], path: Path) -> Iterator[_Node]:
+    # The depth is that of _CHILDREN, whatever the subject holds: a list in it may hold the subject itself.
+    node = _Node(path, model, _fields(subject))
+    yield node
+    children = next((_CHILDREN[kind] for kind in model.__mro__ if kind in _CHILDREN), {})
+    for name, child in children.items():
+        value = node.fields.get(name)
+        if isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                yield from _nodes(item, child, (*path, name, index))
+        elif isinstance(value, (Model, Mapping)):
+            yield from _nodes(value, child, (*path, name))
+
+
+def _fields(subject: object) -> dict[str, Any]:
+    if isinstance(subject, Model):
+        pairs = zip(subject.__struct_encode_fields__, subject.__struct_fields__, strict=True)
+        return {wire: value for wire, name in pairs if (value := getattr(subject, name)) is not UNSET}
+    if isinstance(subject, Mapping):
+        return {name: value for name, value in subject.items() if isinstance(name, str) and value is not UNSET}
+    return {}
+
+
+def _names(model: type[Model]) -> tuple[str, ...]:
+    return model.__struct_encode_fields__
+
+
+def _near(word: str, words: Sequence[str]) -> str | None:
+    """The one of ``words`` that ``word`` may be a slip of: other case or separators, or a typing error."""
+    if len(word) > 40:  # longer than any name; difflib is quadratic
+        return None
+    folded = {_fold(known): known for known in words}
+    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=0.8)
+    return folded[close[0]] if close else None
+
+
+def _fold(word: str) -> str:
+    return re.sub(r"[\s_-]", "", word).lower()
+
+
+def _filled(value: object) -> bool:
+    return isinstance(value, (str, list, tuple)) and len(value) > 0
+
+
+def _languages(node: _Node, name: str) -> frozenset[str]:
+    return frozenset(_fields(node.fields.get(name)))
+
+
+def _listed(languages: frozenset[str]) -> str:
+    codes = [code if re.fullmatch(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*", code) else "..." for code in languages]
+    return ", ".join(sorted(codes))
+
+
+def _near_name(node: _Node) -> _Found:
+    known = _names(node.model)
+    for name in node.fields:
+        if name not in known and (near := _near(name, known)):
+            yield (name,), f"unknown field, did you mean {near}?"
+
+
+def _near_value(node: _Node) -> _Found:
+    for (model, name), shown in _SHOWN.items():
+        value = node.fields.get(name)
+        if issubclass(node.model, model) and isinstance(value, str) and value != shown and _near(value, [shown]):
+            yield (name,), f"unknown value, did you mean {shown}?"
+
+
+def _relative_url(node: _Node) -> _Found:
+    for name in _names(node.model):
+        value = node.fields.get(name) if name.lower().endswith("url") else None
+        if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{", value):
+            yield (name,), "the URL is relative: a device has nothing to resolve it against"
+
+
+def _negative(node: _Node) -> _Found:
+    for name in _COUNTS:
+        value = node.fields.get(name)
+        if isinstance(value, int) and value < 0:
+            yield (name,), "the number is negative"
+
+
+def _no_platform(node: _Node) -> _Found:
+    if node.fields.get("iosEnabled") is not True and node.fields.get("androidEnabled") is not True:
+        yield (), "neither iosEnabled nor androidEnabled is true"
+
+
+def _platform_off(node: _Node) -> _Found:
+    for name, switch in _PLATFORM.items():
+        if _filled(node.fields.get(name)) and node.fields.get(switch) is False:
+            yield (name,), f"set, although {switch} is false"
+
+
+def _no_text(node: _Node) -> _Found:
+    texts = [*_fields(node.fields.get("title")).values(), *_fields(node.fields.get("body")).values()]
+    # A silent push wakes the app (contentAvailable) and shows nothing.
+    if (
+        not any(isinstance(text, str) and text.strip() for text in texts)
+        and node.fields.get("contentAvailable") is not True
+    ):
+        yield (), "title and body are both empty"
+
+
+def _languages_differ(node: _Node) -> _Found:
+    title, body = _languages(node, "title"), _languages(node, "body")
+    if title and body and title != body:
+        yield ("body",), f"title and body are not in the same languages: only one is in {_listed(title ^ body)}"
+
+
+def _subtitle_language(node: _Node) -> _Found:
+    if extra := _languages(node, "subtitle") - _languages(node, "title"):
+        yield ("subtitle",), f"the subtitle is in languages that the title is not in: {_listed(extra)}"
+
+
+def _malformed_placeholder(node: _Node) -> _Found:
+    for name in _TEXTS:
+        for language, text in _fields(node.fields.get(name)).items():
+            if isinstance(text, str) and has_malformed_placeholder(text):
+                yield (name, language), "a placeholder is not of the form {{ field_name | 'fallback' }}"
+
+
+def _no_label(node: _Node) -> _Found:
+    if not _filled(node.fields.get("label")):
+        yield (), "the button has no label"
+
+
+def _no_external_id(node: _Node) -> _Found:
+    if not _filled(node.fields.get("externalId")):
+        yield (), "without an externalId a campaign whose outcome is unknown can't be looked up"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("near-name", Model, _near_name),
+    Rule("near-value", Model, _near_value),
+    Rule("relative-url", Model, _relative_url),
+    Rule("negative-number", Model, _negative),
+    Rule("no-platform", models.MobilePush, _no_platform),
+    Rule("platform-off", models.MobilePush, _platform_off),
+    Rule("no-text", models.MobilePush, _no_text),
+    Rule("languages-differ", models.MobilePush, _languages_differ),
+    Rule("subtitle-language", models.MobilePush, _subtitle_language),
+    Rule("malformed-placeholder", models.MobilePush, _malformed_placeholder),
+    Rule("no-label", models.ActionButton, _no_label),
+    Rule("no-external-id", models.CampaignRequest, _no_external_id),
+)
