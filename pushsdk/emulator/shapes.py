@@ -1,0 +1,146 @@
+"""The two request bodies, as section 2 of the interface document has them.
+
+Only shapes and their decoding live here. They are written a second time on purpose, not taken from the SDK's models:
+a witness that shares the spelling of a field with the accused can't convict a misspelling.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+__all__ = ["CampaignBody", "PushBody", "Unreadable", "read_campaign", "read_push"]
+
+Text: TypeAlias = str | UnsetType
+Flag: TypeAlias = bool | UnsetType
+Number: TypeAlias = int | UnsetType
+TextMap: TypeAlias = dict[str, str] | UnsetType
+
+
+class Shape(Struct, frozen=True, rename="camel"):
+    """A documented object: its fields may be left out, others may be there, and null is no value of any."""
+
+
+class Button(Shape, frozen=True):
+    """Section 2.6."""
+
+    label: Text = UNSET
+    url: Text = UNSET
+    click_action: Text = UNSET
+    key_vals: TextMap = UNSET
+
+
+class Component(Shape, frozen=True):
+    """Section 2.8."""
+
+    action_id: Text = UNSET
+    url: Text = UNSET
+    click_action: Text = UNSET
+    key_vals: TextMap = UNSET
+    use_webview: Flag = UNSET
+
+
+class Category(Shape, frozen=True):
+    """Section 2.7."""
+
+    type: Text = UNSET
+    name: Text = UNSET
+    action_components: list[Component] | UnsetType = UNSET
+
+
+class Message(Shape, frozen=True):
+    """Section 2.5, in its order."""
+
+    type: Text = UNSET
+    ios_enabled: Flag = UNSET
+    android_enabled: Flag = UNSET
+    title: TextMap = UNSET
+    subtitle: TextMap = UNSET
+    body: TextMap = UNSET
+    collapse_id: Text = UNSET
+    ttl: Number = UNSET
+    action: Text = UNSET
+    android_action_url: Text = UNSET
+    ios_action_url: Text = UNSET
+    key_vals: TextMap = UNSET
+    big_image_url: Text = UNSET
+    large_icon_url: Text = UNSET
+    small_icon_resource_id: Text = UNSET
+    android_channel: Text = UNSET
+    priority: Text = UNSET
+    android_action_buttons: list[Button] | UnsetType = UNSET
+    sound_file_name: Text = UNSET
+    rich_media_url: Text = UNSET
+    media_type: Text = UNSET
+    interruption_level: Text = UNSET
+    badge_count: Number = UNSET
+    relevance_score: Text = UNSET
+    content_available: Flag = UNSET
+    action_category: Category | UnsetType = UNSET
+
+
+class Segment(Shape, frozen=True):
+    """Section 2.2."""
+
+    query: Text = UNSET
+    primary_key: Text = UNSET
+
+
+class Schedule(Shape, frozen=True):
+    """Section 2.3."""
+
+    type: Text = UNSET
+    start_ts: Number = UNSET
+
+
+class CampaignBody(Shape, frozen=True):
+    """Section 2.1. Which of its fields are required is not shown (2.10): none is here."""
+
+    name: Text = UNSET
+    external_id: Text = UNSET
+    segment: Segment | UnsetType = UNSET
+    schedule: Schedule | UnsetType = UNSET
+    message: Message | UnsetType = UNSET
+
+
+class PushBody(Shape, frozen=True):
+    """Section 2.9. A push without users or message is no push: these two are required here."""
+
+    user_ids: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
+    message: Message
+    custom_fields: dict[str, Any] | UnsetType = UNSET
+
+
+class Unreadable(ValueError):
+    """The body is not what the endpoint takes; the text names the path, never a value."""
+
+
+_push = msgspec.json.Decoder(PushBody)
+_campaign = msgspec.json.Decoder(CampaignBody)
+
+
+def read_push(body: bytes) -> PushBody:
+    """Decode a push send request, or raise `Unreadable`."""
+    try:
+        return _push.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
+def read_campaign(body: bytes) -> CampaignBody:
+    """Decode a campaign create request, or raise `Unreadable`."""
+    try:
+        return _campaign.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: ValueError | RecursionError) -> Unreadable:
+    if isinstance(error, RecursionError):
+        return Unreadable("JSON is nested too deeply - at `$`")
+    if isinstance(error, UnicodeError):  # its text would quote the bytes
+        return Unreadable("JSON is not UTF-8 - at `$`")
+    text = str(error)
+    return Unreadable(text if " - at " in text else f"{text} - at `$`")
