@@ -1,0 +1,217 @@
+"""When a client may be used: which loop, which process, until when. And that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import pytest
+from support.wire_faults import always, hold, step, take, when
+from support.wire_server import WireServer
+
+from pushsdk import (
+    AsyncPushClient,
+    CampaignRequest,
+    ClientClosedError,
+    ConfigurationError,
+    MobilePush,
+    Outcome,
+    OutcomeUnknownError,
+    Timeout,
+)
+
+HELLO = MobilePush(body={"en": "hi"})
+NOWHERE = "https://push.example"
+
+Use = Callable[[AsyncPushClient], Awaitable[object]]
+USES: dict[str, Use] = {
+    "send": lambda client: client.send("u", HELLO),
+    "create_campaign": lambda client: client.create_campaign(CampaignRequest(name="c")),
+    "a view's send": lambda client: client.with_options(timeout=1.0).send("u", HELLO),
+    "async with": lambda client: client.__aenter__(),
+    "flush": lambda client: client.flush(),
+}
+EVERY_USE = pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+
+
+@EVERY_USE
+async def test_a_closed_client_is_not_used_again(use: Use) -> None:
+    async with WireServer() as server:
+        async with AsyncPushClient(server.base_url, "key") as client:
+            pass
+        with pytest.raises(ClientClosedError, match="make a new one") as caught:
+            await use(client)
+    assert (server.connections, caught.value.outcome) == (0, Outcome.NOT_SENT)
+
+
+async def test_a_client_that_was_never_opened_can_be_closed_and_stays_closed() -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+    report = await client.aclose()
+    assert (report.accepted, report.unknown) == ((), ())
+    with pytest.raises(ClientClosedError):
+        await client.send("u", HELLO)
+
+
+async def test_flushing_a_client_that_was_never_used_does_nothing() -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+    await client.flush()
+    assert client.stats().requests == 0
+    await client.aclose()
+
+
+async def test_closing_twice_does_nothing() -> None:
+    async with WireServer() as server:
+        client = AsyncPushClient(server.base_url, "key")
+        await client.send("u", HELLO)
+        await client.aclose()
+        assert (await client.aclose()).accepted == ()
+
+
+async def test_leaving_the_block_by_an_exception_closes_too() -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+    with pytest.raises(LookupError):
+        async with client:
+            raise LookupError
+    assert "closed=True" in repr(client)
+
+
+@EVERY_USE
+def test_a_client_in_use_by_a_loop_is_refused_by_another(use: Use) -> None:
+    async def first() -> tuple[AsyncPushClient, WireServer]:
+        async with WireServer() as server:
+            client = AsyncPushClient(server.base_url, "key")
+            await client.send("u", HELLO)
+            # The own session would complain that nobody closed it; its loop is about to end.
+            await client._engine.transport.close()
+        return client, server
+
+    async def second() -> None:
+        with pytest.raises(ConfigurationError, match="another event loop"):
+            await use(client)
+
+    client, server = asyncio.run(first())
+    asyncio.run(second())
+    assert server.processed == {"u": 1}
+
+
+def test_closing_from_another_loop_is_refused() -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+
+    async def main() -> None:
+        await client.__aenter__()
+        await client._engine.transport.close()
+
+    asyncio.run(main())
+    with pytest.raises(ConfigurationError, match="another event loop"):
+        asyncio.run(client.aclose())
+
+
+def test_a_client_is_constructed_outside_of_any_loop_and_used_inside_one() -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+
+    async def main() -> None:
+        async with client:
+            assert client.stats().in_flight == 0
+
+    asyncio.run(main())
+
+
+FORK = """
+    import asyncio, os, sys
+    from pushsdk import AsyncPushClient, ConfigurationError
+    client = AsyncPushClient("https://127.0.0.1:9", "key")
+    opened = sys.argv[1] == "opened"
+
+    async def main():
+        await client.send("u", {})
+
+    async def parent():
+        if opened:
+            await client.__aenter__()
+        return os.fork()
+
+    if asyncio.run(parent()):
+        sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    code = 1
+    try:
+        asyncio.run(main())
+    except ConfigurationError as error:
+        code = 42 if "fork" in str(error) else 2
+    os._exit(code)
+"""
+
+
+@pytest.mark.parametrize("state", ["opened", "unopened"])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
+def test_a_client_is_refused_after_a_fork(state: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK), state],
+        timeout=20,
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 42, ended.stderr.decode()
+
+
+@pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+async def test_neither_a_client_nor_its_views_are_pickled_or_copied(how: Callable[[object], object]) -> None:
+    client = AsyncPushClient(NOWHERE, "key")
+    for each in (client, client.with_options(timeout=1.0)):
+        with pytest.raises(TypeError, match="one in each process"):
+            how(each)
+    await client.aclose()
+
+
+async def test_an_injected_session_stays_open_and_the_own_one_does_not() -> None:
+    async with WireServer() as server, aiohttp.ClientSession() as session:
+        async with AsyncPushClient(server.base_url, "key", session=session) as client:
+            await client.send("u", HELLO)
+        assert not session.closed
+        async with AsyncPushClient(server.base_url, "key") as client:
+            await client.send("u", HELLO)
+        assert client._engine.transport._session.closed
+
+
+async def test_a_client_leaves_no_task_behind() -> None:
+    async with WireServer(when(always, step(take, hold))) as server:
+        before = asyncio.all_tasks()
+        async with AsyncPushClient(server.base_url, "key", timeout=Timeout(total=0.05)) as client:
+            calls = [client.send(f"u{number}", HELLO) for number in range(5)]
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+        serving = server._tasks
+        assert {type(error) for error in ended} == {OutcomeUnknownError}
+        assert asyncio.all_tasks() - before - serving == set()
+
+
+async def test_what_is_on_its_way_when_the_drain_ends_is_unknown_and_is_named() -> None:
+    taken = asyncio.Event()
+
+    async def tell(_wire: object) -> None:
+        taken.set()
+
+    async with WireServer(when(always, step(take, tell, hold))) as server:
+        client = AsyncPushClient(server.base_url, "key")
+        call = asyncio.create_task(client.send("u", HELLO))
+        await taken.wait()
+        report = await client.aclose(drain=0.01)
+        with pytest.raises(OutcomeUnknownError, match="closed"):
+            await call
+    assert report.unknown == ("u",)
+    assert "'u'" not in repr(report)
+
+
+async def test_a_drain_lets_what_is_on_its_way_end_well() -> None:
+    async with WireServer() as server:
+        client = AsyncPushClient(server.base_url, "key")
+        call = asyncio.create_task(client.send("u", HELLO))
+        await asyncio.sleep(0)
+        report = await client.aclose()
+        assert (await call).users == 1
+    assert (report.accepted, server.processed) == (("u",), {"u": 1})
