@@ -145,12 +145,11 @@ PLACES = [(closed_port, aiohttp.ClientConnectorError), (black_hole, aiohttp.Conn
 
 @pytest.mark.parametrize(("place", "error"), PLACES)
 async def test_a_connect_can_be_refused_or_dropped(place: object, error: type[Exception]) -> None:
-    async with WireServer() as server, aiohttp.ClientSession() as session:
-        async with place() as address:
-            with detoured(server, address, only(0)):
-                with pytest.raises(error):
-                    await push(session, server, timeout=TIGHT)
-                assert await push(session, server) == 204
+    async with WireServer() as server, aiohttp.ClientSession() as session, place() as address:
+        with detoured(server, address, only(0)):
+            with pytest.raises(error):
+                await push(session, server, timeout=TIGHT)
+            assert await push(session, server) == 204
 
 
 @pytest.mark.parametrize("spoil", [closed, reset, stray_204, late_408])

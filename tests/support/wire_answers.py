@@ -22,7 +22,7 @@ def response(status: int, body: bytes = b"", **headers: object) -> bytes:
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     if not {"Content-Length", "Transfer-Encoding"} & fields.keys() and status != 204:
         fields["Content-Length"] = len(body)
-    lines = [f"HTTP/1.1 {status} Anything", *(f"{name}: {value}" for name, value in fields.items())]
+    lines = [f"HTTP/1.1 {status:03} Anything", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 

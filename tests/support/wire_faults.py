@@ -31,6 +31,7 @@ __all__ = [
     "never_read",
     "on_accept",
     "only",
+    "pause",
     "process",
     "read_half",
     "read_head",
@@ -114,6 +115,15 @@ def endless(data: bytes, gap: float = 0.0) -> Act:
             await asyncio.sleep(gap)
 
     return repeating
+
+
+def pause(seconds: float) -> Act:
+    """Say nothing for a moment, so that what follows travels in a packet of its own."""
+
+    async def pausing(_wire: Wire) -> None:
+        await asyncio.sleep(seconds)
+
+    return pausing
 
 
 # --- ending ---

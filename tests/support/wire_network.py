@@ -30,6 +30,7 @@ __all__ = [
     "detoured",
     "late_408",
     "lookups",
+    "noticed",
     "reset",
     "spoiled",
     "stray_204",
@@ -139,6 +140,17 @@ def told(data: bytes) -> Spoil:
     return saying
 
 
+def noticed(spoil: Spoil) -> Spoil:
+    """The same, and the client's loop has turned since: it may have seen it."""
+
+    async def spoiling(wire: Wire) -> None:
+        await spoil(wire)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    return spoiling
+
+
 stray_204 = told(b"HTTP/1.1 204 No Content\r\n\r\n")
 late_408 = told(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
@@ -146,6 +158,8 @@ late_408 = told(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnectio
 @contextmanager
 def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[list[Wire]]:
     """Spoil the n-th pooled connection at the moment it is taken for a request, where n is a bad one.
+
+    What is written to such a connection is lost: an answer to it can only be a stray one.
 
     Done between the pool's handing it over and the first byte of the request, without a turn of the loop in
     which the client could notice. Yields the list of the connections that were spoiled.
@@ -159,6 +173,7 @@ def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[li
         wire = server.wire_of(peer)
         if wire is not None and wire.exchanges and bad(next(numbers)):
             done.append(wire)
+            wire.deaf = True
             await spoil(wire)
         return connection
 

@@ -76,6 +76,8 @@ class Wire:
         self.peer = writer.get_extra_info("peername")
         #: Requests begun on this connection; set before each step.
         self.exchanges = 0
+        #: Set to hear nothing more: what arrives from then on is not even begun.
+        self.deaf = False
         #: The request in hand, once it arrived whole.
         self.request: Request | None = None
         self._first = b""
@@ -238,6 +240,9 @@ class WireServer:
         script = self.script or behave
         await (script("accept", wire.number) or _welcome)(wire)
         while not wire.writer.is_closing() and await wire.begun():
+            if wire.deaf:
+                await wire.hold()
+                return
             number, self.begun = self.begun, self.begun + 1
             wire.exchanges += 1
             await (script("request", number) or no_content)(wire)

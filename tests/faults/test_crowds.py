@@ -1,0 +1,83 @@
+"""Each fault among good requests: it costs the ones it hits, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.wire_case import Case
+from support.wire_cases import MAJOR
+from support.wire_faults import When, first, only
+from support.wire_judge import Ledger
+from support.wire_rig import WARY, Rig, rigged
+
+from pushsdk import Limits, Outcome
+
+EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
+HUNDRED, LANES = 100, 8
+
+
+async def ask_all(rig: Rig, case: Case, users: list[str], *, alone: bool = True) -> Ledger:
+    """Ask for all of them at once."""
+    ledger = Ledger()
+    asks = (ledger.ask(rig.client, user, campaign=case.campaign, alone=alone) for user in users)
+    await asyncio.gather(*asks)
+    return ledger
+
+
+def afflicted(ledger: Ledger, case: Case) -> int:
+    """How many did not end as if nothing had been wrong; all of those must have ended as the table says."""
+    strange = [each for each in ledger.endings.values() if each.outcome is not Outcome.ACCEPTED or each.error]
+    assert {each.outcome for each in strange} <= {case.outcome}
+    assert {type(each.error) for each in strange} <= {case.error}
+    return len(strange)
+
+
+def hits(case: Case) -> set[int]:
+    """How many of the requests may end strangely where the fault happens once."""
+    if case.repeated or case.error is None:
+        return {0}
+    return {0, 1} if case.race else {1}
+
+
+def the_middle(case: Case) -> When:
+    """Once, in the middle of a hundred requests on a few connections."""
+    return only({"lookup": 0, "connect": LANES // 2, "pool": 50, "request": 50}[case.at])
+
+
+@EVERY_MAJOR
+async def test_one_of_a_hundred_requests(case: Case) -> None:
+    users = [f"user-{n}" for n in range(HUNDRED)]
+    async with rigged(case, the_middle(case), hanging=WARY, limits=Limits(in_flight=LANES)) as rig:
+        ledger = await ask_all(rig, case, users)
+    ledger.judge(rig.server, users)
+    assert afflicted(ledger, case) in hits(case)
+    assert len(rig.server.requests) <= HUNDRED + 1
+
+
+@pytest.mark.parametrize("end", ["first", "last"])
+@EVERY_MAJOR
+async def test_the_first_or_the_last_of_a_batch(case: Case, end: str) -> None:
+    users = [f"user-{n}" for n in range(5)]
+    lanes = len(users) if case.at == "connect" else 1
+    bad = only(0 if end == "first" or case.at == "lookup" else len(users) - 1)
+    async with rigged(case, bad, hanging=WARY, limits=Limits(in_flight=lanes)) as rig:
+        ledger = await ask_all(rig, case, users)
+    ledger.judge(rig.server, users)
+    assert afflicted(ledger, case) in hits(case)
+
+
+@EVERY_MAJOR
+async def test_callers_who_share_a_request_share_its_end(case: Case) -> None:
+    users = [f"user-{n}" for n in range(10)]
+    async with rigged(case, first(1)) as rig:
+        if case.at == "pool":
+            await rig.client.send("warm", {"body": {"en": "warm up"}})
+        ledger = await ask_all(rig, case, users, alone=case.campaign)
+    del rig.server.processed["warm"]
+    ledger.judge(rig.server, users)
+    count = afflicted(ledger, case)
+    if not case.campaign:
+        assert count in ({0} if case.splits else {len(users) * hit for hit in hits(case)})
+    errors = [id(each.error) for each in ledger.endings.values() if each.error]
+    assert len(set(errors)) == len(errors), "each caller has an error of its own"

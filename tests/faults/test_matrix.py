@@ -1,0 +1,89 @@
+"""Each fault alone: what the client says, how often it asks, and that the server's books agree."""
+
+from __future__ import annotations
+
+import pytest
+from support.wire_case import Case
+from support.wire_cases import CASES, MAJOR
+from support.wire_faults import always, first
+from support.wire_judge import Ledger
+from support.wire_rig import QUICK, rigged
+
+from pushsdk import Outcome, RetryPolicy
+
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def ways(case: Case) -> dict[str, bool]:
+    """How a call of this case is made."""
+    return {"campaign": case.campaign, "big": case.big}
+
+
+@OWN_OR_INJECTED
+@EVERY_CASE
+async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, injected: bool) -> None:
+    ledger = Ledger()
+    async with rigged(case, always, hang=1.0, injected=injected) as rig:
+        if case.at == "pool":
+            await ledger.ask(rig.client, "warm")
+        ending = await ledger.ask(rig.client, "user", **ways(case))
+    ledger.judge(rig.server, ledger.endings)
+    if case.race and ending.outcome is Outcome.NOT_SENT:
+        assert ending.tries <= QUICK.attempts
+        return
+    assert ending.outcome is case.outcome
+    assert type(ending.error) is (case.error or type(None))
+    assert ending.status == case.status
+    tries = QUICK.attempts if case.repeated else 1
+    assert ending.tries == tries or case.race
+    assert rig.server.begun == {"request": tries, "pool": 2}.get(case.at, rig.server.begun)
+    assert rig.server.connections <= max(2, tries)
+    assert rig.server.api_keys <= {"key"}
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("case", [case for case in CASES if case.repeated], ids=lambda case: case.name)
+async def test_what_is_repeated_ends_in_exactly_one_push(case: Case, injected: bool) -> None:
+    async with rigged(case, first(1), injected=injected) as rig:
+        ending = await Ledger().ask(rig.client, "user", **ways(case))
+    assert (ending.outcome, rig.server.processed) == (Outcome.ACCEPTED, {"user": 1})
+    assert ending.tries >= 2
+
+
+@pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
+async def test_nothing_is_repeated_under_none_but_a_stale_connection(case: Case) -> None:
+    ledger = Ledger()
+    async with rigged(case, first(1), hang=1.0, retry=RetryPolicy.none()) as rig:
+        if case.at == "pool":
+            await ledger.ask(rig.client, "warm")
+        ending = await ledger.ask(rig.client, "user", **ways(case))
+    ledger.judge(rig.server, ledger.endings)
+    assert ending.outcome is case.outcome or case.race
+    assert rig.server.processed["user"] <= 1
+
+
+IN_DOUBT = [case for case in MAJOR if case.outcome is Outcome.UNKNOWN and not case.race]
+
+
+@pytest.mark.parametrize("case", IN_DOUBT, ids=lambda case: case.name)
+async def test_what_is_unknown_is_repeated_only_where_it_was_asked_for(case: Case) -> None:
+    policy = RetryPolicy.at_least_once(attempts=3, base=0.001)
+    async with rigged(case, first(1), retry=policy) as rig:
+        ending = await Ledger().ask(rig.client, "user", **ways(case))
+    assert ending.outcome is Outcome.ACCEPTED
+    assert rig.server.processed["user"] in (1, 2)
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
+async def test_the_client_is_well_again_when_the_fault_is_over(case: Case, injected: bool) -> None:
+    users, ledger = [f"user-{n}" for n in range(4)], Ledger()
+    async with rigged(case, first(2), injected=injected) as rig:
+        for user in users:
+            await ledger.ask(rig.client, user, campaign=case.campaign)
+    ledger.judge(rig.server, users)
+    outcomes = [ending.outcome for ending in ledger.endings.values()]
+    assert outcomes[2:] == [Outcome.ACCEPTED] * 2
+    expected = Outcome.ACCEPTED if case.repeated else case.outcome
+    assert set(outcomes[:2]) <= ({expected, Outcome.ACCEPTED} if case.race else {expected})

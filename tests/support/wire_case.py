@@ -1,0 +1,135 @@
+"""What a case of the fault matrix is: a fault, and what the client has to make of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pushsdk import (
+    AuthenticationError,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PayloadTooLargeError,
+    PushError,
+    RateLimitedError,
+    RejectedError,
+    UnexpectedResponseError,
+)
+from support.wire_answers import response
+from support.wire_faults import Step, answering
+from support.wire_network import Place, Spoil
+
+__all__ = [
+    "Case",
+    "Connects",
+    "Fault",
+    "Looks",
+    "Pooled",
+    "accepted",
+    "created",
+    "not_sent",
+    "rejected",
+    "unknown",
+]
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The name lookup goes wrong."""
+
+    how: Literal["fail", "hang"]
+
+
+@dataclass(frozen=True)
+class Connects:
+    """The connect ends up somewhere else."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The pooled connection is spoiled at the moment it is taken for the request."""
+
+    spoil: Spoil
+
+
+Fault = Looks | Connects | Pooled | Step
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault, and what must come of it where it happens every time.
+
+    ``outcome`` and ``error`` are the call's, ``status`` the error's. ``repeated``: a safe policy tries again.
+    ``race``: the fault may also bite before the first byte is written, which is then NOT_SENT and repeated.
+    """
+
+    name: str
+    fault: Fault
+    outcome: Outcome
+    error: type[PushError] | None
+    status: int | None = None
+    repeated: bool = False
+    race: bool = False
+    tls: bool = False
+    campaign: bool = False
+    big: bool = False
+    #: It ends by the client's patience only.
+    hangs: bool = False
+    #: Met alone only: a sister of a case that is met everywhere.
+    minor: bool = False
+
+    @property
+    def splits(self) -> bool:
+        """Whether a merged request that meets it is split."""
+        return self.status in (400, 413, 422) and self.outcome is Outcome.REJECTED
+
+    @property
+    def at(self) -> Literal["lookup", "connect", "pool", "request"]:
+        """What the fault is counted by."""
+        match self.fault:
+            case Looks():
+                return "lookup"
+            case Connects() | Step(moment="accept"):
+                return "connect"
+            case Pooled():
+                return "pool"
+            case _:
+                return "request"
+
+
+def not_sent(name: str, fault: Fault, *, repeated: bool = True, **more: bool) -> Case:
+    """The server never saw it."""
+    return Case(name, fault, Outcome.NOT_SENT, NotSentError, repeated=repeated, **more)
+
+
+def unknown(name: str, fault: Fault, *, status: int | None = None, **more: bool) -> Case:
+    """It may have been enqueued: never repeated."""
+    return Case(name, fault, Outcome.UNKNOWN, OutcomeUnknownError, status, **more)
+
+
+def accepted(name: str, fault: Fault, **more: bool) -> Case:
+    """The call does not notice."""
+    return Case(name, fault, Outcome.ACCEPTED, None, **more)
+
+
+def created(name: str, fault: Fault, **more: bool) -> Case:
+    """The campaign is there, its uuid is lost: never repeated."""
+    return Case(name, fault, Outcome.ACCEPTED, UnexpectedResponseError, status=200, campaign=True, **more)
+
+
+ERRORS: dict[int, type[PushError]] = {
+    401: AuthenticationError,
+    403: AuthenticationError,
+    413: PayloadTooLargeError,
+    429: RateLimitedError,
+}
+
+
+def rejected(name: str, status: int, *, repeated: bool = False, minor: bool = False, **headers: object) -> Case:
+    """The service said no; ``headers`` are the answer's."""
+    error = RateLimitedError if "Retry_After" in headers else ERRORS.get(status, RejectedError)
+    answer = answering(response(status, b"" if status == 304 else b"{}", **headers))
+    return Case(name, answer, Outcome.REJECTED, error, status, repeated=repeated, minor=minor)

@@ -1,0 +1,213 @@
+"""The table of faults: what can happen to an attempt, and what the client has to make of it.
+
+Written from the list of faults that the client must survive, not from the client's own table: two witnesses.
+``test_matrix`` meets each one alone, ``test_crowds`` among good requests, ``test_seeds`` at random.
+"""
+
+from __future__ import annotations
+
+from pushsdk import Outcome, PayloadTooLargeError
+from support import wire_tls
+from support.wire_answers import BODIES, HIDDEN, NO_CONTENT, UNREADABLE, http_date, response
+from support.wire_case import Case, Connects, Looks, Pooled, accepted, created, not_sent, rejected, unknown
+from support.wire_faults import (
+    Step,
+    answering,
+    drip,
+    endless,
+    fin,
+    first_byte,
+    hold,
+    never_read,
+    on_accept,
+    pause,
+    read_half,
+    read_head,
+    read_request,
+    rst,
+    send,
+    step,
+    take,
+)
+from support.wire_network import (
+    another,
+    black_hole,
+    closed,
+    closed_port,
+    late_408,
+    noticed,
+    reset,
+    stray_204,
+    told,
+)
+
+__all__ = ["CASES", "MAJOR"]
+
+# 1. Never sent, and repeated.
+NEVER_SENT = (
+    not_sent("the name can't be resolved", Looks("fail")),
+    not_sent("the name lookup hangs", Looks("hang"), hangs=True),
+    not_sent("the port refuses", Connects(closed_port)),
+    not_sent("the SYN is dropped", Connects(black_hole), hangs=True),
+    not_sent("the TLS handshake is closed", Connects(another(on_accept(first_byte, fin))), tls=True),
+    not_sent("the TLS handshake is reset", Connects(another(on_accept(first_byte, rst))), tls=True),
+    not_sent("the TLS handshake hangs", Connects(another(on_accept(hold))), tls=True, hangs=True),
+)
+
+HALF_LINE, HALF_HEAD = b"HTTP/1.1 20", b"HTTP/1.1 204 No Content\r\nX-A: 1\r\n"
+
+# A spoiled pooled connection is replaced by a new one under every policy: the call does not notice.
+STALE = (
+    accepted("a pooled connection was closed unseen", Pooled(closed)),
+    accepted("a pooled connection was reset unseen", Pooled(reset)),
+    accepted("a pooled TLS connection was reset unseen", Pooled(reset), tls=True),
+    accepted("a stray 204 waits on a pooled connection", Pooled(stray_204)),
+    accepted("a late 408 waits on a pooled connection", Pooled(late_408)),
+    accepted("a pooled connection was closed and it shows", Pooled(noticed(closed)), minor=True, race=True),
+    accepted("a pooled connection was reset and it shows", Pooled(noticed(reset)), minor=True, race=True),
+    accepted("a stray 204 was read on a pooled connection", Pooled(noticed(stray_204)), minor=True),
+    accepted("a late 408 was read on a pooled connection", Pooled(noticed(late_408)), minor=True),
+    accepted("garbage was read on a pooled connection", Pooled(noticed(told(b"garbage"))), minor=True, race=True),
+)
+
+# 2. Never sent, and it needs a person.
+PLAIN_PORT = another(on_accept(first_byte, send(response(400, Connection="close")), fin))
+MISCONFIGURED = (
+    not_sent("TLS to a plain port", Connects(PLAIN_PORT), repeated=False, tls=True),
+    not_sent("an untrusted certificate", Connects(another(None, wire_tls.untrusted)), repeated=False, tls=True),
+    not_sent("another host's certificate", Connects(another(None, wire_tls.other_host)), repeated=False, tls=True),
+    not_sent("an expired certificate", Connects(another(None, wire_tls.expired)), repeated=False, tls=True),
+)
+
+# 3. It may have been enqueued.
+ONE_XX = b"HTTP/1.1 102 Processing\r\n\r\n"
+IN_DOUBT = (
+    unknown("closed on accept", on_accept(fin), race=True),
+    unknown("reset on accept", on_accept(rst), race=True),
+    unknown("closed at the first byte", step(fin)),
+    unknown("reset at the first byte", step(rst)),
+    unknown("closed after the head", step(read_head, fin)),
+    unknown("reset after the head", step(read_head, rst)),
+    unknown("closed mid-body", step(read_half, fin)),
+    unknown("reset mid-body", step(read_half, rst)),
+    unknown("reset in the middle of a large body", step(read_half, rst), big=True, minor=True),
+    unknown("closed after the whole request", step(read_request, fin)),
+    unknown("reset after the whole request", step(read_request, rst)),
+    unknown("closed after processing", step(take, fin)),
+    unknown("reset after processing", step(take, rst)),
+    unknown("closed after processing, over TLS", step(take, fin), tls=True),
+    unknown("reset after processing, over TLS", step(take, rst), tls=True),
+    unknown("closed after the head, over TLS", step(read_head, fin), tls=True),
+    unknown("silence after processing", step(take, hold), hangs=True),
+    unknown("silence after the request", step(read_request, hold), hangs=True),
+    unknown("silence over TLS", step(take, hold), tls=True, minor=True, hangs=True),
+    unknown("nothing is ever read", on_accept(never_read), big=True, hangs=True),
+    unknown("half a status line, then closed", step(take, send(HALF_LINE), fin)),
+    unknown("half a status line, then reset", step(take, send(HALF_LINE), rst)),
+    unknown("half a head, then closed", step(take, send(HALF_HEAD), fin)),
+    unknown("half a head, then reset", step(take, send(HALF_HEAD), rst)),
+    unknown("a head that drips", step(take, drip(HALF_HEAD + b"X-B: " + b"b" * 200)), hangs=True),
+    unknown("1xx without end", step(take, endless(ONE_XX, 0.005)), hangs=True),
+    *(unknown(f"the answer is {name}", answering(data, processed=True)) for name, data in UNREADABLE.items()),
+    unknown("a campaign: closed after processing", step(take, fin), campaign=True),
+    unknown("a campaign: silence after processing", step(take, hold), campaign=True, minor=True, hangs=True),
+    unknown(
+        "a large body, and a 204 before it was read",
+        step(read_head, send(NO_CONTENT), fin),
+        status=204,
+        big=True,
+        minor=True,
+    ),
+)
+
+# 4. Accepted, whatever the body is. A push's body is not read; a campaign lost its uuid.
+PROMISE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BROKEN_BODIES: dict[str, Step] = {
+    "is cut off": step(take, send(PROMISE % 99 + b'{"uu'), fin),
+    "is reset": step(take, send(PROMISE % 99), rst),
+    "stalls": step(take, send(PROMISE % 99 + b'{"uu'), hold),
+    "drips": step(take, send(PROMISE % 99), drip(b" " * 99)),
+    "is 10 GB": step(take, send(PROMISE % 10**10), endless(b" " * 65536)),
+    "never ends": step(take, send(CHUNKED), endless(b"8000\r\n" + b" " * 0x8000 + b"\r\n")),
+    **{name: answering(data, processed=True) for name, data in BODIES.items()},
+}
+SLOW = ("stalls", "drips")
+ACCEPTED = (
+    *(accepted(f"a push's body {name}", does) for name, does in BROKEN_BODIES.items()),
+    *(created(f"a campaign's body {name}", does, hangs=name in SLOW) for name, does in BROKEN_BODIES.items()),
+    accepted(
+        "100, 102 and 103, then 204",
+        answering(
+            b"HTTP/1.1 100 Continue\r\n\r\n" + ONE_XX + b"HTTP/1.1 103 Early Hints\r\n\r\n" + NO_CONTENT, processed=True
+        ),
+    ),
+    accepted("a 204 with Content-Length: 0", answering(response(204, Content_Length=0), processed=True)),
+    accepted(
+        "a 204, and a body in a later packet", step(take, send(NO_CONTENT), pause(0.01), send(b"surprise")), minor=True
+    ),
+    accepted("two 204s at once", answering(NO_CONTENT * 2, processed=True)),
+    accepted("a 204, then closed", step(take, send(NO_CONTENT), fin)),
+    accepted("a head in two packets", step(take, send(HALF_HEAD), drip(b"\r\n"))),
+    accepted("an encoding nobody knows", answering(response(200, b"{}", Content_Encoding="br"), processed=True)),
+    *(accepted(f"status {n}", answering(response(n), processed=True), minor=True) for n in (200, 201, 202, 206, 299)),
+)
+
+# 5. Accepted in truth, but aiohttp hides it: the honest word is UNKNOWN.
+HIDDEN_HEADS = tuple(unknown(name, answering(data, processed=True)) for name, data in HIDDEN.items())
+
+# Statuses that leave it open.
+OPEN_STATUSES = (101, 99, 999, 600, 500, 502, 503, 504, 507, 520, 524, 599)
+OPEN = tuple(
+    unknown(
+        f"status {status}{', processed' if done else ''}",
+        answering(response(status), processed=done),
+        status=status,
+        minor=status not in (101, 500),
+    )
+    for status in OPEN_STATUSES
+    for done in (True, False)
+)
+
+# 6. Rejected. 7. Rejected, and repeated because it may be.
+REFUSALS = (300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415)
+REFUSALS += (417, 418, 421, 422, 426, 428, 431, 451, 499, 501, 505)
+
+REJECTED = (
+    *(
+        rejected(f"status {status}", status, minor=status not in (301, 400, 401, 413), Location="/elsewhere")
+        for status in REFUSALS
+    ),
+    rejected("status 408", 408, repeated=True),
+    rejected("status 425", 425, repeated=True, minor=True),
+    rejected("status 429", 429, repeated=True),
+    rejected("429, again at once", 429, repeated=True, Retry_After=0),
+    rejected("429, Retry-After is negative", 429, repeated=True, minor=True, Retry_After=-1),
+    rejected("429, Retry-After is garbage", 429, repeated=True, minor=True, Retry_After="soon"),
+    rejected("429, Retry-After is a past date", 429, repeated=True, minor=True, Retry_After=http_date(-60)),
+    rejected("503, again at once", 503, repeated=True, Retry_After=0),
+    unknown("503, Retry-After is garbage", answering(response(503, Retry_After="soon")), status=503, minor=True),
+    Case(
+        "413 before the large body was read",
+        step(read_head, send(response(413, Connection="close")), fin),
+        Outcome.REJECTED,
+        PayloadTooLargeError,
+        413,
+        big=True,
+        minor=True,
+    ),
+)
+
+CASES: tuple[Case, ...] = (
+    *NEVER_SENT,
+    *STALE,
+    *MISCONFIGURED,
+    *IN_DOUBT,
+    *ACCEPTED,
+    *HIDDEN_HEADS,
+    *OPEN,
+    *REJECTED,
+)
+
+MAJOR = tuple(case for case in CASES if not case.minor)
+"""Those that are met among good requests too."""

@@ -1,0 +1,105 @@
+"""The judge: what the client reported, held against the books of the server.
+
+The client's word counts for nothing here but as the thing that is judged (the README's promise, in code).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, PushError, Receipt
+from support.wire_server import WireServer
+
+__all__ = ["HELLO", "Ending", "Ledger", "ask"]
+
+HELLO = MobilePush(body={"en": "hi"})
+ENORMOUS = MobilePush(body={"en": "x" * 6_000_000})
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How one call ended."""
+
+    outcome: Outcome
+    error: PushError | None = None
+    receipt: Receipt | None = None
+
+    @property
+    def tries(self) -> int:
+        """The attempts that the client tells of."""
+        told = self.error or self.receipt
+        return len(told.attempts) if told is not None else 1
+
+    @property
+    def status(self) -> int | None:
+        """The status that the error names."""
+        return getattr(self.error, "status", None)
+
+
+async def ask(
+    client: AsyncPushClient,
+    user: str,
+    *,
+    campaign: bool = False,
+    big: bool = False,
+    alone: bool = True,
+) -> Ending:
+    """Push to ``user`` (or create the campaign of that name), and take down how it ended.
+
+    ``alone`` gives the call custom fields of its own, so that it can't share a request. Anything but a PushError
+    goes through: no client may raise it.
+    """
+    try:
+        if campaign:
+            await client.create_campaign(CampaignRequest(name=user))
+            return Ending(Outcome.ACCEPTED)
+        fields = {"custom_fields": {"of": user}} if alone else {}
+        receipt = await client.send(user, ENORMOUS if big else HELLO, **fields)
+    except PushError as error:
+        ending = Ending(error.outcome, error)
+    else:
+        return Ending(receipt.outcome, None, receipt)
+    assert ending.error.user_ids == (() if campaign else (user,))
+    return ending
+
+
+@dataclass
+class Ledger:
+    """Who ended how, by the client's word."""
+
+    endings: dict[str, Ending] = field(default_factory=dict)
+
+    async def ask(self, client: AsyncPushClient, user: str, **how: bool) -> Ending:
+        """``ask``, and enter the ending."""
+        ending = await ask(client, user, **how)
+        assert user not in self.endings, "a user ends once"
+        self.endings[user] = ending
+        return ending
+
+    @property
+    def count(self) -> Counter[Outcome]:
+        """How many ended how."""
+        return Counter(ending.outcome for ending in self.endings.values())
+
+    def judge(self, server: WireServer, users: Iterable[str], *, at_most_once: bool = True) -> None:
+        """Nothing lost, nothing doubled, nothing claimed that is not so."""
+        asked = list(users)
+        assert list(self.endings.keys() - set(asked)) == []
+        assert [user for user in asked if user not in self.endings] == [], "a call without an ending"
+        wrong = {
+            user: (str(self.endings[user].outcome), server.processed[user])
+            for user in asked
+            if not _consistent(self.endings[user].outcome, server.processed[user], at_most_once)
+        }
+        assert wrong == {}, "the client's word against the server's books"
+        assert set(server.processed) <= set(asked), "pushed to somebody nobody asked for"
+
+
+def _consistent(outcome: Outcome, pushed: int, at_most_once: bool) -> bool:
+    if at_most_once and pushed > 1:
+        return False
+    if outcome is Outcome.ACCEPTED:
+        return pushed >= 1
+    return outcome is Outcome.UNKNOWN or pushed == 0
