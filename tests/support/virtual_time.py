@@ -1,0 +1,104 @@
+"""An asyncio event loop on virtual time: a wait costs nothing, and what would wait for ever is an error at once.
+
+``@virtual`` runs an async test on it, and fails it for a task, timer or unretrieved exception that it leaves behind.
+No sockets, no threads: only what waits for timers and futures runs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import random
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["HangError", "VirtualLoop", "run", "turns", "virtual"]
+
+T = TypeVar("T")
+# Not a round number of anything: absolute and relative times, and ticks, can't be confused unseen.
+START = 1000.0013
+
+
+class HangError(AssertionError):
+    """Nothing is ready and no timer is set: some task waits for what will never come."""
+
+
+class _Selector(selectors.SelectSelector):
+    """Never blocks: the time that a select would take has passed when it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = START
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            waiting = "\n  ".join(map(repr, asyncio.all_tasks(asyncio.get_running_loop())))
+            raise HangError(f"nothing is ready and no timer is set; these tasks wait:\n  {waiting}")
+        self.now += max(0.0, timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+        #: What the loop had to complain about, such as exceptions that nobody retrieved.
+        self.complaints: list[str] = []
+        self.set_exception_handler(lambda _, context: self.complaints.append(f"{context}"))
+
+    def time(self) -> float:
+        return self._virtual.now
+
+    @property
+    def timers(self) -> list[asyncio.TimerHandle]:
+        """The timers that are still to come."""
+        return [timer for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+
+    def abandon(self) -> None:
+        """End whatever is left, and close."""
+        try:
+            for _ in range(3):
+                left = asyncio.all_tasks(self)
+                for task in left:
+                    task.cancel()
+                if left:
+                    self.run_until_complete(asyncio.wait(left, timeout=1.0))
+        finally:
+            self.close()
+
+
+async def turns(count: int = 3) -> None:
+    """Let every task that can run take a few steps; no time passes."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def run(main: Coroutine[Any, Any, T], *, collect: bool = True) -> T:
+    """Run on a fresh loop, with seeded dice. Raises where a task, timer or unseen exception is left behind."""
+    loop = VirtualLoop()
+    random.seed(0)
+    try:
+        result = loop.run_until_complete(main)
+        tasks, timers = asyncio.all_tasks(loop), loop.timers
+        if collect:
+            gc.collect()
+        assert not tasks, f"tasks left behind: {tasks}"
+        assert not timers, f"timers left behind: {timers}"
+        assert not loop.complaints, loop.complaints
+    finally:
+        loop.abandon()
+    return result
+
+
+def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test on virtual time."""
+
+    @functools.wraps(test)
+    def run_test(*args: Any, **kwargs: Any) -> None:
+        run(test(*args, **kwargs))
+
+    return run_test
