@@ -210,11 +210,9 @@ def _platform_off(node: _Node) -> _Found:
 
 def _no_text(node: _Node) -> _Found:
     texts = [*_fields(node.fields.get("title")).values(), *_fields(node.fields.get("body")).values()]
-    # A silent push wakes the app (contentAvailable) and shows nothing.
-    if (
-        not any(isinstance(text, str) and text.strip() for text in texts)
-        and node.fields.get("contentAvailable") is not True
-    ):
+    # A silent push wakes the app and shows nothing.
+    silent = node.fields.get("contentAvailable") is True
+    if not silent and not any(isinstance(text, str) and text.strip() for text in texts):
         yield (), "title and body are both empty"
 
 

@@ -1,0 +1,182 @@
+"""Advice: each rule has a case that it speaks on; a good message hears nothing; nothing raises."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._core.lint import RULES, Problem, lint
+from pushsdk._core.models import (
+    UNSET,
+    ActionButton,
+    ActionCategory,
+    ActionComponent,
+    CampaignRequest,
+    MobilePush,
+    Model,
+    PushRequest,
+    Schedule,
+    Segment,
+)
+from pushsdk._core.placeholders import placeholder
+
+GOOD = {
+    "iosEnabled": True,
+    "androidEnabled": True,
+    "title": {"en": f"Hi {placeholder('first_name', 'there')}", "de": "Hallo"},
+    "subtitle": {},
+    "body": {"en": "Here", "de": "Da"},
+    "ttl": 0,
+    "priority": "NORMAL",
+    "androidActionUrl": "myapp://home",
+    "bigImageUrl": "https://images.example/1.png",
+    "androidActionButtons": [{"label": "Open", "url": "{{ link | 'https://shop.example' }}"}],
+    "actionCategory": {"actionComponents": [{"actionId": "a", "url": "https://shop.example"}]},
+}
+
+
+def told(subject):
+    return {(problem.code, problem.path) for problem in lint(subject)}
+
+
+# (change to the good message, code, path)
+CASES = [
+    ({"androidEnable": True}, "near-name", "$.message.androidEnable"),
+    ({"android_enabled": True}, "near-name", "$.message.android_enabled"),
+    ({"tittle": {}}, "near-name", "$.message.tittle"),
+    ({"androidActionButtons": [{"label": "x", "Url": "y:"}]}, "near-name", "$.message.androidActionButtons[0].Url"),
+    ({"priority": "Normal"}, "near-value", "$.message.priority"),
+    ({"type": "mobile push"}, "near-value", "$.message.type"),
+    ({"relevanceScore": "SCOREMAX"}, "near-value", "$.message.relevanceScore"),
+    (
+        {"actionCategory": {"actionComponents": [{"clickAction": "deep-linking"}]}},
+        "near-value",
+        "$.message.actionCategory.actionComponents[0].clickAction",
+    ),
+    ({"iosActionUrl": "/home"}, "relative-url", "$.message.iosActionUrl"),
+    ({"bigImageUrl": "www.example.com/a.png"}, "relative-url", "$.message.bigImageUrl"),
+    ({"richMediaUrl": ""}, "relative-url", "$.message.richMediaUrl"),
+    ({"androidActionButtons": ({"label": "x", "url": "x"},)}, "relative-url", "$.message.androidActionButtons[0].url"),
+    ({"ttl": -1}, "negative-number", "$.message.ttl"),
+    ({"badgeCount": -1}, "negative-number", "$.message.badgeCount"),
+    ({"iosEnabled": False, "androidEnabled": False}, "no-platform", "$.message"),
+    ({"androidEnabled": False}, "platform-off", "$.message.androidActionUrl"),
+    ({"androidEnabled": False}, "platform-off", "$.message.androidActionButtons"),
+    ({"iosEnabled": False, "iosActionUrl": "a:b"}, "platform-off", "$.message.iosActionUrl"),
+    ({"title": {}, "body": {"en": "  "}}, "no-text", "$.message"),
+    ({"title": {"en": "Hi"}}, "languages-differ", "$.message.body"),
+    ({"subtitle": {"fr": "Ici"}}, "subtitle-language", "$.message.subtitle"),
+    ({"title": {"en": "{{ x }}", "de": ""}}, "malformed-placeholder", "$.message.title.en"),
+    ({"androidActionButtons": [{"url": "a:"}]}, "no-label", "$.message.androidActionButtons[0]"),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "path"), CASES)
+def test_each_rule_speaks_where_it_should(change, code, path):
+    assert (code, path) in told(GOOD | change)
+
+
+def test_every_rule_has_a_case():
+    assert {rule.code for rule in RULES} == {code for _, code, _ in CASES} | {"no-external-id"}
+
+
+def test_a_good_message_hears_nothing():
+    assert lint(GOOD) == []
+
+
+def test_a_good_struct_hears_nothing():
+    message = MobilePush(
+        ios_enabled=True,
+        title={"en": "Hi"},
+        body={"en": "Here"},
+        android_action_buttons=[ActionButton(label="Open", url="app:open")],
+        action_category=ActionCategory(action_components=[ActionComponent(url="app:open")]),
+    )
+    assert lint(message) == []
+    assert lint(CampaignRequest(external_id="c", schedule=Schedule(type="LATER"), message=message)) == []
+    assert lint(PushRequest(user_ids=["a"], message=message)) == []
+
+
+def test_a_campaign_is_told_of_its_missing_external_id_and_of_its_message():
+    campaign = CampaignRequest(schedule=Schedule(type="start_now", start_ts=-1), message=MobilePush(ttl=-1))
+    assert told(campaign) >= {
+        ("no-external-id", "$"),
+        ("near-value", "$.schedule.type"),
+        ("negative-number", "$.schedule.startTs"),
+        ("negative-number", "$.message.ttl"),
+    }
+
+
+def test_a_mapping_is_known_for_a_campaign_or_a_push_by_its_names():
+    assert ("no-external-id", "$") in told({"name": "spring", "segment": {}, "message": GOOD})
+    assert lint({"userIds": ["a"], "message": GOOD, "customFields": {"titel": 1}}) == []
+    assert lint({"external_id": "a", "name": "n", "message": GOOD})[0].message == (
+        "unknown field, did you mean externalId?"
+    )
+
+
+def test_a_silent_push_needs_no_text():
+    assert lint({"iosEnabled": True, "contentAvailable": True}) == []
+
+
+def test_a_field_the_service_may_have_added_is_not_questioned():
+    assert lint(GOOD | {"quietHours": True, "x" * 1000: 1}) == []
+
+
+def test_a_value_the_service_may_have_added_is_not_questioned():
+    assert lint(GOOD | {"priority": "HIGH", "relevanceScore": "SCORE_MIN"}) == []
+
+
+def test_a_language_that_is_no_code_is_not_shown():
+    (problem,) = lint(GOOD | {"subtitle": {"Jane Roe": "x", "fr": "y"}})
+    assert problem == Problem(
+        path="$.message.subtitle",
+        code="subtitle-language",
+        message="the subtitle is in languages that the title is not in: ..., fr",
+    )
+
+
+def test_other_structs_are_taken_too():
+    assert told(ActionButton(url="x")) == {("no-label", "$"), ("relative-url", "$.url")}
+    assert lint(Segment()) == []
+
+
+def test_a_list_that_holds_its_message_ends():
+    buttons = []
+    message = MobilePush(android_action_buttons=buttons)
+    buttons.append(message)
+    assert ("no-label", "$.message.androidActionButtons[0]") in told(message)
+
+
+class Ambiguous:
+    def __bool__(self):
+        raise TypeError("neither true nor false")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.just(UNSET)
+    | st.builds(Ambiguous),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner),
+    max_leaves=8,
+)  # fmt: skip
+NAMES = sorted({name for model in Model.__subclasses__() for name in model.__struct_encode_fields__})
+
+
+@given(st.dictionaries(st.sampled_from(NAMES) | st.text() | st.integers(), VALUES))
+def test_no_mapping_makes_it_raise(subject):
+    assert isinstance(lint(subject), list)
+    assert isinstance(lint(MappingProxyType({"message": subject})), list)
+
+
+@given(st.sampled_from(Model.__subclasses__()), st.data())
+def test_no_struct_makes_it_raise(model, data):
+    names = data.draw(st.lists(st.sampled_from(model.__struct_fields__), unique=True))
+    assert isinstance(lint(model(**{name: data.draw(VALUES) for name in names})), list)
+
+
+@pytest.mark.parametrize("subject", [None, 1, "title", [], object()])
+def test_what_is_no_resource_at_all_does_not_make_it_raise(subject):
+    assert isinstance(lint(subject), list)

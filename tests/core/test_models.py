@@ -1,0 +1,119 @@
+"""The structs: their repr, their freezing, their constants. What they become on the wire is in test_wire."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import msgspec
+import pytest
+
+from pushsdk._core import models
+from pushsdk._core.models import (
+    UNSET,
+    ActionButton,
+    CampaignCreated,
+    CampaignRequest,
+    MobilePush,
+    Model,
+    PushRequest,
+    Segment,
+    show_path,
+)
+
+SECRET = "Dear Jane Roe"
+MODELS = Model.__subclasses__()
+
+# Sections 2.3 and 2.5-2.8: the one value shown of each enumerated field.
+SHOWN = {
+    "MessageType": "MOBILE_PUSH",
+    "Action": "DEFAULT",
+    "Priority": "NORMAL",
+    "MediaType": "IMAGE",
+    "InterruptionLevel": "PASSIVE",
+    "RelevanceScore": "SCORE_MAX",
+    "ClickAction": "DEEP_LINKING",
+    "ActionCategoryType": "PREDEFINED_CATEGORY",
+    "ScheduleType": "START_NOW",
+}
+
+
+def full() -> MobilePush:
+    return MobilePush(
+        title={"en": SECRET},
+        ttl=0,
+        android_action_buttons=[ActionButton(label=SECRET, key_vals={SECRET: SECRET})],
+    )
+
+
+@pytest.mark.parametrize(("name", "value"), SHOWN.items())
+def test_a_constants_class_holds_the_one_value_the_interface_shows(name, value):
+    constants = {k: v for k, v in vars(getattr(models, name)).items() if not k.startswith("_")}
+    assert constants == {value: value}
+
+
+def test_a_repr_names_the_type_and_its_set_fields_only():
+    assert repr(full()) == "MobilePush(type, title, ttl, android_action_buttons)"
+    assert repr(ActionButton()) == "ActionButton()"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        full(),
+        CampaignRequest(name=SECRET, segment=Segment(query=SECRET)),
+        PushRequest(user_ids=[SECRET], message=full()),
+    ],
+)
+def test_no_text_and_no_user_id_is_in_any_repr(value):
+    shown = f"{value!r} {value!s} {value} {[value]} {value.__rich_repr__()}"
+    assert SECRET not in shown
+
+
+def test_the_repr_of_a_created_campaign_shows_its_uuid():
+    assert repr(CampaignCreated(uuid="c-1")) == "CampaignCreated(uuid='c-1')"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_struct_is_frozen_and_takes_keywords_only(model):
+    name = model.__struct_fields__[0]
+    with pytest.raises(AttributeError):
+        setattr(model(), name, "x")
+    with pytest.raises(TypeError):
+        model("x")
+
+
+def test_a_misspelt_keyword_is_a_type_error():
+    with pytest.raises(TypeError):
+        MobilePush(titel={})
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_field_but_the_message_type_is_unset_by_default(model):
+    defaults = {name: getattr(model(), name) for name in model.__struct_fields__}
+    expected = dict.fromkeys(model.__struct_fields__, UNSET)
+    assert defaults == (expected | {"type": "MOBILE_PUSH"} if model is MobilePush else expected)
+
+
+def test_a_message_survives_pickle_copy_and_replace():
+    message = full()
+    assert pickle.loads(pickle.dumps(message)) == message
+    assert copy.deepcopy(message) == message
+    assert msgspec.structs.replace(message, ttl=5).ttl == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ((), "$"),
+        (("message", "ttl"), "$.message.ttl"),
+        (("message", "androidActionButtons", 0, "url"), "$.message.androidActionButtons[0].url"),
+        (("message", "title", "pt-BR"), "$.message.title.pt-BR"),
+        (("customFields", "jane@roe.example", "a"), "$.customFields[...].a"),
+        (("customFields", ""), "$.customFields[...]"),
+        (("customFields", "a\n"), "$.customFields[...]"),
+        (("customFields", "a" * 42), "$.customFields[...]"),
+    ],
+)
+def test_a_path_shows_indexes_and_names_and_hides_what_is_no_name(path, text):
+    assert show_path(path) == text

@@ -1,0 +1,139 @@
+"""Placeholders of section 2.5."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._core.errors import ValidationError
+from pushsdk._core.placeholders import (
+    Placeholder,
+    find_placeholders,
+    has_malformed_placeholder,
+    placeholder,
+    render,
+)
+
+# What looks like a placeholder and can't be parsed as one.
+MALFORMED = [
+    "{{ name }}",
+    "{{ name | there }}",
+    '{{ name | "there" }}',
+    "{{ name | 'it's' }}",
+    "{{ | 'there' }}",
+    "{{   | 'there' }}",
+    "{{ name 'there' }}",
+    "{{ name | 'there' }",
+    "{ name | 'there' }}",
+    "{{ name | 'there'",
+    "{{ na|me | 'there' }}",
+    "{{ na\nme | 'there' }}",
+    "{{ na'me | 'there' }}",
+    "{{ name | 'a{{b' }}",
+    "{{ name | 'a}}b' }}",
+    "{{ name || 'there' }}",
+    "{{",
+    "}}",
+]
+
+
+def test_a_placeholder_is_written_as_the_interface_shows_it():
+    assert placeholder("first_name", "there") == "{{ first_name | 'there' }}"
+    assert placeholder("first_name", "") == "{{ first_name | '' }}"
+
+
+@pytest.mark.parametrize("part", ["'", "a'b", "{{", "a{{b", "}}", "a}}b"])
+def test_either_part_refuses_a_quote_and_double_braces(part):
+    with pytest.raises(ValidationError):
+        placeholder(part, "there")
+    with pytest.raises(ValidationError):
+        placeholder("name", part)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a|b", "a\nb", "a\rb", " a", "a ", "a{b", "a}b", None, 1])
+def test_a_name_that_could_not_be_read_back_is_refused(name):
+    with pytest.raises(ValidationError):
+        placeholder(name, "there")
+
+
+def test_a_fallback_that_is_no_text_is_refused():
+    with pytest.raises(ValidationError):
+        placeholder("name", None)
+
+
+def test_a_refusal_does_not_show_the_text():
+    with pytest.raises(ValidationError) as caught:
+        placeholder("name", "Jane's")
+    assert "Jane" not in str(caught.value)
+
+
+@given(st.text(), st.text())
+def test_whatever_can_be_made_is_found_again(name, fallback):
+    try:
+        made = placeholder(name, fallback)
+    except ValidationError:
+        return
+    text = f"a {made} b"
+    assert find_placeholders(text) == [Placeholder(name=name, fallback=fallback, start=2, end=2 + len(made))]
+    assert render(text, {}) == f"a {fallback} b"
+    assert not has_malformed_placeholder(made)
+
+
+def test_all_placeholders_are_found_in_order_with_their_places():
+    text = "Hi {{ first | 'you' }}, {{last|'dear {x}'}}{{ a b | '' }}"
+    found = find_placeholders(text)
+    assert [(each.name, each.fallback) for each in found] == [("first", "you"), ("last", "dear {x}"), ("a b", "")]
+    assert [text[each.start : each.end][:2] for each in found] == ["{{"] * 3
+    assert [text[each.start : each.end][-2:] for each in found] == ["}}"] * 3
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_what_cannot_be_parsed_is_left_untouched_and_called_malformed(text):
+    assert find_placeholders(text) == []
+    assert render(text, {"name": "Jane"}) == text
+    assert has_malformed_placeholder(text)
+
+
+@pytest.mark.parametrize("text", ["", "plain", "{ name }", "{{ name | 'there' }}", "{ {{ a | 'b' }} }"])
+def test_a_text_without_leftover_braces_is_well_formed(text):
+    assert not has_malformed_placeholder(text)
+
+
+def test_two_single_braces_around_a_placeholder_are_not_taken_for_double_ones():
+    assert not has_malformed_placeholder("{{{ a | 'b' }}}")
+    assert render("{{{ a | 'b' }}}", {}) == "{b}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "Hi there"),
+        ({"name": None}, "Hi there"),
+        ({"name": "Jane"}, "Hi Jane"),
+        ({"name": ""}, "Hi "),
+        ({"name": 0}, "Hi 0"),
+        ({"name": "{{ x | 'y' }}"}, "Hi {{ x | 'y' }}"),
+        ({"name": r"\1\g<0>"}, r"Hi \1\g<0>"),
+    ],
+)
+def test_a_value_is_filled_in_and_a_missing_one_takes_the_fallback(fields, text):
+    assert render("Hi {{ name | 'there' }}", fields) == text
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["{{", "{{ ", "{", "{{a|'", "{{a|' ", "{{ a |", "{{a|'}", "{{a|'b'", "'", "{{a|'b' }", " ", "{{\n", "{{a "],
+)
+def test_hostile_text_is_read_in_linear_time(unit):
+    def seconds(size):
+        text = "{{" + unit * (size // len(unit))
+        started = time.perf_counter()
+        find_placeholders(text)
+        has_malformed_placeholder(text)
+        return time.perf_counter() - started
+
+    # Quadratic time would take minutes for a megabyte, linear time some milliseconds.
+    assert seconds(1_000_000) < 2

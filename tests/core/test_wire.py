@@ -1,0 +1,565 @@
+"""The bytes on the wire, held against sections 2.1-2.9 field by field, and everything that may not become bytes."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import math
+import re
+import types
+import uuid
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._core import wire
+from pushsdk._core.errors import ValidationError
+from pushsdk._core.models import (
+    UNSET,
+    ActionButton,
+    ActionCategory,
+    ActionComponent,
+    CampaignCreated,
+    CampaignRequest,
+    MobilePush,
+    PushRequest,
+    Schedule,
+    Segment,
+)
+from pushsdk._core.wire import (
+    decode_campaign_created,
+    encode_campaign,
+    encode_custom_fields,
+    encode_message,
+    encode_user_ids,
+    external_id,
+    is_collapsible,
+    push_body,
+)
+
+# The tables of sections 2.1-2.9, word for word: fields and types.
+INTERFACE = {
+    CampaignRequest: {
+        "name": "string", "externalId": "string", "segment": "segment", "schedule": "schedule", "message": "message",
+    },
+    Segment: {"query": "string", "primaryKey": "string"},
+    Schedule: {"type": "string", "startTs": "integer"},
+    MobilePush: {
+        "type": "string", "iosEnabled": "boolean", "androidEnabled": "boolean", "title": "map", "subtitle": "map",
+        "body": "map", "collapseId": "string", "ttl": "integer", "action": "string", "androidActionUrl": "string",
+        "iosActionUrl": "string", "keyVals": "map", "bigImageUrl": "string", "largeIconUrl": "string",
+        "smallIconResourceId": "string", "androidChannel": "string", "priority": "string",
+        "androidActionButtons": "buttons", "soundFileName": "string", "richMediaUrl": "string",
+        "mediaType": "string", "interruptionLevel": "string", "badgeCount": "integer", "relevanceScore": "string",
+        "contentAvailable": "boolean", "actionCategory": "category",
+    },
+    ActionButton: {"label": "string", "url": "string", "clickAction": "string", "keyVals": "map"},
+    ActionCategory: {"type": "string", "name": "string", "actionComponents": "components"},
+    ActionComponent: {
+        "actionId": "string", "url": "string", "clickAction": "string", "keyVals": "map", "useWebview": "boolean",
+    },
+    PushRequest: {"userIds": "strings", "message": "message", "customFields": "map"},
+}  # fmt: skip
+
+# type: (values in Python, the same in JSON)
+SAMPLES = {
+    "string": [("x", "x"), ("", ""), ("NEVER_SHOWN", "NEVER_SHOWN")],
+    "integer": [(7, 7), (0, 0), (-1, -1), (2**63 - 1, 2**63 - 1)],
+    "boolean": [(True, True), (False, False)],
+    "map": [({"en": "x"}, {"en": "x"}), ({}, {})],
+    "strings": [(["a", "b"], ["a", "b"]), ([], [])],
+    "segment": [(Segment(query="q"), {"query": "q"}), (Segment(), {})],
+    "schedule": [(Schedule(start_ts=0), {"startTs": 0}), (Schedule(), {})],
+    "message": [(MobilePush(), {"type": "MOBILE_PUSH"})],
+    "buttons": [([ActionButton(label="x"), ActionButton()], [{"label": "x"}, {}]), ([], []), ((), [])],
+    "category": [(ActionCategory(name="x"), {"name": "x"}), (ActionCategory(), {})],
+    "components": [((ActionComponent(use_webview=False),), [{"useWebview": False}]), ([], [])],
+}
+
+TEXTUAL = [b"YQ==", decimal.Decimal(1), datetime.date(2020, 1, 1), uuid.UUID(int=1), msgspec.Raw(b'"x"')]
+WRONG = {
+    "string": [1, True, {"en": "x"}, ["x"], *TEXTUAL],
+    "integer": ["1", 1.0, True, [1], 2**63, -(2**63) - 1, 2**64, 10**400, math.nan, decimal.Decimal(1)],
+    "boolean": ["true", 1, 0, [True]],
+    "map": ["x", ["x"], {"en": 1}, {"en": None}, {1: "x"}, {"en": {"en": "x"}}, *({"en": bad} for bad in TEXTUAL)],
+    "strings": ["ab", {"a": 1}, 1, ["a", 1]],
+    "segment": ["x", [], Segment(query=1), {"query": 1}],
+    "schedule": ["x", [], Schedule(start_ts="1"), {"startTs": "1"}],
+    "message": ["x", [], MobilePush(ttl="1"), {"ttl": "1"}],
+    "buttons": ["x", {"label": "x"}, [1], [None], [ActionButton(label=1)], [{"label": 1}], {ActionButton()}],
+    "category": ["x", [], ActionCategory(name=1)],
+    "components": ["x", [1], [ActionComponent(use_webview="no")]],
+}
+
+
+def snake(name):
+    return re.sub("[A-Z]", lambda match: "_" + match[0].lower(), name)
+
+
+def travel(value):
+    """The value encoded inside the smallest request that can hold it: its JSON, and its path there."""
+    match value:
+        case MobilePush():
+            return json.loads(encode_message(value)), "$.message"
+        case ActionButton():
+            body, path = travel(MobilePush(android_action_buttons=[value]))
+            return body["androidActionButtons"][0], f"{path}.androidActionButtons[0]"
+        case ActionCategory():
+            body, path = travel(MobilePush(action_category=value))
+            return body["actionCategory"], f"{path}.actionCategory"
+        case ActionComponent():
+            body, path = travel(ActionCategory(action_components=[value]))
+            return body["actionComponents"][0], f"{path}.actionComponents[0]"
+        case Segment():
+            return json.loads(encode_campaign(CampaignRequest(segment=value)))["segment"], "$.segment"
+        case Schedule():
+            return json.loads(encode_campaign(CampaignRequest(schedule=value)))["schedule"], "$.schedule"
+        case CampaignRequest():
+            return json.loads(encode_campaign(value)), "$"
+        case _:
+            return json.loads(msgspec.json.encode(value)), "$"
+
+
+ALWAYS = {MobilePush: {"type": "MOBILE_PUSH"}}
+ROWS = [(model, name, kind) for model, fields in INTERFACE.items() for name, kind in fields.items()]
+SENT_ROWS = [row for row in ROWS if row[0] is not PushRequest]
+
+
+@pytest.fixture(autouse=True)
+def _no_message_is_known():
+    wire._known.clear()
+
+
+@pytest.mark.parametrize("model", INTERFACE)
+def test_a_struct_has_exactly_the_fields_of_its_section_in_their_order(model):
+    assert model.__struct_encode_fields__ == tuple(INTERFACE[model])
+    assert model.__struct_fields__ == tuple(map(snake, INTERFACE[model]))
+
+
+@pytest.mark.parametrize("model", INTERFACE)
+def test_nothing_goes_out_that_was_not_set_but_the_message_type(model):
+    assert travel(model())[0] == ALWAYS.get(model, {})
+
+
+@pytest.mark.parametrize(("model", "name", "kind"), ROWS)
+def test_a_field_goes_out_under_its_name_and_in_its_type(model, name, kind):
+    for value, expected in SAMPLES[kind]:
+        for _ in range(2):
+            body, _path = travel(model(**{snake(name): value}))
+            assert body == ALWAYS.get(model, {}) | {name: expected}
+            assert type(body[name]) is type(expected)
+
+
+@pytest.mark.parametrize(("model", "name", "kind"), SENT_ROWS)
+def test_a_wrong_type_is_refused_by_its_path(model, name, kind):
+    path = travel(model())[1]
+    for wrong in WRONG[kind]:
+        with pytest.raises(ValidationError, match=r"^\$") as caught:
+            travel(model(**{snake(name): wrong}))
+        assert str(caught.value).startswith(f"{path}.{name}")
+
+
+@pytest.mark.parametrize(("model", "name", "kind"), SENT_ROWS)
+def test_none_in_a_field_is_refused_with_the_advice_to_leave_it_out(model, name, kind):
+    path = travel(model())[1]
+    with pytest.raises(ValidationError) as caught:
+        travel(model(**{snake(name): None}))
+    assert str(caught.value) == f"{path}.{name}: None can't be sent; leave the field out"
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (MobilePush(ttl="soon"), "$.message.ttl: Expected `int`, got `str`"),
+        (MobilePush(title={"en": 1}), "$.message.title[...]: Expected `str`, got `int`"),
+        (MobilePush(title={"en": b"x"}), "$.message.title.en: bytes is not JSON"),
+        (MobilePush(title={1: "x"}), "$.message.title: a key is int"),
+        (MobilePush(body={"en": "\ud800"}), "$.message.body.en: the text holds a lone surrogate"),
+        (MobilePush(body={"\ud800": "x"}), "$.message.body: the text holds a lone surrogate"),
+        (MobilePush(key_vals={"jane@roe.example": {1}}), "$.message.keyVals[...]: set is not JSON"),
+        ({"ttl": math.nan}, "$.message.ttl: NaN and infinity are not JSON"),
+        (None, "$.message: expected MobilePush or a mapping, got NoneType"),
+        ("{}", "$.message: expected MobilePush or a mapping, got str"),
+        ([], "$.message: expected MobilePush or a mapping, got list"),
+        (CampaignRequest(), "$.message: expected MobilePush or a mapping, got CampaignRequest"),
+    ],
+)
+def test_an_error_says_where_and_what(message, text):
+    with pytest.raises(ValidationError) as caught:
+        encode_message(message)
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize("request_", [None, "{}", [], MobilePush()])
+def test_a_campaign_is_a_struct_or_a_mapping(request_):
+    with pytest.raises(ValidationError, match=r"^\$: expected CampaignRequest or a mapping"):
+        encode_campaign(request_)
+
+
+class Plain(enum.Enum):
+    A = "x"
+
+
+class Text(enum.StrEnum):
+    A = "x"
+
+
+class Odd(str, enum.Enum):  # noqa: UP042 - a StrEnum refuses to be this odd
+    """A str whose value, which msgspec would write, is not its text."""
+
+    def __new__(cls, text):
+        self = str.__new__(cls, text)
+        self._value_ = 17
+        return self
+
+    A = "x"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class SubText(str):
+    pass
+
+
+class SubFloat(float):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    label: str = "x"
+
+
+class Alien(msgspec.Struct, frozen=True):
+    label: str = "x"
+
+
+def cycle():
+    items = []
+    items.append([items, items])
+    return items
+
+
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+NOT_JSON = [
+    math.nan, math.inf, -math.inf, SubFloat("nan"), b"x", bytearray(b"x"), memoryview(b"x"), {"x"}, frozenset("x"),
+    decimal.Decimal(1), datetime.datetime(2020, 1, 1), datetime.date(2020, 1, 1), datetime.time(1),
+    datetime.timedelta(1), uuid.UUID(int=1), Data(), Alien(), Plain.A, msgspec.Raw(b"1"), object(), range(3), UNSET,
+    2**64, -(2**63) - 1, 10**5000, "\ud800", "a\udfffb", {1: "x"}, {1.5: "x"}, {None: "x"}, {True: "x"},
+    {Plain.A: "x"}, {b"x": "x"}, {datetime.date(2020, 1, 1): "x"}, {("a",): "x"}, {"\ud800": "x"}, cycle(),
+    nested(150), nested(100_000), {}.keys(), (x for x in ()), 1j, ...,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", NOT_JSON, ids=lambda bad: type(bad).__name__)
+def test_what_is_not_json_is_refused_wherever_it_hides(bad):
+    for hidden in (bad, [bad], {"deep": [{"er": (bad,)}]}, types.MappingProxyType({"a": bad})):
+        with pytest.raises(ValidationError, match=r"^\$\.customFields\.here"):
+            encode_custom_fields({"here": hidden})
+        with pytest.raises(ValidationError, match=r"^\$\.message\.here"):
+            encode_message({"here": hidden})
+        with pytest.raises(ValidationError, match=r"^\$\.message\.here"):
+            encode_campaign({"message": {"here": hidden}})
+        with pytest.raises(ValidationError, match=r"^\$\.message\.title"):
+            encode_message(MobilePush(title={"en": hidden}))
+        with pytest.raises(ValidationError, match=r"^\$\.message\.title"):
+            encode_campaign(CampaignRequest(message=MobilePush(title={"en": hidden})))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (MobilePush(title={"en": "1"}), MobilePush(title={"en": decimal.Decimal(1)})),
+        (MobilePush(title={"en": "YQ=="}), MobilePush(title={"en": b"a"})),
+        (MobilePush(title={"en": "YQ=="}), MobilePush(title={"en": bytearray(b"a")})),
+        (MobilePush(title={"en": "YQ=="}), MobilePush(title={"en": memoryview(b"a")})),
+        (MobilePush(title={"en": "x"}), MobilePush(title={"en": Plain.A})),
+        (MobilePush(title={"en": "x"}), MobilePush(title={"en": msgspec.Raw(b'"x"')})),
+        (MobilePush(title={"en": "2020-01-01"}), MobilePush(title={"en": datetime.date(2020, 1, 1)})),
+        (MobilePush(title={"en": "P1D"}), MobilePush(title={"en": datetime.timedelta(1)})),
+        (MobilePush(title={"en": str(uuid.UUID(int=1))}), MobilePush(title={"en": uuid.UUID(int=1)})),
+        (MobilePush(key_vals={"1": "a"}), MobilePush(key_vals={1: "a"})),
+        (MobilePush(key_vals={"x": "a"}), MobilePush(key_vals={Plain.A: "a"})),
+        (MobilePush(key_vals={"2020-01-01": "a"}), MobilePush(key_vals={datetime.date(2020, 1, 1): "a"})),
+        (MobilePush(collapse_id="1"), MobilePush(collapse_id=decimal.Decimal(1))),
+        (MobilePush(collapse_id="x"), MobilePush(collapse_id=Plain.A)),
+        (MobilePush(collapse_id="x", ttl=5), MobilePush(collapse_id=msgspec.Raw(b'"x","ttl":5'))),
+        (
+            MobilePush(android_action_buttons=[ActionButton(label="x")]),
+            MobilePush(android_action_buttons={ActionButton(label="x")}),
+        ),
+        (
+            MobilePush(android_action_buttons=[ActionButton(label="x")]),
+            MobilePush(android_action_buttons=[Data("x")]),
+        ),
+        (
+            MobilePush(android_action_buttons=[ActionButton(label="x")]),
+            MobilePush(android_action_buttons=[Alien("x")]),
+        ),
+        (
+            MobilePush(android_action_buttons=[ActionButton(key_vals={"1": "x"})]),
+            MobilePush(android_action_buttons=[ActionButton(key_vals={1: "x"})]),
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_after_a_good_message_of_the_same_bytes(good, bad):
+    assert msgspec.json.encode(bad) == encode_message(good)
+    assert wire._known
+    for _ in range(2):
+        with pytest.raises(ValidationError):
+            encode_message(bad)
+    assert encode_message(good)
+
+
+def test_a_dict_that_turns_bad_after_it_was_sent_is_refused():
+    title = {"en": "1"}
+    message = MobilePush(title=title)
+    assert encode_message(message)
+    title["en"] = decimal.Decimal(1)
+    with pytest.raises(ValidationError):
+        encode_message(message)
+    title["en"] = "2"
+    assert encode_message(message) == b'{"type":"MOBILE_PUSH","title":{"en":"2"}}'
+
+
+def test_the_known_messages_are_bounded_in_number_and_size():
+    for number in range(wire._MAX_KNOWN + 1):
+        encode_message(MobilePush(ttl=number))
+    assert len(wire._known) == 1
+    large = MobilePush(title={"en": "x" * 20_000})
+    assert encode_message(large) == encode_message(large)
+    assert len(wire._known) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Text.A, "x"), (Odd.A, "x"), (SubText("x"), "x"), ("ü€😀", "ü€😀"), ("\0\u2028", "\0\u2028"),
+        (Number.ONE, 1), (2**64 - 1, 2**64 - 1), (-(2**63), -(2**63)), (1.5, 1.5), (SubFloat(1.5), 1.5),
+        (True, True), (None, None), ((1, (2,)), [1, [2]]), ([], []), ({}, {}), ({SubText("a"): 1}, {"a": 1}),
+        (collections.OrderedDict(a=1), {"a": 1}), (types.MappingProxyType({"a": [1]}), {"a": [1]}),
+        (collections.ChainMap({"a": 1}), {"a": 1}), (nested(90), nested(90)),
+        (ActionButton(label="x"), {"label": "x"}),
+    ],
+)  # fmt: skip
+def test_what_json_has_is_taken_and_subclasses_as_their_text_or_number(value, expected):
+    body = json.loads(encode_custom_fields({"a": value}))
+    assert body == {"a": expected}
+    assert type(body["a"]) is type(expected)
+    assert json.loads(encode_message({"a": value})) == body
+
+
+@pytest.mark.parametrize("text", [Text.A, Odd.A, SubText("x")])
+def test_a_subclass_of_str_is_its_text_in_a_struct_too(text):
+    for _ in range(2):
+        assert json.loads(encode_message(MobilePush(collapse_id=text, title={text: text}))) == {
+            "type": "MOBILE_PUSH",
+            "title": {"x": "x"},
+            "collapseId": "x",
+        }
+
+
+def test_a_mapping_of_another_kind_is_taken_in_a_struct():
+    message = MobilePush(title=types.MappingProxyType({"en": "x"}), ttl=Number.ONE)
+    assert json.loads(encode_message(message)) == {"type": "MOBILE_PUSH", "title": {"en": "x"}, "ttl": 1}
+
+
+def test_a_mapping_goes_out_as_it_is():
+    message = types.MappingProxyType({"newField": [1, None], "title": {"en": "x"}, "ttl": "soon"})
+    assert encode_message(message) == b'{"newField":[1,null],"title":{"en":"x"},"ttl":"soon"}'
+    assert encode_message({}) == b"{}"
+    assert encode_campaign({"message": message}) == b'{"message":' + encode_message(message) + b"}"
+
+
+def test_a_struct_inside_a_mapping_is_held_to_its_types():
+    assert json.loads(encode_campaign({"message": MobilePush(ttl=1)}))["message"]["ttl"] == 1
+    with pytest.raises(ValidationError, match=r"^\$\.message\.ttl: Expected `int`"):
+        encode_campaign({"message": MobilePush(ttl="1")})
+
+
+def test_a_subclass_of_the_message_may_add_fields():
+    class Newer(MobilePush, frozen=True, kw_only=True):
+        quiet_hours: bool = True
+
+    assert json.loads(encode_message(Newer())) == {"type": "MOBILE_PUSH", "quietHours": True}
+    with pytest.raises(ValidationError, match=r"^\$\.message\.quietHours"):
+        encode_message(Newer(quiet_hours="x"))
+
+
+def test_the_same_list_twice_is_no_cycle():
+    shared = [1]
+    assert encode_custom_fields({"a": shared, "b": shared}) == b'{"a":[1],"b":[1]}'
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    max_leaves=30,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON_VALUES))
+def test_custom_fields_come_back_as_they_went(fields):
+    assert json.loads(encode_custom_fields(fields)) == fields
+    assert msgspec.json.decode(encode_custom_fields(fields)) == fields
+    assert encode_message(fields) == encode_custom_fields(fields)
+
+
+ANYTHING = st.sampled_from([*NOT_JSON, *(value for kind in SAMPLES.values() for value, _ in kind), *TEXTUAL, Text.A])
+
+
+@given(st.sampled_from(MobilePush.__struct_fields__), ANYTHING | st.dictionaries(st.text(), ANYTHING))
+def test_the_short_way_and_the_walk_agree_on_every_message(name, value):
+    message = MobilePush(**{name: value})
+
+    def outcome(encode):
+        try:
+            return encode(message)
+        except ValidationError as error:
+            return str(error)
+
+    walked = outcome(lambda message: msgspec.json.encode(wire._plain(message, ("message",), ())))
+    assert outcome(encode_message) == outcome(encode_message) == walked
+
+
+def test_no_custom_fields_and_empty_ones_are_two_things():
+    assert encode_custom_fields(None) is None
+    assert encode_custom_fields({}) == b"{}"
+
+
+@pytest.mark.parametrize("bad", [[], "{}", 1, [("a", 1)]])
+def test_custom_fields_are_a_mapping(bad):
+    with pytest.raises(ValidationError, match=r"^\$\.customFields: expected a mapping"):
+        encode_custom_fields(bad)
+
+
+@pytest.mark.parametrize(
+    ("user_ids", "expected"),
+    [
+        (["a"], b'["a"]'),
+        (("a", 'q"\\\n', "ü"), '["a","q\\"\\\\\\n","ü"]'.encode()),
+        ([], b"[]"),
+        ([Text.A, SubText("s"), Odd.A], b'["x","s","x"]'),
+        (collections.deque(["a"]), b'["a"]'),
+        (collections.UserList(["a"]), b'["a"]'),
+    ],
+)
+def test_user_ids_are_a_json_array_in_their_order(user_ids, expected):
+    assert encode_user_ids(user_ids) == expected
+
+
+@pytest.mark.parametrize("bad", [1, None, b"x", "", SubText(""), "\ud800", SubText("\ud800"), uuid.UUID(int=1), ["a"]])
+def test_a_bad_user_id_is_named_by_its_place(bad):
+    with pytest.raises(ValidationError, match=r"^\$\.userIds\[3\]: "):
+        encode_user_ids(["a", "b", "c", bad, "d"])
+
+
+@pytest.mark.parametrize(
+    "bad", ["abc", b"abc", bytearray(b"a"), memoryview(b"a"), {"a"}, {"a": 1}, None, 1, iter("ab")]
+)
+def test_user_ids_are_a_sequence_and_not_a_text(bad):
+    with pytest.raises(ValidationError, match=r"^\$\.userIds: expected a sequence of str"):
+        encode_user_ids(bad)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)))
+def test_user_ids_come_back_as_they_went(user_ids):
+    assert json.loads(encode_user_ids(user_ids)) == user_ids
+
+
+SECRET = "jane-roe"
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: encode_user_ids([SECRET, f"{SECRET}\ud800"]),
+        lambda: encode_user_ids(SECRET),
+        lambda: encode_message(MobilePush(ttl=SECRET)),
+        lambda: encode_message(MobilePush(title={"en": [SECRET]})),
+        lambda: encode_message(MobilePush(title={f"{SECRET}!": b"x"})),
+        lambda: encode_message({"a": f"{SECRET}\ud800"}),
+        lambda: encode_custom_fields({"a": {SECRET: 1, 2: SECRET}}),
+        lambda: decode_campaign_created(b'{"uuid":"jane-roe'),
+        lambda: decode_campaign_created(b'{"uuid":"jane-roe\xff"}'),
+    ],
+)
+def test_no_error_shows_a_value(refused):
+    with pytest.raises(ValueError) as caught:
+        refused()
+    error = caught.value
+    assert SECRET not in f"{error!r} {error.args} {vars(error)}"
+    assert error.__suppress_context__ or error.__context__ is None
+
+
+def test_a_push_body_is_its_parts_put_together():
+    assert push_body(b'["a"]', b'{"ttl":1}', None) == b'{"userIds":["a"],"message":{"ttl":1}}'
+    assert push_body(b'["a"]', b"{}", b"{}") == b'{"userIds":["a"],"message":{},"customFields":{}}'
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (MobilePush(collapse_id="x"), True),
+        (MobilePush(collapse_id=""), False),
+        (MobilePush(), False),
+        (MobilePush(collapse_id=1), False),
+        ({"collapseId": "x"}, True),
+        ({"collapseId": ""}, False),
+        ({"collapseId": 1}, False),
+        ({"collapse_id": "x"}, False),
+        ({}, False),
+    ],
+)
+def test_a_message_with_a_collapse_id_is_collapsible(message, expected):
+    assert is_collapsible(message) is expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (CampaignRequest(external_id="x"), "x"),
+        (CampaignRequest(external_id=""), None),
+        (CampaignRequest(), None),
+        ({"externalId": "x"}, "x"),
+        ({"externalId": 1}, None),
+        ({}, None),
+    ],
+)
+def test_the_external_id_of_a_campaign_is_read(request_, expected):
+    assert external_id(request_) == expected
+
+
+def test_a_created_campaign_is_read_and_later_fields_are_ignored():
+    assert decode_campaign_created(b' {"uuid":"c-1","state":[1]} ') == CampaignCreated(uuid="c-1")
+    huge = b'{"uuid":"c-1","n":' + b"9" * 10_000 + b"}"
+    assert decode_campaign_created(huge) == CampaignCreated(uuid="c-1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"null", b"[]", b"{}", b'{"uuid":null}', b'{"uuid":1}', b'{"uuid":""}', b'{"uuid":"a"', b"<html>", b"\xff",
+        b'{"uuid":"\xff"}', b'{"uuid":"\\ud800"}', b'{"uuid":"a","x":' + b"[" * 100_000, b"[" * 100_000,
+        b'{"a":' * 100_000, b'{"UUID":"a"}', b'{"uuid":"a"} x',
+    ],
+    ids=lambda body: body[:12],
+)  # fmt: skip
+def test_an_answer_without_a_readable_uuid_is_a_value_error(body):
+    with pytest.raises(ValueError):
+        decode_campaign_created(body)
