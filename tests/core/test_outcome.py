@@ -1,0 +1,266 @@
+"""The outcome table, what the evidence of one attempt is worth, and the join of a request's attempts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._core.outcome import (
+    NEEDS_A_PERSON,
+    PROVEN_BY_TYPE,
+    REPEATABLE,
+    TABLE,
+    Attempt,
+    Evidence,
+    Failure,
+    Outcome,
+    join,
+    judge,
+    read_status,
+    sum_up,
+)
+
+ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
+outcomes = st.sampled_from(Outcome)
+
+
+def read(status: int, *, retry_after: float | None = None, statuses=None, repeat=REPEATABLE):
+    return read_status(status, retry_after=retry_after, statuses=statuses or {}, repeat=repeat)
+
+
+def evidence(**known) -> Evidence:
+    left = Evidence()
+    for name, value in known.items():
+        setattr(left, name, value)
+    return left
+
+
+def answered(status: int, **known) -> Evidence:
+    """An answer to a request that a real transport had written whole."""
+    return evidence(**{"touched": True, "started_writing": True, "written": True, "status": status, **known})
+
+
+def judged(left: Evidence, *, statuses=None, repeat=REPEATABLE) -> Attempt:
+    return judge(left, statuses=statuses or {}, repeat=repeat, started=7.0, seconds=0.5)
+
+
+# -- the table: design, section 2 -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statuses", "outcome", "repeatable"),
+    [
+        ([200, 201, 202, 204, 206, 299], ACCEPTED, False),
+        ([300, 301, 302, 303, 304, 307, 308, 399], REJECTED, False),
+        ([400, 401, 403, 404, 409, 410, 413, 422, 451, 499], REJECTED, False),
+        ([408, 425, 429], REJECTED, True),
+        ([501, 505], REJECTED, False),
+        ([500, 502, 503, 504, 506, 511, 520, 524, 530, 599], UNKNOWN, False),
+        ([0, 1, 99, 100, 101, 103, 199, 600, 999, 9999, 10_000, -1], UNKNOWN, False),
+    ],
+)
+def test_a_status_is_read_by_the_table(statuses, outcome, repeatable):
+    assert {status: read(status) for status in statuses} == dict.fromkeys(statuses, (outcome, repeatable))
+
+
+def test_a_503_with_a_valid_retry_after_is_a_refusal_to_be_repeated():
+    assert read(503, retry_after=0.0) == (REJECTED, True)
+    assert read(503, retry_after=3.0, repeat=frozenset()) == (REJECTED, True)
+
+
+@pytest.mark.parametrize("status", [500, 502, 504, 520])
+def test_a_retry_after_makes_no_other_5xx_a_refusal(status):
+    assert read(status, retry_after=3.0) == (UNKNOWN, False)
+
+
+@given(st.integers(-10, 20_000), st.none() | st.floats(0, 1e6))
+def test_every_status_has_one_reading_and_only_a_2xx_is_accepted(status, retry_after):
+    outcome, repeatable = read(status, retry_after=retry_after)
+    assert (outcome is ACCEPTED) == (200 <= status <= 299)
+    assert outcome is not NOT_SENT
+    assert not repeatable or outcome is REJECTED
+
+
+def test_the_last_rows_of_the_table_leave_no_three_digit_status_out():
+    assert [status for status in range(1000) if not any(row.first <= status <= row.last for row in TABLE)] == []
+    assert all(row.meaning for row in TABLE)
+
+
+def test_what_may_be_repeated_by_default_is_drawn_from_the_table():
+    assert {408, 425, 429} == REPEATABLE
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "repeat", "expected"),
+    [
+        ({500: REJECTED}, 500, REPEATABLE, (REJECTED, False)),
+        ({500: REJECTED}, 500, frozenset({500}), (REJECTED, True)),
+        ({404: ACCEPTED}, 404, frozenset({404}), (ACCEPTED, False)),
+        ({200: UNKNOWN}, 200, REPEATABLE, (UNKNOWN, False)),
+        ({500: REJECTED}, 502, REPEATABLE, (UNKNOWN, False)),
+        ({}, 429, frozenset(), (REJECTED, False)),
+        ({}, 404, frozenset({404}), (REJECTED, True)),
+        ({}, 500, frozenset({500}), (UNKNOWN, False)),
+        ({}, 204, frozenset({204}), (ACCEPTED, False)),
+    ],
+)
+def test_the_callers_own_reading_of_a_status_goes_before_the_table(told, status, repeat, expected):
+    assert read(status, statuses=told, repeat=repeat) == expected
+
+
+# -- the evidence of one attempt --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [200, 204, 299])
+def test_a_2xx_for_a_request_written_whole_is_accepted(status):
+    attempt = judged(answered(status))
+    assert (attempt.outcome, attempt.status, attempt.reason) == (ACCEPTED, status, f"HTTP {status}")
+    assert (attempt.started, attempt.seconds, attempt.repeatable) == (7.0, 0.5, False)
+
+
+@pytest.mark.parametrize("told", [{}, {409: ACCEPTED}])
+@pytest.mark.parametrize("status", [200, 204])
+def test_a_2xx_for_a_request_not_written_whole_is_unknown(status, told):
+    assert judged(answered(status, written=False), statuses=told).outcome is UNKNOWN
+
+
+def test_a_status_that_the_caller_calls_accepted_needs_the_whole_request_too():
+    assert judged(answered(409, written=False), statuses={409: ACCEPTED}).outcome is UNKNOWN
+    assert judged(answered(409), statuses={409: ACCEPTED}).outcome is ACCEPTED
+
+
+def test_the_callers_own_reading_holds_for_a_204_too():
+    assert judged(answered(204), statuses={204: REJECTED}).outcome is REJECTED
+
+
+def test_a_refusal_before_the_request_was_written_whole_is_still_a_refusal():
+    assert judged(answered(413, written=False)).outcome is REJECTED
+
+
+@pytest.mark.parametrize("status", [204, 200, 400, 408, 429, 500, 503])
+def test_an_answer_that_was_there_before_the_request_began_answers_nothing(status):
+    stray = evidence(touched=True, reused=True, status=status)
+    attempt = judged(stray)
+    assert (attempt.outcome, attempt.repeatable) == (NOT_SENT, True)
+    assert stray.failure is Failure.STALE
+    assert attempt.reason == str(Failure.STALE)
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(204, ACCEPTED), (400, REJECTED), (500, UNKNOWN)])
+def test_a_mock_above_the_socket_is_believed_in_its_status(status, outcome):
+    assert judged(evidence(status=status)).outcome is outcome
+
+
+@pytest.mark.parametrize("failure", list(Failure))
+def test_after_the_first_byte_no_failure_proves_anything(failure):
+    begun = evidence(touched=True, started_writing=True, failure=failure)
+    assert (judged(begun).outcome, judged(begun).repeatable) == (UNKNOWN, False)
+
+
+@pytest.mark.parametrize("failure", list(Failure))
+def test_before_the_first_byte_every_failure_is_not_sent_and_repeated_unless_it_needs_a_person(failure):
+    attempt = judged(evidence(touched=True, failure=failure))
+    assert (attempt.outcome, attempt.repeatable) == (NOT_SENT, failure not in NEEDS_A_PERSON)
+
+
+@pytest.mark.parametrize("failure", list(Failure))
+def test_an_exception_of_a_mock_is_unknown_but_for_those_of_the_connector(failure):
+    assert judged(evidence(failure=failure)).outcome is (NOT_SENT if failure in PROVEN_BY_TYPE else UNKNOWN)
+
+
+def test_tls_and_certificate_failures_need_a_person():
+    assert {Failure.TLS, Failure.CERTIFICATE} <= NEEDS_A_PERSON <= PROVEN_BY_TYPE | {Failure.CLOSED}
+
+
+def test_nothing_known_is_unknown():
+    assert judged(Evidence()).outcome is UNKNOWN
+
+
+def test_the_reason_names_the_failure_and_the_exceptions_class():
+    broken = evidence(touched=True, started_writing=True, failure=Failure.RESET, reason="ClientOSError")
+    assert judged(broken).reason == "the connection broke (ClientOSError)"
+
+
+def test_an_attempt_carries_the_retry_after_of_its_answer():
+    assert judged(answered(429, retry_after=4.0)).retry_after == 4.0
+
+
+@given(
+    st.booleans(), st.booleans(), st.booleans(), st.none() | st.integers(100, 599), st.none() | st.sampled_from(Failure)
+)
+def test_accepted_and_not_sent_are_only_ever_said_with_a_proof(touched, started, written, status, failure):
+    touched, started = touched or started or written, started or written
+    attempt = judged(
+        evidence(touched=touched, started_writing=started, written=written, status=status, failure=failure)
+    )
+    if attempt.outcome is ACCEPTED:
+        assert status in range(200, 300)
+        assert written or not touched
+    if attempt.outcome is NOT_SENT:
+        assert not started
+        assert touched or failure in PROVEN_BY_TYPE
+
+
+# -- the join of attempts ---------------------------------------------------------------------------------------
+
+
+def test_the_join_of_no_attempt_is_not_sent():
+    assert join([]) is NOT_SENT
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(Outcome, repeat=2)))
+def test_the_join_of_two_is_the_stronger(first, second):
+    order = [NOT_SENT, REJECTED, UNKNOWN, ACCEPTED]
+    assert join([first, second]) is max(first, second, key=order.index)
+
+
+@given(st.lists(outcomes), st.randoms(use_true_random=False))
+def test_the_join_does_not_depend_on_the_order(several, random):
+    shuffled = random.sample(several, len(several))
+    assert join(shuffled) is join(several)
+
+
+@given(st.lists(outcomes, min_size=1), st.lists(outcomes, min_size=1))
+def test_the_join_does_not_depend_on_the_grouping(left, right):
+    assert join([join(left), join(right)]) is join([*left, *right])
+
+
+@given(st.lists(outcomes))
+def test_one_accepted_attempt_makes_the_request_accepted(others):
+    assert join([*others, ACCEPTED]) is ACCEPTED
+
+
+@given(st.lists(outcomes.filter(lambda outcome: outcome is not ACCEPTED)))
+def test_one_doubtful_attempt_leaves_a_doubt_on_what_was_not_accepted(others):
+    assert join([UNKNOWN, *others]) is UNKNOWN
+
+
+def tried(*several: Outcome) -> list[Attempt]:
+    return [Attempt(outcome=outcome, started=float(number)) for number, outcome in enumerate(several)]
+
+
+def test_a_verdict_joins_all_attempts_and_quotes_the_last_answer():
+    left = answered(429, headers={"Retry-After": "2"}, retry_after=2.0, body=b"slow down")
+    verdict = sum_up(tried(UNKNOWN, REJECTED), left)
+    assert verdict.outcome is UNKNOWN
+    assert [attempt.started for attempt in verdict.attempts] == [0.0, 1.0]
+    assert (verdict.status, verdict.headers, verdict.body) == (429, {"Retry-After": "2"}, b"slow down")
+    assert (verdict.retry_after, verdict.failure) == (2.0, None)
+
+
+def test_a_verdict_on_one_attempt_is_that_attempts():
+    assert [sum_up(tried(outcome), Evidence()).outcome for outcome in Outcome] == list(Outcome)
+
+
+def test_a_verdict_on_no_attempt_is_not_sent_for_the_reason_given():
+    verdict = sum_up([], Evidence(), Failure.DEADLINE)
+    assert (verdict.outcome, verdict.attempts, verdict.failure) == (NOT_SENT, (), Failure.DEADLINE)
+
+
+def test_a_reason_of_ours_goes_before_the_failure_of_the_last_attempt():
+    left = evidence(touched=True, failure=Failure.REFUSED)
+    assert sum_up(tried(NOT_SENT), left).failure is Failure.REFUSED
+    assert sum_up(tried(NOT_SENT), left, Failure.BUDGET).failure is Failure.BUDGET

@@ -1,0 +1,196 @@
+"""When the next request may start: the service's pause, the fixed rates, and the Retry-After parser."""
+
+from __future__ import annotations
+
+import math
+from email.utils import formatdate
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pushsdk._core.pacing import Gate, parse_retry_after
+from pushsdk._core.policy import Rate
+
+NOW = 1_700_000_000.0
+
+
+def parse(value: str | None) -> float | None:
+    return parse_retry_after(value, wall_clock=NOW)
+
+
+# -- Retry-After ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0.0),
+        ("1", 1.0),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("007", 7.0),
+        ("999999999999999", 999999999999999.0),
+        ("9" * 5000, math.inf),
+        (formatdate(NOW + 90, usegmt=True), 90.0),
+        (formatdate(NOW - 90, usegmt=True), 0.0),
+        ("Tue, 14 Nov 2023 22:13:50 -0000", 30.0),
+        ("Wed, 15 Nov 2023 00:13:50 +0200", 30.0),
+    ],
+)
+def test_seconds_and_dates_are_read(value, seconds):
+    assert parse(value) == seconds
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        " ",
+        "-1",
+        "-0",
+        "+5",
+        "1.5",
+        "1e3",
+        "0x10",
+        "1,2",
+        "soon",
+        "nan",
+        "inf",
+        "٣",
+        "²",
+        "2030-01-01T00:00:00Z",
+        "Wed, 99 Foo 2030 00:00:00 GMT",
+        "Wed, 21 Oct 2015 07:28:00 +9999",
+        "Wed, 21 Oct 2015 99:99:99 GMT",
+        "\x00",
+    ],
+)
+def test_what_is_negative_or_no_retry_after_counts_as_absent(value):
+    assert parse(value) is None
+
+
+dates = st.builds(
+    "{}, {} {} {} {}:{}:{} {}".format,
+    st.sampled_from(["Mon", "Xyz", ""]),
+    st.integers(-1, 40),
+    st.sampled_from(["Jan", "Feb", "dec", "Foo", ""]),
+    st.integers(-1, 10**9),
+    st.integers(-1, 99),
+    st.integers(-1, 99),
+    st.integers(-1, 10**6),
+    st.sampled_from(["GMT", "UTC", "-0000", "+2359", "+9999", "-99999999999999999999", "EST", ""]),
+)
+
+
+@given(st.text() | st.integers().map(str) | dates, st.floats(0, 1e11))
+@example("1" * 400, NOW)
+@example("Mon, 01 Jan 0001 00:00:00 +2359", NOW)
+@example("Fri, 31 Dec 9999 23:59:59 -2359", NOW)
+def test_the_parser_never_raises_and_is_never_negative(value, wall_clock):
+    seconds = parse_retry_after(value, wall_clock=wall_clock)
+    assert seconds is None or seconds >= 0
+
+
+@given(st.integers(0, 10**14))
+def test_whole_seconds_come_back_as_they_are(seconds):
+    assert parse(str(seconds)) == seconds
+
+
+# -- the gate ---------------------------------------------------------------------------------------------------
+
+
+def may_start(gate: Gate, now: float) -> bool:
+    return gate.delay(now) <= 0
+
+
+def test_a_gate_without_rates_is_open_whatever_has_started():
+    gate = Gate(Rate())
+    for _ in range(1000):
+        gate.charge(5.0, 1000)
+    assert may_start(gate, 5.0)
+    assert may_start(gate, -1e9)
+
+
+def test_a_pause_holds_until_its_end_and_not_longer():
+    gate = Gate(Rate())
+    gate.pause(12.0)
+    assert gate.delay(10.0) == 2.0
+    assert not may_start(gate, 11.999)
+    assert may_start(gate, 12.0)
+    assert gate.paused_until == 12.0
+
+
+def test_a_shorter_pause_never_shortens_a_longer_one():
+    gate = Gate(Rate())
+    gate.pause(12.0)
+    gate.pause(11.0)
+    assert gate.paused_until == 12.0
+    assert gate.delay(10.0) == 2.0
+    gate.pause(15.0)
+    assert gate.delay(10.0) == 5.0
+
+
+def test_a_request_is_paid_for_by_the_wait_of_the_next():
+    gate = Gate(Rate(requests_per_second=4))
+    assert may_start(gate, 10.0)
+    gate.charge(10.0, 1)
+    assert gate.delay(10.0) == 0.25
+    gate.charge(10.25, 1)
+    assert gate.delay(10.25) == 0.25
+
+
+def test_users_are_paid_for_by_their_number_and_a_large_request_still_leaves():
+    gate = Gate(Rate(users_per_second=100))
+    gate.charge(10.0, 500)
+    assert gate.delay(10.0) == pytest.approx(5.0)
+    gate.charge(15.0, 1)
+    assert gate.delay(15.0) == pytest.approx(0.01)
+
+
+def test_of_two_rates_the_slower_holds():
+    gate = Gate(Rate(requests_per_second=10, users_per_second=100))
+    gate.charge(0.0, 1)
+    assert gate.delay(0.0) == pytest.approx(0.1)
+    gate = Gate(Rate(requests_per_second=10, users_per_second=100))
+    gate.charge(0.0, 50)
+    assert gate.delay(0.0) == pytest.approx(0.5)
+
+
+def test_time_that_passed_unused_is_not_saved_up():
+    gate = Gate(Rate(requests_per_second=1))
+    gate.charge(0.0, 1)
+    gate.charge(100.0, 1)
+    assert gate.delay(100.0) == 1.0
+
+
+def test_a_pause_and_a_rate_hold_together():
+    gate = Gate(Rate(requests_per_second=1))
+    gate.pause(5.0)
+    assert not may_start(gate, 4.9)
+    gate.charge(5.0, 1)
+    assert gate.delay(5.0) == 1.0
+    assert gate.paused_until == 5.0
+
+
+@given(
+    st.floats(0.5, 1000),
+    st.floats(0.5, 10_000),
+    st.lists(st.tuples(st.floats(0, 5), st.integers(1, 1000)), min_size=1, max_size=60),
+)
+def test_over_any_stretch_no_more_starts_than_the_rates_allow(per_request, per_user, arrivals):
+    gate = Gate(Rate(requests_per_second=per_request, users_per_second=per_user))
+    now = 0.0
+    started: list[tuple[float, int]] = []
+    for gap, users in arrivals:
+        now += gap
+        now += max(0.0, gate.delay(now))
+        gate.charge(now, users)
+        started.append((now, users))
+    for i, (begin, _) in enumerate(started):
+        # The last request of a stretch is paid for after it.
+        paid = started[i:-1]
+        stretch = started[-1][0] - begin
+        assert len(paid) <= stretch * per_request * (1 + 1e-9) + 1e-6
+        assert sum(users for _, users in paid) <= stretch * per_user * (1 + 1e-9) + 1e-3
