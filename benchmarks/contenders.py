@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from benchmarks.harness import WORKERS, Contender, Run, user, with_workers
+from benchmarks.harness import Contender, Run, user, with_workers
 
 API_KEY = "benchmark-key"
 HEADERS = {"Api-Key": API_KEY, "Content-Type": "application/json"}
@@ -109,7 +109,6 @@ async def httpx_client(base_url: str) -> AsyncIterator[Send]:
 @asynccontextmanager
 async def generated(base_url: str, *, backend: str) -> AsyncIterator[Send]:
     """A generated SDK of another push service (knockapi): its call to notify one user, its retries on."""
-    import httpx
     from knockapi import AsyncKnock, DefaultAioHttpClient, DefaultAsyncHttpxClient
 
     transport = DefaultAioHttpClient if backend == "aiohttp" else DefaultAsyncHttpxClient

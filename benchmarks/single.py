@@ -14,6 +14,7 @@ PLAN, QUICK = Plan(12, 0.35), Plan(4, 0.12)
 def field() -> list[Contender]:
     return [
         c.singly(c.BARE, c.bare),
+        c.singly(c.OURS, c.ours),
         c.singly(c.AIOHTTP_RETRY, c.aiohttp_retry),
         c.singly(c.SDK_AIOHTTP, partial(c.generated, backend="aiohttp")),
         c.singly(c.HTTPX, c.httpx_client),
@@ -24,7 +25,7 @@ def field() -> list[Contender]:
 async def run(*, quick: bool) -> dict[str, Any]:
     with sink() as server:
         series = await compare(field(), server, QUICK if quick else PLAN)
-    ours = series[c.BARE]
+    ours = series[c.OURS]
     goals = [
         Goal("x bare aiohttp", ratio(ours, series[c.BARE]), at_least=0.85),
         Goal("x generated SDK on aiohttp", ratio(ours, series[c.SDK_AIOHTTP]), at_least=4),
