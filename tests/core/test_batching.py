@@ -1,0 +1,262 @@
+"""Which calls travel together, and what the backlog has room for."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import Future
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._core import wire
+from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content
+from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.policy import Batching, Limits, RetryPolicy, Timeout
+from pushsdk._core.splitting import LearnedSizes
+
+ACCEPTED = Verdict(outcome=Outcome.ACCEPTED)
+
+
+def call(*users: str) -> Call:
+    return Call(users, wire.encode_user_ids(users)[1:-1], math.inf, len(users))
+
+
+def content(message: bytes = b'{"title":"x"}', custom_fields: bytes | None = None, options: int = 0) -> Content:
+    return Content(
+        key=(message, custom_fields, options),
+        message=message,
+        custom_fields=custom_fields,
+        collapsible=False,
+        policy=RetryPolicy.safe(),
+        timeout=Timeout(),
+    )
+
+
+def batches(sizes: LearnedSizes | None = None, **bounds: int) -> Batches:
+    return Batches(Batching(**bounds), sizes or LearnedSizes())
+
+
+def body_of(batch: Batch) -> bytes:
+    ids = b",".join(each.ids for each in batch.calls)
+    return wire.push_body(b"[%b]" % ids, batch.content.message, batch.content.custom_fields)
+
+
+# -- joining ----------------------------------------------------------------------------------------------------
+
+
+def test_calls_of_equal_content_meet():
+    open_batches = batches()
+    first, is_new = open_batches.join(content(), call("a"))
+    assert is_new
+    second, is_new = open_batches.join(content(), call("b", "c"))
+    assert second is first
+    assert not is_new
+    assert [each.users for each in first.calls] == [("a",), ("b", "c")]
+    assert first.users == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [content(b'{"title":"y"}'), content(custom_fields=b"{}"), content(options=1)],
+    ids=["message", "custom fields", "options"],
+)
+def test_calls_whose_content_differs_never_meet(other):
+    open_batches = batches()
+    first, _ = open_batches.join(content(), call("a"))
+    second, is_new = open_batches.join(other, call("b"))
+    assert is_new
+    assert second is not first
+    assert open_batches.join(content(), call("c"))[0] is first
+
+
+def test_the_same_user_in_two_calls_makes_two_requests():
+    open_batches = batches()
+    first, _ = open_batches.join(content(), call("a", "b"))
+    open_batches.join(content(), call("c"))
+    second, is_new = open_batches.join(content(), call("d", "b"))
+    assert is_new
+    assert second is not first
+    assert open_batches.join(content(), call("a"))[0] is second
+
+
+def test_a_batch_that_was_closed_takes_nobody_in():
+    open_batches = batches()
+    first, _ = open_batches.join(content(), call("a"))
+    open_batches.close(first)
+    second, is_new = open_batches.join(content(), call("b"))
+    assert is_new
+    open_batches.close(first)
+    assert open_batches.join(content(), call("c")) == (second, False)
+
+
+def test_a_batch_alone_takes_nobody_in_and_keeps_the_open_one_open():
+    open_batches = batches()
+    first, _ = open_batches.join(content(), call("a"))
+    lone = open_batches.alone(content(), call("b"))
+    assert [each.users for each in lone.calls] == [("b",)]
+    assert open_batches.join(content(), call("c"))[0] is first
+
+
+def test_a_batch_is_full_at_max_users_and_then_closed_to_more():
+    open_batches = batches(max_users=3)
+    batch, _ = open_batches.join(content(), call("a", "b"))
+    assert not open_batches.is_full(batch)
+    assert open_batches.join(content(), call("c", "d"))[0] is not batch
+    open_batches = batches(max_users=3)
+    batch, _ = open_batches.join(content(), call("a", "b"))
+    assert open_batches.join(content(), call("c")) == (batch, False)
+    assert open_batches.is_full(batch)
+
+
+def test_a_call_over_max_bytes_by_its_message_alone_travels_alone():
+    open_batches = batches(max_bytes=100)
+    large = content(b'{"title":"%b"}' % (b"x" * 200))
+    batch, _ = open_batches.join(large, call("a"))
+    assert open_batches.is_full(batch)
+    other, is_new = open_batches.join(large, call("b"))
+    assert is_new
+    assert other is not batch
+
+
+def test_custom_fields_count_towards_max_bytes():
+    plain, _ = batches().join(content(), call("a"))
+    with_fields, _ = batches().join(content(custom_fields=b'{"name":"Ada"}'), call("a"))
+    assert with_fields.size - plain.size == len(b'{"name":"Ada"}')
+
+
+def test_what_was_learned_bounds_what_is_merged():
+    sizes = LearnedSizes()
+    open_batches = batches(sizes)
+    batch, _ = open_batches.join(content(), call("a"))
+    sizes.learn(4, 100_000)
+    assert open_batches.join(content(), call("b")) == (batch, False)
+    assert open_batches.is_full(batch)
+    assert open_batches.join(content(), call("c"))[1]
+    sizes.learn(2, 160)
+    batch, is_new = open_batches.join(content(b"{}"), call("x" * 40))
+    assert is_new
+    assert open_batches.is_full(batch)
+
+
+def test_a_setting_below_what_was_learned_stays_the_bound():
+    sizes = LearnedSizes()
+    sizes.learn(100, 10**6)
+    open_batches = batches(sizes, max_users=1)
+    batch, _ = open_batches.join(content(), call("a"))
+    assert open_batches.is_full(batch)
+
+
+def test_who_leaves_makes_room_and_may_come_again():
+    open_batches = batches(max_users=2)
+    leaver = call("b")
+    batch, _ = open_batches.join(content(), call("a"))
+    open_batches.join(content(), leaver)
+    batch.remove(leaver)
+    assert (batch.users, [each.users for each in batch.calls]) == (1, [("a",)])
+    assert open_batches.join(content(), call("b")) == (batch, False)
+
+
+def test_who_leaves_before_company_came_leaves_an_empty_batch_of_the_frames_size():
+    only = call("a", "b")
+    batch, _ = batches().join(content(), only)
+    assert batch.size > batch.frame
+    batch.remove(only)
+    assert (batch.users, batch.size, batch.calls) == (0, batch.frame, [])
+
+
+calls = st.tuples(
+    st.integers(0, 1),
+    st.lists(st.text("abcdefghij\u00e9", min_size=1, max_size=4), min_size=1, max_size=8, unique=True),
+)
+steps = st.lists(calls | st.just("close") | st.just("leave"), max_size=60)
+
+
+@given(steps, st.integers(1, 20), st.integers(60, 200))
+def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, max_users, max_bytes):
+    open_batches = batches(max_users=max_users, max_bytes=max_bytes)
+    made: list[Batch] = []
+    expected: list[Call] = []
+    for step in steps:
+        if step == "close":
+            for batch in made:
+                open_batches.close(batch)
+        elif step == "leave":
+            if expected:
+                leaver = expected.pop()
+                next(batch for batch in made if leaver in batch.calls).remove(leaver)
+        else:
+            number, users = step
+            one = call(*users)
+            batch, is_new = open_batches.join(content(options=number), one)
+            assert is_new == (not any(batch is known for known in made))
+            made += [batch] if is_new else []
+            expected.append(one)
+    assert sorted(map(id, expected)) == sorted(id(each) for batch in made for each in batch.calls)
+    for batch in made:
+        everybody = [user for each in batch.calls for user in each.users]
+        assert len(everybody) == len(set(everybody)) == batch.users
+        # The count errs on the safe side: by the frame of the custom fields, and a comma.
+        assert len(body_of(batch)) <= batch.size <= len(body_of(batch)) + 48
+        if len(batch.calls) > 1:
+            assert batch.users <= max_users
+            assert batch.size <= max_bytes
+
+
+# -- one call ---------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_through_when_its_last_user_has_a_verdict():
+    one = call("a", "b", "c")
+    assert not one.settle(("a", "c"), ACCEPTED)
+    assert one.left == 1
+    assert one.settle(("b",), ACCEPTED)
+    assert one.parts == [(("a", "c"), ACCEPTED), (("b",), ACCEPTED)]
+    assert call("d").parts == []
+
+
+def test_a_call_that_expires_is_told_why_once():
+    one = call("a")
+    one.expire(Failure.DEADLINE)
+    one.waiter = Future()
+    one.expire(Failure.DEADLINE)
+    one.expire(Failure.CLOSED)
+    assert one.waiter.result() is Failure.DEADLINE
+
+
+def test_no_user_nor_text_shows_in_a_repr():
+    batch, _ = batches().join(content(b'{"title":"hello"}'), call("ada", "bob"))
+    shown = f"{batch!r} {batch.calls[0]!r} {batch.content!r}"
+    assert not any(word in shown for word in ("ada", "bob", "hello"))
+
+
+# -- the backlog ------------------------------------------------------------------------------------------------
+
+
+def test_the_backlog_has_room_up_to_its_limits():
+    backlog = Backlog(Limits(queued_users=10, queued_bytes=100))
+    backlog.enter(4, 40)
+    assert backlog.fits(6, 60)
+    assert not backlog.fits(7, 60)
+    assert not backlog.fits(6, 61)
+    assert (backlog.users, backlog.bytes) == (4, 40)
+
+
+def test_what_is_larger_than_the_limits_waits_where_nothing_else_does():
+    backlog = Backlog(Limits(queued_users=10, queued_bytes=100))
+    assert backlog.fits(11, 101)
+    backlog.enter(1, 1)
+    assert not backlog.fits(11, 1)
+    assert not backlog.fits(1, 101)
+
+
+def test_the_backlog_says_when_something_left():
+    backlog = Backlog(Limits())
+    backlog.enter(4, 40)
+    backlog.leave(1, 10)
+    seen: list[tuple[int, int]] = []
+    backlog.when_room = lambda: seen.append((backlog.users, backlog.bytes))
+    backlog.leave(1, 10)
+    backlog.leave(1, 10, quietly=True)
+    assert seen == [(2, 20)]
+    assert (backlog.users, backlog.bytes) == (1, 10)
