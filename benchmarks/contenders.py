@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from benchmarks.harness import Contender, Run, user, with_workers
+from benchmarks.harness import Contender, Posts, Run, user, with_workers
 
 API_KEY = "benchmark-key"
 HEADERS = {"Api-Key": API_KEY, "Content-Type": "application/json"}
@@ -134,7 +134,9 @@ async def ours(base_url: str, **options: Any) -> AsyncIterator[Send]:
         yield send
 
 
-def singly(name: str, opener: Callable[[str], AbstractAsyncContextManager[Send]]) -> Contender:
+def singly(
+    name: str, opener: Callable[[str], AbstractAsyncContextManager[Send]], *, posts: Posts = "each"
+) -> Contender:
     """A contender that sends one request per user from WORKERS tasks."""
 
     @asynccontextmanager
@@ -142,4 +144,4 @@ def singly(name: str, opener: Callable[[str], AbstractAsyncContextManager[Send]]
         async with opener(base_url) as send:
             yield partial(with_workers, send)
 
-    return Contender(name, opened)
+    return Contender(name, opened, posts=posts)

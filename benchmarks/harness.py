@@ -11,13 +11,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from benchmarks.sink import Counts, Sink, checksum
 
 WORKERS = 64
 WARM_UP = 4 * WORKERS
 
+Posts = Literal["each", "merged", "none"]
 Run = Callable[[range], Awaitable[None]]
 
 
@@ -34,7 +35,7 @@ class Contender:
 
     name: str
     open: Callable[[str], AbstractAsyncContextManager[Run]]
-    posts: str = "each"  # "each": a request per user; "merged": every user once; "none": no request at all
+    posts: Posts = "each"  # a request per user; every user once in fewer requests; no request at all
     fixed: int = 0  # units of each turn, 0: as many as fill it
 
 

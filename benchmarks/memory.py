@@ -1,0 +1,149 @@
+"""Scenario 5: a million sends offered to one client while the service is slow; the default limits hold.
+
+Each case runs in a process of its own (`python -m benchmarks.memory CASE SENDS`), whose peak resident set is read
+at its end:
+
+- `singles`: one user each, from 50,000 tasks that send one after the other;
+- `groups`: 20 users each, from as many tasks: these are more users than `Limits.queued_users`, so callers have to wait;
+- `floor`: the same tasks, each waiting for a future: what such a program holds before any client is in it.
+"""
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks import contenders as c
+from benchmarks.harness import Spread, user
+from benchmarks.report import Goal, result
+from benchmarks.sink import checksum, pin, sink
+
+SENDS, QUICK_SENDS = 1_000_000, 150_000
+TASKS = 50_000
+GROUP = 20
+SINK_DELAY = 0.5  # seconds: 64 requests of 1000 users in flight make 128,000 users a second at most
+SAMPLE_EVERY = 50  # sends
+
+
+def peak_mib() -> float:
+    """The peak resident set of this process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20) if sys.platform == "darwin" else peak / (1 << 10)
+
+
+async def floor(tasks: int) -> dict[str, Any]:
+    import pushsdk  # noqa: F401  what is imported counts as well
+
+    opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def one() -> None:
+        await asyncio.shield(opened)
+
+    waiting = [asyncio.create_task(one()) for _ in range(tasks)]
+    await asyncio.sleep(0)
+    opened.set_result(None)
+    await asyncio.gather(*waiting)
+    return {"peak_mib": peak_mib()}
+
+
+async def offer(sends: int, group: int) -> dict[str, Any]:
+    """Offer `sends` calls of `group` users each, and watch what the client says of its queue."""
+    from pushsdk import AsyncPushClient, MobilePush
+
+    message = MobilePush(title=c.TITLE, body={"en": "Hello"})
+    queued_users = queued_bytes = samples = 0
+    numbers = iter(range(sends))
+
+    def sample() -> None:
+        nonlocal queued_users, queued_bytes, samples
+        stats = client.stats()
+        samples += 1
+        queued_users = max(queued_users, stats.queued_users)
+        queued_bytes = max(queued_bytes, stats.queued_bytes)
+
+    async def worker() -> None:
+        for number in numbers:
+            first = number * group
+            users = user(first) if group == 1 else [user(each) for each in range(first, first + group)]
+            await client.send(users, message, timeout=120)
+            if number % SAMPLE_EVERY == 0:
+                sample()
+
+    async def watch() -> None:
+        while True:
+            sample()
+            await asyncio.sleep(0.005)
+
+    with sink(SINK_DELAY) as server:
+        started = time.perf_counter()
+        async with AsyncPushClient(server.base_url, c.API_KEY) as client:
+            before = peak_mib()
+            watcher = asyncio.create_task(watch())
+            await asyncio.gather(*(worker() for _ in range(TASKS)))
+            watcher.cancel()
+            accepted = client.stats().accepted
+        seconds = time.perf_counter() - started
+        took = server.counts()
+    peak = peak_mib()
+    expected = checksum(user(number) for number in range(sends * group))
+    if (took.users, took.checksum, accepted) != (sends * group, expected, sends * group):
+        raise AssertionError(f"{took}, {accepted} accepted, for {sends * group} users")
+    return {
+        "peak_mib": peak,
+        "before_mib": before,
+        "queued_users": queued_users,
+        "queued_bytes": queued_bytes,
+        "samples": samples,
+        "seconds": seconds,
+        "requests": took.requests,
+    }
+
+
+def measure(case: str, sends: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.memory", case, str(sends)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def one(value: float) -> Spread:
+    return Spread(value, value, value)
+
+
+async def run(*, quick: bool) -> dict[str, Any]:
+    from pushsdk import Limits
+
+    sends = QUICK_SENDS if quick else SENDS
+    group_sends = sends // GROUP
+    floor_peak = measure("floor", TASKS)["peak_mib"]
+    singles, groups = measure("singles", sends), measure("groups", group_sends)
+    limits = Limits()
+    goals = [Goal("MiB peak, floor: the tasks alone", one(floor_peak))]
+    notes = [f"a service that answers after {SINK_DELAY} s, {TASKS:,} tasks, single measurements"]
+    for name, count, found in (("singles", sends, singles), ("groups", group_sends, groups)):
+        over = (found["peak_mib"] - floor_peak) * 1024 / TASKS
+        goals += [
+            Goal(f"MiB peak, {name}", one(found["peak_mib"])),
+            Goal(f"KiB over the floor per waiting send, {name}", one(over)),
+            Goal(f"queued users at most, {name}", one(found["queued_users"]), at_most=limits.queued_users),
+            Goal(f"queued bytes at most, {name}", one(found["queued_bytes"]), at_most=limits.queued_bytes),
+        ]
+        notes.append(
+            f"{name}: {count:,} sends in {found['seconds']:.1f} s and {found['requests']:,} requests, "
+            f"{found['samples']:,} readings of stats()"
+        )
+    return {**result("memory", "send", [], goals), "notes": notes}
+
+
+def main() -> None:
+    case, count = sys.argv[1], int(sys.argv[2])
+    pin(0)
+    work = {"floor": lambda: floor(count), "singles": lambda: offer(count, 1), "groups": lambda: offer(count, GROUP)}
+    json.dump(asyncio.run(work[case]()), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
