@@ -29,7 +29,7 @@ from pushsdk._core.errors import (
 from pushsdk._core.events import Event
 from pushsdk._core.explain import BODY_KEPT, error_for
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush
-from pushsdk._core.outcome import Outcome
+from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.pacing import Gate
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
@@ -124,6 +124,7 @@ class _Engine:
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
         self.draining: list[Call] = []
         self.coalescer.when_ended = self.ended
+        self.sender.when_paused = self.coalescer.pause
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """The running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""
@@ -189,8 +190,9 @@ class _Engine:
             self.coalescer.flush()
             await self.idle(drain)
         finally:
+            self.sender.closed = True
             self.coalescer.close()
-            self.sender.close()
+            self.deadlines.end_scopes(Failure.CLOSED)
             await self.idle()
             self.slots.close()
             self.deadlines.close()
@@ -249,7 +251,7 @@ class AsyncPushView:
             policy, patience = self._options(timeout, retry)
             options = engine.key_of(policy, patience)
         total = patience.total
-        call = Call(users, ids, math.inf if total is None else loop.time() + total)
+        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users))
         content = Content(
             key=(encoded, fields, options),
             message=encoded,

@@ -20,7 +20,7 @@ __all__ = ["Backlog", "Batch", "Batches", "Call", "Content"]
 FRAME = 48
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True):
+class Content(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """What makes sends mergeable: bytes that are equal, and the same idea of what may be repeated.
 
     ``key`` compares equal where all of it does.
@@ -33,28 +33,34 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     policy: RetryPolicy
     timeout: Timeout
 
+    @property
+    def size(self) -> int:
+        """Bytes of a request's body that are not ids, nor its frame."""
+        return len(self.message) + len(self.custom_fields or b"")
 
-class Call:
+    def __repr__(self) -> str:
+        return f"Content(message bytes={len(self.message)})"
+
+
+class Call(msgspec.Struct, eq=False):
     """One ``send()``: its users, and what became of them so far."""
 
-    __slots__ = ("batch", "deadline", "gone", "ids", "left", "parts", "requests", "users", "waiter")
+    users: tuple[str, ...]
+    ids: bytes
+    """The ids as JSON, without the brackets: joined by commas they are a request's ``userIds``."""
+    deadline: float
+    """On the client's clock; infinite where there is none."""
+    left: int
+    """Users without a verdict yet. Counted down by ``settle``."""
+    parts: list[tuple[tuple[str, ...], Verdict]] = []
+    """The verdicts, with the users that each is about. Added by ``settle``."""
+    gone: bool = False
+    """Set by the shell when the caller stopped waiting."""
+    waiter: Any = None
+    """What the shell wakes when there is something to say."""
 
-    def __init__(self, users: tuple[str, ...], ids: bytes, deadline: float) -> None:
-        self.users = users
-        #: The ids as JSON, without the brackets: joined by commas they are a request's ``userIds``.
-        self.ids = ids
-        #: On the client's clock; infinite where there is none.
-        self.deadline = deadline
-        #: Users without a verdict yet. Counted down by ``settle``.
-        self.left = len(users)
-        #: The verdicts, with the users that each is about. Added by ``settle``.
-        self.parts: list[tuple[tuple[str, ...], Verdict]] = []
-        #: The batch it is in, set when it joins.
-        self.batch: Batch | None = None
-        #: Set by the shell when the caller stopped waiting.
-        self.gone = False
-        #: What the shell wakes when there is something to say.
-        self.waiter: Any = None
+    def __repr__(self) -> str:
+        return f"Call(users={len(self.users)}, left={self.left})"
 
     def expire(self, reason: Failure) -> None:
         """Its deadline has come, or the client ends it: the caller is told, and leaves."""
@@ -68,31 +74,42 @@ class Call:
         return self.left == 0
 
 
-class Batch:
+class Batch(msgspec.Struct, eq=False, gc=False):
     """Calls of equal content on their way to one request."""
 
-    __slots__ = ("_taken", "calls", "content", "frame", "queued", "shared", "size", "started", "users")
+    content: Content
+    size: int
+    """Bytes of the request's body so far. Counted by ``add`` and ``remove``."""
+    frame: int
+    """The same without ids."""
+    calls: list[Call] = []
+    users: int = 0
+    """Users so far. Counted by ``add`` and ``remove``."""
+    queued: bool = False
+    """Set by the shell: in line for a place on the wire."""
+    started: bool = False
+    """Set by the shell: it has the place, and nobody leaves any more."""
+    has_slot: bool = False
+    """Set by the shell: the place is taken, and no request has taken it over yet."""
+    shared: bool = False
+    """Set by the shell: it is sent by a task of its own, for several callers."""
+    taken: set[str] | None = None
+    """The ids in it, made when the second call comes: most batches stay single."""
 
-    def __init__(self, content: Content) -> None:
-        self.content = content
-        self.calls: list[Call] = []
-        #: Users, and bytes of the request's body, so far (``frame`` without ids). Counted by ``add`` and ``remove``.
-        self.users = 0
-        self.frame = self.size = FRAME + len(content.message) + len(content.custom_fields or b"")
-        #: Set by the shell: in line for a place on the wire; on it, whence nobody leaves; and there in a task of its
-        #: own, for several callers.
-        self.queued = False
-        self.started = False
-        self.shared = False
-        # The ids in it, made when the second call comes: most batches stay single.
-        self._taken: set[str] | None = None
+    @classmethod
+    def of(cls, content: Content) -> Batch:
+        """An empty batch."""
+        frame = FRAME + content.size
+        return cls(content, frame, frame)
+
+    def __repr__(self) -> str:
+        return f"Batch(calls={len(self.calls)}, users={self.users}, size={self.size})"
 
     def add(self, call: Call) -> None:
         """Take the call in."""
         if self.calls:
             self._ids().update(call.users)
         self.calls.append(call)
-        call.batch = self
         self.users += len(call.users)
         self.size += len(call.ids) + 1
 
@@ -101,17 +118,17 @@ class Batch:
         self.calls.remove(call)
         self.users -= len(call.users)
         self.size -= len(call.ids) + 1
-        if self._taken is not None:
-            self._taken.difference_update(call.users)
+        if self.taken is not None:
+            self.taken.difference_update(call.users)
 
     def holds(self, users: tuple[str, ...]) -> bool:
         """Whether one of these users is in it already: across calls each is a push of its own."""
         return not self._ids().isdisjoint(users)
 
     def _ids(self) -> set[str]:
-        if self._taken is None:
-            self._taken = {user for call in self.calls for user in call.users}
-        return self._taken
+        if self.taken is None:
+            self.taken = {user for call in self.calls for user in call.users}
+        return self.taken
 
 
 class Batches:
@@ -133,13 +150,13 @@ class Batches:
         if batch is not None and self._has_room(batch, call):
             batch.add(call)
             return batch, False
-        batch = self._open[content.key] = Batch(content)
+        batch = self._open[content.key] = Batch.of(content)
         batch.add(call)
         return batch, True
 
     def alone(self, content: Content, call: Call) -> Batch:
         """A batch of its own for a call that can't wait for company."""
-        batch = Batch(content)
+        batch = Batch.of(content)
         batch.add(call)
         return batch
 
@@ -190,9 +207,9 @@ class Backlog:
         self.users += users
         self.bytes += size
 
-    def leave(self, users: int, size: int) -> None:
-        """So much has left: on the wire, or given up."""
+    def leave(self, users: int, size: int, *, quietly: bool = False) -> None:
+        """So much has left: on the wire, or given up (or, ``quietly``, is about to be counted again)."""
         self.users -= users
         self.bytes -= size
-        if self.when_room is not None:
+        if self.when_room is not None and not quietly:
             self.when_room()

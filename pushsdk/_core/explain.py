@@ -80,7 +80,7 @@ def partial_error(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], V
 
 def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
     status = _status_of(verdict.attempts, Outcome.REJECTED) or 0
-    throttled = verdict.retry_after is not None and status == 503
+    throttled = verdict.retry_after is not None and verdict.attempts[-1].repeatable
     kind = RateLimitedError if throttled else _REJECTIONS.get(status, RejectedError)
     error = kind(
         f"rejected: HTTP {status}{_redirect(status, verdict.headers)}{_ended(verdict)}{_tries(verdict.attempts)}",

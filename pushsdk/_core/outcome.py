@@ -80,7 +80,7 @@ PROVEN_BY_TYPE = frozenset(
 """Failures that prove by themselves that no connection was had, also where a mock stands in for the transport."""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One try of a request on the wire, as it was judged.
 
     ``started`` and ``seconds`` are seconds on the event loop's clock. ``status`` is None where no response was
@@ -99,42 +99,32 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 _NO_HEADERS: Mapping[str, str] = {}
 
 
-class Evidence:
+class Evidence(msgspec.Struct, eq=False, gc=False):
     """What one attempt left behind. The transport fills it in as things happen, so it survives a cancellation."""
 
-    __slots__ = (
-        "body",
-        "failure",
-        "headers",
-        "reason",
-        "retry_after",
-        "reused",
-        "started_writing",
-        "status",
-        "touched",
-        "written",
-    )
+    touched: bool = False
+    """Set when a real transport laid hands on the body. Never set by a mock, which answers above the socket."""
+    started_writing: bool = False
+    """Set just before the first byte is handed to the connection."""
+    written: bool = False
+    """Set once the whole request had been handed over."""
+    reused: bool = False
+    """Set when the connection had carried an earlier request."""
+    status: int | None = None
+    """The status of a response that was returned, never one made up by the HTTP library."""
+    headers: Mapping[str, str] = _NO_HEADERS
+    """That response's headers, where they are wanted: not for a plain 204."""
+    retry_after: float | None = None
+    """A valid Retry-After of that response, in seconds from when it came."""
+    body: bytes | None = None
+    """The bounded body of the response, where one was wanted and could be read."""
+    failure: Failure | None = None
+    """Why no response was returned; set where ``status`` is None."""
+    reason: str = ""
+    """A word on it for people: an exception's class name, never its text."""
 
-    def __init__(self) -> None:
-        #: Set when a real transport laid hands on the body. Never set by a mock, which answers above the socket.
-        self.touched = False
-        #: Set just before the first byte is handed to the connection.
-        self.started_writing = False
-        #: Set once the whole request had been handed over.
-        self.written = False
-        #: Set when the connection had carried an earlier request.
-        self.reused = False
-        #: The status of a response that was returned, never one made up by the HTTP library.
-        self.status: int | None = None
-        self.headers: Mapping[str, str] = _NO_HEADERS
-        #: A valid Retry-After of that response, in seconds from when it came.
-        self.retry_after: float | None = None
-        #: The bounded body of the response, where one was wanted and could be read.
-        self.body: bytes | None = None
-        #: Why no response was returned; set where ``status`` is None.
-        self.failure: Failure | None = None
-        #: A word on it for people: an exception's class name, never its text.
-        self.reason = ""
+    def __repr__(self) -> str:
+        return f"Evidence(status={self.status}, failure={self.failure!r}, written={self.written})"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -174,7 +164,7 @@ REPEATABLE = frozenset(row.first for row in TABLE if row.repeatable and not row.
 """The statuses that may be repeated whatever their headers say: the default of ``RetryPolicy.repeat``."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of a request: the join of its attempts, and what its last attempt had to say."""
 
     outcome: Outcome

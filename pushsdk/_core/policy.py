@@ -164,8 +164,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one client holds at a time.
 
     ``in_flight`` is the number of requests on the wire, ``queued_users`` and ``queued_bytes`` (of user ids and
-    messages) what waits for a place there. When the queue is full, a call waits (``"wait"``) or fails with
-    QueueFullError (``"raise"``). Nothing is dropped.
+    messages) what waits for a place there, between two attempts too. When the queue is full, a new call waits
+    (``"wait"``) or fails with QueueFullError (``"raise"``). Nothing is dropped.
     """
 
     in_flight: int = 64

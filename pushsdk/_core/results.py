@@ -10,7 +10,7 @@ from pushsdk._core.outcome import Attempt, Outcome
 __all__ = ["ClientStats", "DrainReport", "Receipt"]
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Every user of the call was accepted.
 
     ``users`` is how many, each counted once; ``repeated`` how many ids of the call were repetitions and left out;

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from pushsdk._core import wire
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
 
@@ -24,31 +26,44 @@ TOO_LARGE = 413
 GIVE_UP_AFTER = 3
 
 
-class Segment(NamedTuple):
+class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Users of one call, and their ids as JSON without the brackets."""
 
     call: Call
     users: tuple[str, ...]
     ids: bytes
 
+    def __repr__(self) -> str:
+        return f"Segment(users={len(self.users)})"
 
-class Piece:
+
+class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What one request carries: segments of one or more calls, and the attempts of the pieces it was cut from."""
 
-    __slots__ = ("history", "ids", "segments", "users")
+    segments: Sequence[Segment]
+    users: int
+    ids: bytes
+    history: tuple[Attempt, ...] = ()
 
-    def __init__(self, segments: Sequence[Segment], history: tuple[Attempt, ...] = ()) -> None:
-        self.segments = segments
-        self.history = history
-        self.users = sum([len(segment.users) for segment in segments])
-        self.ids = b",".join([segment.ids for segment in segments])
+    @classmethod
+    def of(cls, segments: Sequence[Segment], history: tuple[Attempt, ...] = ()) -> Piece:
+        """A piece of these segments."""
+        if len(segments) == 1:
+            return cls(segments, len(segments[0].users), segments[0].ids, history)
+        users = sum([len(segment.users) for segment in segments])
+        return cls(segments, users, b",".join([segment.ids for segment in segments]), history)
+
+    def __repr__(self) -> str:
+        return f"Piece(calls={len(self.segments)}, users={self.users})"
 
     def halves(self, history: tuple[Attempt, ...], *, within_calls: bool) -> list[Piece]:
         """Two pieces of about half the users (``within_calls``) or half the calls."""
         if not within_calls:
             middle = len(self.segments) // 2
-            return [Piece(self.segments[:middle], history), Piece(self.segments[middle:], history)]
-        return [Piece(part, history) for part in _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)]
+            return [Piece.of(self.segments[:middle], history), Piece.of(self.segments[middle:], history)]
+        return [
+            Piece.of(part, history) for part in _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)
+        ]
 
 
 class LearnedSizes:
@@ -186,7 +201,7 @@ class Splitter:
 def pieces_of(calls: Iterable[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:
     """The requests that carry these calls: one, unless that is larger than the service was found to take."""
     segments = [Segment(call, call.users, call.ids) for call in calls]
-    whole = Piece(segments)
+    whole = Piece.of(segments)
     if sizes.users is None or sizes.bytes is None:
         return [whole]
     if whole.users <= sizes.users and frame + len(whole.ids) <= sizes.bytes:
@@ -194,7 +209,7 @@ def pieces_of(calls: Iterable[Call], sizes: LearnedSizes, frame: int) -> list[Pi
     if len(whole.ids) * 2 < frame + len(whole.ids):
         return [whole]
     room = max(1, sizes.bytes - frame)
-    return [Piece(part) for part in _cut(segments, max_users=sizes.users, max_bytes=room)]
+    return [Piece.of(part) for part in _cut(segments, max_users=sizes.users, max_bytes=room)]
 
 
 def _cut(segments: Iterable[Segment], *, max_users: int, max_bytes: int | None) -> list[list[Segment]]:

@@ -18,6 +18,8 @@ from pushsdk._core.outcome import Failure
 __all__ = ["Deadlines", "Expirable", "Scope", "fork_generation"]
 
 TICKS_PER_SECOND = 250
+# The bucket of what has no deadline.
+NEVER = -1
 
 
 class Expirable(Protocol):
@@ -43,13 +45,14 @@ class Deadlines:
 
     def add(self, item: Expirable, deadline: float) -> int:
         """Keep the item until it is removed with the bucket that this returns, or expires."""
-        tick = math.ceil(deadline * TICKS_PER_SECOND)
+        tick = int(deadline * TICKS_PER_SECOND) + 1 if deadline < math.inf else NEVER
         bucket = self._buckets.get(tick)
         if bucket is None:
             bucket = self._buckets[tick] = {}
-            heapq.heappush(self._order, tick)
-            if tick < self._armed:
-                self._arm(tick)
+            if tick != NEVER:
+                heapq.heappush(self._order, tick)
+                if tick < self._armed:
+                    self._arm(tick)
         bucket[item] = None
         return tick
 
@@ -58,6 +61,13 @@ class Deadlines:
         bucket = self._buckets.get(tick)
         if bucket is not None:
             bucket.pop(item, None)
+
+    def end_scopes(self, reason: Failure) -> None:
+        """Expire every scope of now, whatever its deadline."""
+        for bucket in tuple(self._buckets.values()):
+            for item in tuple(bucket):
+                if isinstance(item, Scope):
+                    item.expire(reason)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -90,13 +100,11 @@ class Scope:
     outside as well: that always propagates.
     """
 
-    __slots__ = ("_cancelling", "_deadline", "_keeper", "_task", "_tick", "_watch", "expired")
+    __slots__ = ("_cancelling", "_deadline", "_keeper", "_task", "_tick", "expired")
 
-    def __init__(self, keeper: Deadlines, deadline: float, watch: set[Scope]) -> None:
+    def __init__(self, keeper: Deadlines, deadline: float) -> None:
         self._keeper = keeper
         self._deadline = deadline
-        # All scopes in use by one client: what ``aclose`` ends when its drain is over.
-        self._watch = watch
         #: Why the block was ended, None where it was not. Set by ``expire``.
         self.expired: Failure | None = None
 
@@ -106,16 +114,13 @@ class Scope:
             raise RuntimeError("a send is awaited inside a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._tick = self._keeper.add(self, self._deadline) if self._deadline < math.inf else None
-        self._watch.add(self)
+        self._tick = self._keeper.add(self, self._deadline)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._watch.discard(self)
-        if self._tick is not None:
-            self._keeper.remove(self, self._tick)
+        self._keeper.remove(self, self._tick)
         if self.expired is None:
             return False
         return self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError

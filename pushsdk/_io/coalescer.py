@@ -87,14 +87,26 @@ class Coalescer:
     async def send(self, call: Call, content: Content, repeated: int) -> Receipt:
         """Send one call. Raises PushError unless all of its users were accepted."""
         self.active.add(call)
+        batch: Batch | None = None
         try:
-            size = len(call.ids) + len(content.message) + len(content.custom_fields or b"")
+            size = len(call.ids) + content.size
             if self._admissions or not self._backlog.fits(len(call.users), size):
-                await self._be_admitted(call, content, size)
-            else:
-                await self._send(call, self._join(call, content))
-        except asyncio.CancelledError:
-            self._walk_away(call)
+                await self._be_admitted(call, size)
+            if call.left:
+                batch = self._join(call, content)
+                # Who opened a batch that does not linger leads it: it looks who came along in this loop turn.
+                leads = batch.calls[0] is call and not batch.queued and batch not in self._lingering
+                if leads:
+                    await _next_turn()
+                if leads and len(batch.calls) == 1 and not batch.queued and self._slots.try_take(batch.users):
+                    self._start(batch)
+                    await self._deliver(batch)
+                else:
+                    await self._travel(call, batch, leads=leads)
+        except BaseException as error:
+            # A cancellation; anything else is a bug of ours, and then nothing is proven.
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            self._walk_away(call, batch, Outcome.NOT_SENT if is_cancelled else Outcome.UNKNOWN)
             raise
         if call.left:
             # Past its deadline while a shared request is out: its end is told to on_event.
@@ -111,14 +123,26 @@ class Coalescer:
 
     def close(self) -> None:
         """End everything that has not left the queue, as CLOSED."""
-        for call in tuple(self._admissions):
+        for call in (*self._admissions, *(call for batch in self._lingering for call in batch.calls)):
             call.expire(Failure.CLOSED)
-        self.flush()
         self._slots.give_up(Failure.CLOSED)
+
+    def pause(self, until: float) -> None:
+        """Nothing starts before ``until``: what waits for room or for company and can't wait so long ends at once."""
+        for batch in self._lingering:
+            for call in batch.calls:
+                if call.deadline < until:
+                    call.expire(Failure.PAUSED)
+        # In the order they came, which is that of their deadlines but for calls with timeouts of their own.
+        for call in self._admissions:
+            if call.deadline >= until:
+                break
+            call.expire(Failure.PAUSED)
 
     # -- getting in ---------------------------------------------------------------------------------------------
 
-    async def _be_admitted(self, call: Call, content: Content, size: int) -> None:
+    async def _be_admitted(self, call: Call, size: int) -> None:
+        """Wait until there is room. A call that is told something else is settled, as not sent."""
         if self._raise_when_full:
             self._settle(call, call.users, self._unsent(Failure.QUEUE_FULL))
             return
@@ -129,15 +153,13 @@ class Coalescer:
         except asyncio.CancelledError:
             self._forgo_admission(call, size)
             raise
-        if told is not GO:
+        call.waiter = None
+        if told is GO:
+            # The room was held for us until now; the batch counts it from here on.
+            self._backlog.leave(len(call.users), size, quietly=True)
+        else:
             self._forgo_admission(call, size)
             self._settle(call, call.users, self._unsent(told))
-            return
-        call.waiter = None
-        batch = self._join(call, content)
-        # The room was held for us since we were told: from here on it is counted with the batch.
-        self._backlog.leave(len(call.users), size)
-        await self._send(call, batch)
 
     def _forgo_admission(self, call: Call, size: int) -> None:
         if self._admissions.pop(call, None) is None:
@@ -170,26 +192,21 @@ class Coalescer:
         self._backlog.enter(len(call.users), batch.size if is_new else len(call.ids) + 1)
         return batch
 
-    async def _send(self, call: Call, batch: Batch) -> None:
+    async def _travel(self, call: Call, batch: Batch, *, leads: bool) -> None:
+        """Go with the batch, or leave it when told to."""
         if self._slots.paused_until > call.deadline:
-            self._leave(call, Failure.PAUSED)
+            self._leave(call, batch, Failure.PAUSED)
+            if leads and batch.calls:
+                self._depart(batch)
             return
-        # Who opened a batch that does not linger leads it: it looks who came along in this loop turn, and departs.
-        if batch.calls[0] is call and batch not in self._lingering and not batch.queued:
-            await _next_turn()
-            if len(batch.calls) == 1 and not batch.queued and self._slots.try_take(batch.users):
-                self._start(batch)
-                await self._deliver(batch)
-                return
-            call.waiter = self._loop.create_future()
+        call.waiter = self._loop.create_future()
+        if leads:
             self._depart(batch)
-        else:
-            call.waiter = self._loop.create_future()
         told = await self._told(call)
         if told is GO:
             await self._deliver(batch)
         elif call.left and not batch.started:
-            self._leave(call, told)
+            self._leave(call, batch, told)
 
     async def _told(self, call: Call) -> object:
         """Wait until this call is told something: GO, SETTLED, or the Failure that ends its wait."""
@@ -213,7 +230,7 @@ class Coalescer:
 
     def _start(self, batch: Batch) -> None:
         """The batch has its place: nobody joins or leaves any more."""
-        batch.started = True
+        batch.started = batch.has_slot = True
         self._batches.close(batch)
         self._backlog.leave(batch.users, batch.size)
 
@@ -221,7 +238,7 @@ class Coalescer:
         """Take the place that was granted; False where everybody has left."""
         for call in tuple(batch.calls):
             if call.waiter is not None and call.waiter.done():
-                self._leave(call, Failure.CANCELLED if call.waiter.cancelled() else call.waiter.result())
+                self._leave(call, batch, Failure.CANCELLED if call.waiter.cancelled() else call.waiter.result())
         if not batch.calls:
             return False
         self._start(batch)
@@ -234,37 +251,45 @@ class Coalescer:
             task.add_done_callback(self._tasks.discard)
         return True
 
-    def _leave(self, call: Call, reason: object) -> None:
+    def _leave(self, call: Call, batch: Batch, reason: object) -> None:
         """The call goes before its batch does: proven not sent."""
-        batch = call.batch
-        if batch is None or call not in batch.calls:
+        if call not in batch.calls:
             return
         batch.remove(call)
         self._backlog.leave(len(call.users), len(call.ids) + 1)
         if not batch.calls:
             self._batches.close(batch)
             self._backlog.leave(0, batch.size)
+            timer = self._lingering.pop(batch, None)
+            if timer is not None:
+                timer.cancel()
         self._settle(call, call.users, self._unsent(reason))
 
-    def _walk_away(self, call: Call) -> None:
-        """The caller was cancelled: its users leave with it, or go on without it."""
+    def _walk_away(self, call: Call, batch: Batch | None, rest: Outcome) -> None:
+        """The caller was cancelled: its users leave with it, or go on without it.
+
+        ``rest`` is the outcome of those without a verdict: what was on the wire has one, the others never were.
+        """
+        was_settled = not call.left
         call.gone = True
-        batch = call.batch
-        told = call.waiter.result() if call.waiter is not None and _has_result(call.waiter) else None
-        if batch is not None and not batch.started:
-            leads = batch.calls[0] is call and not batch.queued
-            self._leave(call, Failure.CANCELLED)
-            if leads and batch.calls and batch not in self._lingering:
-                self._depart(batch)
-        elif batch is not None and batch.shared and call.left:
-            return
-        elif told is GO and call.left and batch is not None:
-            # The place was granted in the very turn of the cancellation: nothing was done with it yet.
-            self._slots.release()
-        if call.left:
-            self._settle(call, _unsettled(call), self._unsent(Failure.CANCELLED))
-        else:
+        if batch is not None and not batch.shared:
+            self._give_back(batch)
+        if was_settled:
             self._tell_abandoned(call)
+        elif batch is None or batch.started:
+            if batch is None or not batch.shared:
+                self._settle(call, _unsettled(call), Verdict(outcome=rest, failure=Failure.CANCELLED))
+        else:
+            leads = batch.calls[0] is call and not batch.queued and batch not in self._lingering
+            self._leave(call, batch, Failure.CANCELLED)
+            if leads and batch.calls:
+                self._depart(batch)
+
+    def _give_back(self, batch: Batch) -> None:
+        """The batch ended before any request took its place over."""
+        if batch.has_slot:
+            batch.has_slot = False
+            self._slots.release()
 
     # -- on the wire --------------------------------------------------------------------------------------------
 
@@ -275,7 +300,7 @@ class Coalescer:
             await self._split(batch, pieces, None)
             return
         whole = pieces[0]
-        verdict = await self._post(batch, whole, has_slot=True)
+        verdict = await self._post(batch, whole)
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._batching.split_on:
             await self._split(batch, [], Settled(whole, verdict))
             return
@@ -292,6 +317,7 @@ class Coalescer:
             logger.exception("a request failed inside the client")
             failure = Failure.OTHER
         finally:
+            self._give_back(batch)
             # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
             for call in batch.calls:
                 if call.left:
@@ -307,21 +333,18 @@ class Coalescer:
             frame=batch.frame,
             worth=key not in self._hopeless,
         )
-        has_slot = rejected is None
         if rejected is not None:
             self._report(batch, splitter, *rejected)
         while wave := splitter.next_wave():
-            # Its first piece has the place that was taken for the batch.
-            verdicts = await asyncio.gather(
-                *(self._post(batch, piece, has_slot and piece is wave[0]) for piece in wave)
-            )
-            has_slot = False
-            for piece, verdict in zip(wave, verdicts, strict=True):
-                self._report(batch, splitter, piece, verdict)
+            await asyncio.gather(*(self._post_piece(batch, splitter, piece) for piece in wave))
         for piece, verdict in splitter.rest():
             self._settle_piece(piece, verdict)
         if splitter.gave_up:
             self._hopeless.add(key)
+
+    async def _post_piece(self, batch: Batch, splitter: Splitter, piece: Piece) -> None:
+        # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
+        self._report(batch, splitter, piece, await self._post(batch, piece))
 
     def _report(self, batch: Batch, splitter: Splitter, piece: Piece, verdict: Verdict) -> None:
         if splitter.report(piece, verdict) is None:
@@ -331,7 +354,7 @@ class Coalescer:
             self._hopeless.discard(batch.content.key)
         self._settle_piece(piece, verdict)
 
-    async def _post(self, batch: Batch, piece: Piece, has_slot: bool) -> Verdict:
+    async def _post(self, batch: Batch, piece: Piece) -> Verdict:
         content, segments = batch.content, piece.segments
         job = Job(
             "push",
@@ -341,8 +364,10 @@ class Coalescer:
             timeout=content.timeout,
             deadline=max([segment.call.deadline for segment in segments]),
             collapsible=content.collapsible,
-            history=piece.history,
+            attempts=list(piece.history),
         )
+        # The first request of the batch takes its place over.
+        has_slot, batch.has_slot = batch.has_slot, False
         try:
             return await self._sender.run(job, has_slot=has_slot)
         except asyncio.CancelledError:
@@ -417,10 +442,6 @@ class _Departure:
         for call in self._batch.calls:
             if call.deadline < before or before == math.inf:
                 call.expire(reason)
-
-
-def _has_result(waiter: asyncio.Future[object]) -> bool:
-    return waiter.done() and not waiter.cancelled()
 
 
 def _unsettled(call: Call) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
@@ -37,11 +38,18 @@ class Credentials:
         if self._source is None:
             assert self.fixed is not None  # noqa: S101 - one of the two is set
             return self.fixed
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task is not None else 0
         try:
             key = self._source()
             return check_key(await key if inspect.isawaitable(key) else key)
         except ConfigurationError:
             raise NoKeyError("it returned no valid key") from None
+        except asyncio.CancelledError:
+            if task is None or task.cancelling() > cancelling:
+                raise
+            # Nobody cancelled us: the callable awaited something that was.
+            raise NoKeyError("CancelledError") from None
         except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
             raise NoKeyError(type(error).__name__) from None
 

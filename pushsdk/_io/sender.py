@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from pushsdk._core.batching import Backlog
 from pushsdk._core.budget import RetryBudget
 from pushsdk._core.counters import Counters
+from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Endpoint, Event, RetryScheduled
 from pushsdk._core.explain import error_for
@@ -33,56 +36,32 @@ logger = logging.getLogger("pushsdk")
 PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
 
 
-class Job:
+class Job(msgspec.Struct, eq=False, gc=False):
     """One request on its way: the frozen body and what became of it so far."""
 
-    __slots__ = (
-        "attempts",
-        "body",
-        "collapsible",
-        "deadline",
-        "endpoint",
-        "evidence",
-        "failure",
-        "own",
-        "policy",
-        "rekeyed",
-        "replaced",
-        "timeout",
-        "users",
-    )
+    endpoint: Endpoint
+    body: bytes
+    users: int
+    policy: RetryPolicy
+    timeout: Timeout
+    deadline: float
+    """On the loop's clock; infinite where there is none."""
+    collapsible: bool = False
+    attempts: list[Attempt] = []
+    """What was tried so far, those of the request it was split from first."""
+    own: int = 0
+    """How many of them are this request's own."""
+    evidence: Evidence = msgspec.field(default_factory=Evidence)
+    """Of the last attempt."""
+    failure: Failure | None = None
+    """Set where the request ended for a reason of ours."""
+    replaced: int = 0
+    """Stale connections replaced so far."""
+    rekeyed: bool = False
+    """Whether a rotated key was used already."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        body: bytes,
-        *,
-        users: int,
-        policy: RetryPolicy,
-        timeout: Timeout,
-        deadline: float,
-        collapsible: bool = False,
-        history: tuple[Attempt, ...] = (),
-    ) -> None:
-        self.endpoint = endpoint
-        self.body = body
-        self.users = users
-        self.policy = policy
-        self.timeout = timeout
-        #: On the loop's clock; infinite where there is none.
-        self.deadline = deadline
-        self.collapsible = collapsible
-        #: What was tried so far, those of the request it was split from first.
-        self.attempts = list(history)
-        #: How many of them are this request's own.
-        self.own = 0
-        #: Of the last attempt.
-        self.evidence = Evidence()
-        #: Set where the request ended for a reason of ours.
-        self.failure: Failure | None = None
-        #: Stale connections replaced so far, and whether a rotated key was used already.
-        self.replaced = 0
-        self.rekeyed = False
+    def __repr__(self) -> str:
+        return f"Job({self.endpoint}, users={self.users}, bytes={len(self.body)}, attempts={len(self.attempts)})"
 
     def verdict(self) -> Verdict:
         """What became of it."""
@@ -116,8 +95,11 @@ class Sender:
         self._replacements = pool_size + 1
         self._emit = emit
         self.budget = RetryBudget()
-        #: What is being waited for right now, for ``close``.
-        self.scopes: set[Scope] = set()
+        #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
+        self.when_paused: Callable[[float], None] | None = None
+        self.closed = False
+        # The waits between attempts, with the deadlines of their requests.
+        self._waits: dict[Scope, float] = {}
 
     async def run(self, job: Job, *, has_slot: bool = False) -> Verdict:
         """Send until it is decided. ``has_slot`` where the caller took a place for the first attempt already."""
@@ -131,10 +113,19 @@ class Sender:
             await self._repeat(job)
         return job.verdict()
 
-    def close(self) -> None:
-        """End every attempt and wait of now, as CLOSED."""
-        for scope in tuple(self.scopes):
-            scope.expire(Failure.CLOSED)
+    async def wait(self, job: Job, seconds: float) -> None:
+        """The wait between two attempts; ``job.failure`` says why it was cut short."""
+        size = len(job.body)
+        self._backlog.enter(job.users, size)
+        scope = Scope(self._deadlines, job.deadline)
+        self._waits[scope] = job.deadline
+        try:
+            with scope:
+                await asyncio.sleep(seconds)
+        finally:
+            del self._waits[scope]
+            self._backlog.leave(job.users, size)
+        job.failure = scope.expired
 
     async def _repeat(self, job: Job) -> None:
         try:
@@ -145,7 +136,7 @@ class Sender:
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__)
 
     async def _take_slot(self, job: Job) -> bool:
-        if self._slots.try_take(job.users):
+        if not self.closed and self._slots.try_take(job.users):
             return True
         size = len(job.body)
         self._backlog.enter(job.users, size)
@@ -154,14 +145,16 @@ class Sender:
         finally:
             self._backlog.leave(job.users, size)
         if job.failure is Failure.PAUSED and job.evidence.retry_after is None:
-            job.evidence.retry_after = max(0.0, self._slots.paused_until - self._loop.time())
+            job.evidence = Evidence(retry_after=max(0.0, self._slots.paused_until - self._loop.time()))
         return job.failure is None
 
     async def _wait_for_slot(self, job: Job) -> Failure | None:
+        if self.closed:
+            return Failure.CLOSED
         if self._slots.paused_until > job.deadline:
             return Failure.PAUSED
         failure: Failure | None = None
-        with Scope(self._deadlines, job.deadline, self.scopes) as scope:
+        with Scope(self._deadlines, job.deadline) as scope:
             failure = await Ticket(self._loop, job.users, job.deadline).take(self._slots)
         return scope.expired or failure
 
@@ -171,53 +164,51 @@ class Sender:
         True where it was accepted. Where the deadline has passed there is no attempt.
         """
         try:
-            while (started := self._loop.time()) < job.deadline:
+            while (started := self._loop.time()) < job.deadline and not self.closed:
                 evidence = job.evidence = Evidence()
-                key = await self._post(job, evidence, started)
+                limit = job.deadline
+                if job.timeout.attempt is not None:
+                    limit = min(limit, started + job.timeout.attempt)
+                key = self._credentials.fixed
+                try:
+                    with Scope(self._deadlines, limit) as scope:
+                        if key is None:
+                            key = await self._ask_for_key(evidence)
+                        await self._transport.post(
+                            PATHS[job.endpoint],
+                            job.body,
+                            key,
+                            evidence,
+                            connect=job.timeout.connect,
+                            read=job.endpoint == "campaigns",
+                        )
+                except NoKeyError as error:
+                    evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
+                except asyncio.CancelledError:
+                    if evidence.status is None:
+                        evidence.failure = Failure.CANCELLED
+                    self._note(job, self._judge(job, evidence, started))
+                    raise
+                if scope.expired is not None and evidence.status is None:
+                    late = scope.expired is Failure.DEADLINE and limit < job.deadline
+                    evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
                 attempt = self._judge(job, evidence, started)
                 if evidence.failure is Failure.STALE and self._may_replace(job):
                     continue
                 self._note(job, attempt)
-                if attempt.status == 401 and await self._is_rotated(job, key):
+                if attempt.status == 401 and attempt.outcome is Outcome.REJECTED and await self._is_rotated(job, key):
                     continue
                 return attempt.outcome is Outcome.ACCEPTED
-            job.failure = Failure.DEADLINE
+            job.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
             return False
         finally:
             self._slots.release()
 
-    async def _post(self, job: Job, evidence: Evidence, started: float) -> str | None:
-        """Put the request on the wire once, within its limits. Returns the key it went with."""
-        limit = job.deadline
-        if job.timeout.attempt is not None:
-            limit = min(limit, started + job.timeout.attempt)
-        key = self._credentials.fixed
-        scope = Scope(self._deadlines, limit, self.scopes)
-        try:
-            with scope:
-                if key is None:
-                    # Until there is a key, nothing can have left.
-                    evidence.touched = True
-                    key = await self._credentials.ask()
-                    evidence.touched = False
-                await self._transport.post(
-                    PATHS[job.endpoint],
-                    job.body,
-                    key,
-                    evidence,
-                    connect=job.timeout.connect,
-                    read=job.endpoint == "campaigns",
-                )
-        except NoKeyError as error:
-            evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
-        except asyncio.CancelledError:
-            if evidence.status is None:
-                evidence.failure = Failure.CANCELLED
-            self._note(job, self._judge(job, evidence, started))
-            raise
-        if scope.expired is not None and evidence.status is None:
-            late = scope.expired is Failure.DEADLINE and limit < job.deadline
-            evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
+    async def _ask_for_key(self, evidence: Evidence) -> HeaderSecret:
+        # Until there is a key, nothing can have left, whatever ends the wait for it.
+        evidence.touched = True
+        key = await self._credentials.ask()
+        evidence.touched = False
         return key
 
     def _judge(self, job: Job, evidence: Evidence, started: float) -> Attempt:
@@ -242,7 +233,13 @@ class Sender:
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
-            self._slots.pause(self._loop.time() + seconds)
+            until = self._loop.time() + seconds
+            self._slots.pause(until)
+            if self.when_paused is not None:
+                self.when_paused(until)
+            for scope, deadline in tuple(self._waits.items()):
+                if deadline < until:
+                    scope.expire(Failure.PAUSED)
             if self._emit is not None:
                 self._emit(ClientPaused(seconds=seconds))
 
@@ -259,7 +256,7 @@ class Sender:
         job.rekeyed = True
         fresh = key
         try:
-            with Scope(self._deadlines, job.deadline, self.scopes):
+            with Scope(self._deadlines, job.deadline):
                 fresh = await self._credentials.ask()
         except NoKeyError:
             return False
@@ -287,7 +284,11 @@ class _Steps:
 
     def may_go_on(self, number: int, wait: float) -> bool:
         sender, job = self._sender, self._job
-        if self.at_least() > job.policy.max_retry_after:
+        if job.failure is not None:
+            return False
+        if sender.closed:
+            job.failure = Failure.CLOSED
+        elif self.at_least() > job.policy.max_retry_after:
             job.failure = Failure.PAUSED
         elif sender._loop.time() + wait >= job.deadline:
             job.failure = Failure.PAUSED if self.at_least() else Failure.DEADLINE
@@ -310,21 +311,13 @@ class _Steps:
 
     async def again(self) -> None:
         sender, job = self._sender, self._job
-        if not await sender._take_slot(job):
+        if job.failure is not None or not await sender._take_slot(job):
             raise error_for(job.verdict())
         if not await sender._attempt(job):
             raise error_for(job.verdict())
 
     async def sleep(self, seconds: float) -> None:
-        sender, job = self._sender, self._job
-        size = len(job.body)
-        sender._backlog.enter(job.users, size)
-        try:
-            with Scope(sender._deadlines, job.deadline, sender.scopes) as scope:
-                await asyncio.sleep(seconds)
-        finally:
-            sender._backlog.leave(job.users, size)
-        job.failure = scope.expired
+        await self._sender.wait(self._job, seconds)
 
 
 def emitter(on_event: Callable[[Event], Any] | None) -> Callable[[Event], None] | None:

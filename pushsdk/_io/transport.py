@@ -167,6 +167,9 @@ class AiohttpTransport:
         read: bool,
     ) -> None:
         """See ``Transport.post``."""
+        if self._session.closed:
+            evidence.touched, evidence.failure = True, Failure.CLOSED
+            return
         response: aiohttp.ClientResponse | None = None
         try:
             response = await self._session.post(

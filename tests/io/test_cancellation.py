@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, hang, idle, outcome_of, start
 from support.virtual_time import turns, virtual
 
@@ -39,7 +38,6 @@ def at_most_ten(request: Request) -> object:
     return answer(413) if len(request.users) > 10 else answer()
 
 
-@pytest.mark.xfail(strict=True, reason="a call that leaves before its batch does is told of twice")
 @virtual
 async def test_a_call_cancelled_before_the_flush_takes_its_users_out_and_is_told_of_once() -> None:
     service, told = FakeService(), list[Event]()
@@ -53,7 +51,6 @@ async def test_a_call_cancelled_before_the_flush_takes_its_users_out_and_is_told
     assert service.requests == []
 
 
-@pytest.mark.xfail(strict=True, reason="the verdict of a finished piece is lost with the gather it waits in")
 @virtual
 async def test_a_cancelled_call_that_was_split_tells_the_truth_about_the_half_that_was_accepted() -> None:
     service, told = FakeService(answer(413), answer(), hang()), list[Event]()
@@ -66,7 +63,6 @@ async def test_a_cancelled_call_that_was_split_tells_the_truth_about_the_half_th
     assert abandoned(told) == {user: Outcome.ACCEPTED if service.processed[user] else Outcome.UNKNOWN for user in MANY}
 
 
-@pytest.mark.xfail(strict=True, reason="a cancelled split call gives back a place that it no longer has")
 @virtual
 async def test_a_cancelled_call_that_had_waited_for_its_place_and_was_split_gives_it_back_once() -> None:
     service = FakeService(answer(), answer(413), answer(), hang())
@@ -80,7 +76,6 @@ async def test_a_cancelled_call_that_had_waited_for_its_place_and_was_split_give
         assert client.stats().in_flight == 0
 
 
-@pytest.mark.xfail(strict=True, reason="the place taken for the batch is lost where its first piece never starts")
 @virtual
 async def test_a_call_sent_in_pieces_and_cancelled_before_they_start_gives_its_place_back() -> None:
     service = FakeService(then=at_most_ten)

@@ -12,7 +12,6 @@ from support.virtual_time import virtual
 from pushsdk import NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 
 
-@pytest.mark.xfail(strict=True, reason="a callable's own CancelledError passes as the cancellation of the caller")
 @virtual
 async def test_a_callable_that_awaits_something_cancelled_makes_the_call_not_sent() -> None:
     async def key() -> str:
@@ -25,7 +24,6 @@ async def test_a_callable_that_awaits_something_cancelled_makes_the_call_not_sen
     assert service.requests == []
 
 
-@pytest.mark.xfail(strict=True, reason="the repeat with a rotated key looks at the status 401, not at its outcome")
 @virtual
 async def test_a_401_that_the_caller_reads_as_unknown_is_not_repeated_with_a_rotated_key() -> None:
     keys = (f"key-{number}" for number in itertools.count())

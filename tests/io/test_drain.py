@@ -11,10 +11,7 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import ClientClosedError, OutcomeUnknownError, RejectedError, RetryPolicy
 
-AFTER_CLOSE = pytest.mark.xfail(strict=True, reason="aclose ends what waits at that moment; what follows still starts")
 
-
-@AFTER_CLOSE
 @virtual
 async def test_a_call_that_waits_for_its_retry_is_ended_and_not_sent_any_more() -> None:
     service = FakeService(refused(), then=hang())
@@ -29,7 +26,6 @@ async def test_a_call_that_waits_for_its_retry_is_ended_and_not_sent_any_more() 
     assert isinstance(await outcome_of(task), ClientClosedError)
 
 
-@AFTER_CLOSE
 @pytest.mark.parametrize(
     "policy",
     [RetryPolicy.at_least_once, lambda: RetryPolicy.from_tenacity(retry=lambda state: True)],
@@ -51,7 +47,6 @@ async def test_an_attempt_ended_by_the_close_is_not_repeated_under_any_policy(
     assert isinstance(await outcome_of(task), OutcomeUnknownError)
 
 
-@AFTER_CLOSE
 @virtual
 async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close() -> None:
     def then(request: Request) -> object:
