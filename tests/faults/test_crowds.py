@@ -9,7 +9,7 @@ from support.wire_case import Case
 from support.wire_cases import MAJOR
 from support.wire_faults import When, first, only
 from support.wire_judge import Ledger
-from support.wire_rig import WARY, Rig, rigged
+from support.wire_rig import BRISK, WARY, Rig, rigged
 
 from pushsdk import Limits, Outcome
 
@@ -61,7 +61,7 @@ async def test_the_first_or_the_last_of_a_batch(case: Case, end: str) -> None:
     users = [f"user-{n}" for n in range(5)]
     lanes = len(users) if case.at == "connect" else 1
     bad = only(0 if end == "first" or case.at == "lookup" else len(users) - 1)
-    async with rigged(case, bad, hanging=WARY, limits=Limits(in_flight=lanes)) as rig:
+    async with rigged(case, bad, hanging=BRISK, limits=Limits(in_flight=lanes)) as rig:
         ledger = await ask_all(rig, case, users)
     ledger.judge(rig.server, users)
     assert afflicted(ledger, case) in hits(case)

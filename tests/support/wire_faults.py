@@ -33,10 +33,12 @@ __all__ = [
     "only",
     "pause",
     "process",
+    "reached",
     "read_half",
     "read_head",
     "read_request",
     "rst",
+    "say_when",
     "send",
     "step",
     "take",
@@ -126,6 +128,15 @@ def pause(seconds: float) -> Act:
     return pausing
 
 
+def say_when(event: asyncio.Event) -> Act:
+    """Tell the test that the script has come so far."""
+
+    async def telling(_wire: Wire) -> None:
+        event.set()
+
+    return telling
+
+
 # --- ending ---
 
 
@@ -171,6 +182,12 @@ def step(*acts: Act) -> Step:
 def on_accept(*acts: Act) -> Step:
     """Do these on a connection before anything was read from it."""
     return Step(_chain(acts), "accept")
+
+
+def reached(*acts: Act) -> tuple[asyncio.Event, Step]:
+    """These acts, and the event that says that all but the last are done."""
+    event = asyncio.Event()
+    return event, step(*acts[:-1], say_when(event), acts[-1])
 
 
 def answering(data: bytes, *, processed: bool = False) -> Step:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, PushError, Receipt
 from support.wire_server import WireServer
 
-__all__ = ["HELLO", "Ending", "Ledger", "ask"]
+__all__ = ["ENORMOUS", "HELLO", "Ending", "Ledger", "ask"]
 
 HELLO = MobilePush(body={"en": "hi"})
 ENORMOUS = MobilePush(body={"en": "x" * 6_000_000})

@@ -16,7 +16,7 @@ from typing import Literal
 
 import aiohttp
 
-from support.wire_faults import Step, When, always, when
+from support.wire_faults import Step, When, always, first_byte, hold, reached, when
 from support.wire_server import Wire, WireServer
 
 __all__ = [
@@ -30,6 +30,9 @@ __all__ = [
     "detoured",
     "late_408",
     "lookups",
+    "no_connection",
+    "no_handshake",
+    "no_name",
     "noticed",
     "reset",
     "spoiled",
@@ -115,6 +118,49 @@ def lookups(how: Literal["fail", "hang"], bad: When = always, *, hang: float = 1
         yield
     finally:
         del loop.getaddrinfo
+
+
+# The same for a test that waits until the client is stuck: each yields the event that says so.
+
+
+@asynccontextmanager
+async def no_name(_server: WireServer) -> AsyncIterator[asyncio.Event]:
+    """Name lookups hang."""
+    stuck = asyncio.Event()
+
+    def bad(_number: int) -> bool:
+        stuck.set()
+        return True
+
+    with lookups("hang", bad):
+        yield stuck
+
+
+@asynccontextmanager
+async def _stuck_at(server: WireServer, place: Place) -> AsyncIterator[asyncio.Event]:
+    stuck = asyncio.Event()
+
+    def bad(_number: int) -> bool:
+        stuck.set()
+        return True
+
+    async with place() as address:
+        with detoured(server, address, bad):
+            yield stuck
+
+
+def no_connection(server: WireServer) -> AbstractAsyncContextManager[asyncio.Event]:
+    """SYNs are dropped."""
+    return _stuck_at(server, black_hole)
+
+
+@asynccontextmanager
+async def no_handshake(server: WireServer) -> AsyncIterator[asyncio.Event]:
+    """TLS handshakes hang after the client's first words."""
+    stuck, hanging = reached(first_byte, hold)
+    async with another(Step(hanging.run, "accept"))() as address:
+        with detoured(server, address):
+            yield stuck
 
 
 Spoil = Callable[[Wire], Awaitable[object]]

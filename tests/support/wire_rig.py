@@ -15,14 +15,16 @@ from support.wire_faults import Step, When, when
 from support.wire_network import detoured, lookups, spoiled
 from support.wire_server import Script, WireServer
 
-__all__ = ["CALM", "HASTY", "QUICK", "WARY", "Rig", "client_of", "rigged"]
+__all__ = ["BRISK", "CALM", "HASTY", "QUICK", "WARY", "Rig", "client_of", "rigged"]
 
 #: The safe policy without its waits.
 QUICK = RetryPolicy.safe(attempts=3, base=0.001, throttle_base=0.001)
 
-#: Where nothing hangs, time must not decide; where one of many hangs, the others need some; and a lone one none.
+#: Where nothing hangs, time must not decide; where something hangs, what is good beside or after it needs some, the
+#: more of it there is the more; and what hangs alone needs none.
 CALM = Timeout(total=5.0, attempt=2.0, connect=1.0)
 WARY = Timeout(total=5.0, attempt=0.2, connect=0.1)
+BRISK = Timeout(total=5.0, attempt=0.1, connect=0.05)
 HASTY = Timeout(total=2.0, attempt=0.05, connect=0.03)
 
 

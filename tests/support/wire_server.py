@@ -210,6 +210,10 @@ class WireServer:
         """The connections that are open now, oldest first."""
         return list(self._wires.values())
 
+    async def quiet(self) -> None:
+        """Wait until every connection has ended, so that all that was written to them has been read."""
+        await asyncio.gather(*self._tasks)
+
     def wire_of(self, peer: object) -> Wire | None:
         """The open connection whose other end is ``peer``, a socket name."""
         return self._wires.get(peer)

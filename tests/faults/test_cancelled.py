@@ -1,0 +1,163 @@
+"""Cancelled while something is under way: CancelledError goes through, and how it ended is told all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from support import wire_tls
+from support.wire_faults import (
+    always,
+    hold,
+    never_read,
+    reached,
+    read_request,
+    say_when,
+    send,
+    step,
+    take,
+    when,
+)
+from support.wire_judge import ENORMOUS, HELLO, Ledger
+from support.wire_network import no_connection, no_handshake, no_name
+from support.wire_rig import QUICK, client_of
+from support.wire_server import Wire, WireServer
+
+from pushsdk import AsyncPushClient, AttemptEnded, CampaignRequest, Event, Outcome, RetryPolicy, SendAbandoned
+
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+
+
+async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str, Outcome]:
+    """Who was abandoned, and how that ended, by the events and by the report: they must agree."""
+    report = await client.aclose()
+    told = {user: each.outcome for each in events if isinstance(each, SendAbandoned) for user in each.user_ids}
+    assert told == {user: each.outcome for each in report.abandoned for user in each.user_ids}
+    return told
+
+
+async def cancelled(call: asyncio.Task[object]) -> None:
+    """Cancel it: it must end as cancelled."""
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("trouble", [no_name, no_connection, no_handshake])
+async def test_cancelled_while_connecting_is_not_sent(trouble: object, injected: bool) -> None:
+    events: list[Event] = []
+    host = "localhost" if trouble is no_name else None
+    async with (
+        WireServer(tls=wire_tls.good() if trouble is no_handshake else None) as server,
+        trouble(server) as arrived,
+        client_of(server, injected=injected, host=host, on_event=events.append) as client,
+    ):
+        call = asyncio.create_task(client.send("user", HELLO))
+        await arrived.wait()
+        await cancelled(call)
+        assert await abandoned_by(client, events) == {"user": Outcome.NOT_SENT}
+    assert server.processed == {}
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+async def test_cancelled_while_waiting_is_unknown(injected: bool, tls: bool) -> None:
+    events: list[Event] = []
+    arrived, silent = reached(take, hold)
+    async with (
+        WireServer(when(always, silent), tls=wire_tls.good() if tls else None) as server,
+        client_of(server, injected=injected, on_event=events.append) as client,
+    ):
+        call = asyncio.create_task(client.send("user", HELLO))
+        await arrived.wait()
+        await cancelled(call)
+        assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
+    assert server.processed == {"user": 1}
+
+
+@OWN_OR_INJECTED
+async def test_cancelled_while_writing_is_unknown(injected: bool) -> None:
+    events: list[Event] = []
+    arrived = asyncio.Event()
+    script = when(always, step(say_when(arrived), never_read))
+    async with (
+        WireServer(script) as server,
+        client_of(server, injected=injected, on_event=events.append) as client,
+    ):
+        call = asyncio.create_task(client.send("user", ENORMOUS))
+        await arrived.wait()
+        await cancelled(call)
+        assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
+    assert (server.begun, server.processed) == (1, {})
+
+
+@OWN_OR_INJECTED
+async def test_cancelled_while_reading_the_body_is_accepted(injected: bool) -> None:
+    events: list[Event] = []
+    answered, stalling = reached(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), hold)
+    async with (
+        WireServer(when(always, stalling)) as server,
+        client_of(server, injected=injected, on_event=events.append) as client,
+    ):
+        call = asyncio.create_task(client.create_campaign(CampaignRequest(name="spring")))
+        await answered.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await cancelled(call)
+    assert [each.attempt.outcome for each in events if isinstance(each, AttemptEnded)] == [Outcome.ACCEPTED]
+    assert server.processed == {"spring": 1}
+
+
+TURNS = range(1, 40)
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("retry", [QUICK, RetryPolicy.none()], ids=["safe", "none"])
+@pytest.mark.parametrize("warm", [False, True], ids=["new connection", "pooled connection"])
+async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(
+    injected: bool, retry: RetryPolicy, warm: bool
+) -> None:
+    events: list[Event] = []
+    ended: dict[str, Outcome] = {}
+    async with WireServer() as server:
+        async with client_of(server, injected=injected, retry=retry, on_event=events.append) as client:
+            for turns in TURNS:
+                if warm:
+                    await client.send(f"warm-{turns}", HELLO)
+                call = asyncio.create_task(client.send(user := f"user-{turns}", HELLO))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                call.cancel()
+                with suppress(asyncio.CancelledError):
+                    ended[user] = (await call).outcome
+            ended |= await abandoned_by(client, events)
+        await server.quiet()
+    assert ended.keys() == {f"user-{turns}" for turns in TURNS}
+    pushed = {outcome: {server.processed[user] for user in ended if ended[user] is outcome} for outcome in Outcome}
+    assert pushed[Outcome.ACCEPTED] == {1}
+    assert pushed[Outcome.NOT_SENT] == {0}
+    assert pushed[Outcome.UNKNOWN] <= {0, 1}
+
+
+async def test_one_of_many_who_share_a_request_may_leave_without_the_others() -> None:
+    events: list[Event] = []
+    ledger, arrived, release = Ledger(), asyncio.Event(), asyncio.Event()
+
+    async def held_back(wire: Wire) -> None:
+        await release.wait()
+        wire.process()
+        await wire.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    script = when(always, step(read_request, say_when(arrived), held_back))
+    async with WireServer(script) as server, client_of(server, on_event=events.append) as client:
+        leaver = asyncio.create_task(client.send("leaver", HELLO))
+        others = [asyncio.create_task(ledger.ask(client, f"user-{n}", alone=False)) for n in range(3)]
+        await arrived.wait()
+        await cancelled(leaver)
+        release.set()
+        await asyncio.gather(*others)
+        assert await abandoned_by(client, events) == {"leaver": Outcome.ACCEPTED}
+    assert ledger.count == {Outcome.ACCEPTED: 3}
+    assert (server.begun, server.processed["leaver"]) == (1, 1)

@@ -1,0 +1,88 @@
+"""Faults at random, the same ones for the same seed: whatever happens, the client's word holds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from support.wire_cases import MAJOR
+from support.wire_faults import Step, mixed
+from support.wire_judge import HELLO, Ending, Ledger
+from support.wire_rig import QUICK, WARY, client_of
+from support.wire_server import WireServer
+
+from pushsdk import AsyncPushClient, Limits, Outcome, PartialError, PushError, RetryPolicy
+
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+USERS = [f"user-{n}" for n in range(150)]
+# Those that hang take their time each: a few of them will do.
+STEPS = [case.fault for case in MAJOR if isinstance(case.fault, Step) and not (case.hangs or case.tls or case.campaign)]
+HANGING = [case.fault for case in MAJOR if isinstance(case.fault, Step) and case.hangs and not case.campaign]
+
+
+def bad_weather(seed: int, share: float = 0.3) -> WireServer:
+    """A server that does anything at a ``share`` of the times."""
+    return WireServer(mixed(seed, share, [*STEPS, *random.Random(seed).sample(HANGING, 2)]))
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed: int, injected: bool) -> None:
+    ledger, limits = Ledger(), Limits(in_flight=16)
+    async with (
+        bad_weather(seed) as server,
+        client_of(server, injected=injected, timeout=WARY, limits=limits) as client,
+    ):
+        await asyncio.gather(*(ledger.ask(client, user) for user in USERS))
+        stats = client.stats()
+    ledger.judge(server, USERS)
+    assert (stats.accepted, stats.unknown) == (ledger.count[Outcome.ACCEPTED], ledger.count[Outcome.UNKNOWN])
+    assert (stats.rejected, stats.not_sent) == (ledger.count[Outcome.REJECTED], ledger.count[Outcome.NOT_SENT])
+    assert ledger.count[Outcome.ACCEPTED] > len(USERS) // 2
+    # The retry budget: 500 tokens at 5 each, and one back for each first success.
+    assert server.begun <= len(USERS) * 1.2 + 100
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_at_least_once_doubles_only_what_it_owns_up_to(seed: int) -> None:
+    policy, ledger = RetryPolicy.at_least_once(attempts=3, base=0.001, throttle_base=0.001), Ledger()
+    limits = Limits(in_flight=16)
+    async with (
+        bad_weather(seed + 10) as server,
+        client_of(server, retry=policy, timeout=WARY, limits=limits) as client,
+    ):
+        await asyncio.gather(*(ledger.ask(client, user) for user in USERS))
+    ledger.judge(server, USERS, at_most_once=False)
+    for user, ending in ledger.endings.items():
+        assert server.processed[user] <= ending.tries
+
+
+async def push_group(client: AsyncPushClient, ledger: Ledger, group: list[str]) -> None:
+    """One call for several users, entered user by user."""
+    try:
+        await client.send(group, HELLO)
+    except PartialError as error:
+        ledger.endings |= {user: Ending(outcome, error) for user, outcome in error.outcomes.items()}
+    except PushError as error:
+        ledger.endings |= {user: Ending(error.outcome, error) for user in error.user_ids}
+    else:
+        ledger.endings |= {user: Ending(Outcome.ACCEPTED) for user in group}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_calls_that_share_requests_are_told_the_truth_user_by_user(seed: int) -> None:
+    draw, ledger, left, groups = random.Random(seed), Ledger(), list(USERS), []
+    while left:
+        size = draw.randint(1, 6)
+        groups.append(left[:size])
+        left = left[size:]
+    async with (
+        bad_weather(seed + 20) as server,
+        client_of(server, retry=QUICK, timeout=WARY, limits=Limits(in_flight=2)) as client,
+    ):
+        # In waves, so that several merged requests are on their way: those that wait for a place keep filling.
+        for wave in range(0, len(groups), 7):
+            await asyncio.gather(*(push_group(client, ledger, group) for group in groups[wave : wave + 7]))
+    ledger.judge(server, USERS)
+    assert server.begun < len(groups) * 2
