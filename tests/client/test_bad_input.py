@@ -155,7 +155,7 @@ NOT_JSON: dict[str, tuple[Callable[[], Any], str]] = {
     "a bytes key": (lambda: {b"k": "a"}, ""),
     "a None key": (lambda: {None: "a"}, ""),
     "a surrogate key": (lambda: {SURROGATE: "a"}, ""),
-    "a cycle": (cycle, r"\.again\[0\]"),
+    "a cycle": (cycle, r"(\.again(\[0\])?)*"),
     "depth": (lambda: nested(100), r"(\.a)*"),
     "great depth": (lambda: nested(100_000), r"(\.a)*"),
     "in a list": (lambda: [0, {"b": float("nan")}], r"\[1\]\.b"),

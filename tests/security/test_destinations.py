@@ -1,0 +1,253 @@
+"""Where the Api-Key goes: to the service as it is, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+from support import wire_tls
+from support.wire_answers import response
+from support.wire_faults import always, answering, when
+from support.wire_server import WireServer
+
+from pushsdk import (
+    AsyncPushClient,
+    AuthenticationError,
+    CampaignRequest,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    RejectedError,
+    RetryPolicy,
+)
+
+HELLO = MobilePush(body={"en": "hi"})
+KEY = "".join(map(chr, range(0x21, 0x7F)))
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+REDIRECTS = pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+
+
+@asynccontextmanager
+async def client_of(server: WireServer, *, injected: bool = False, **options: object) -> AsyncIterator[AsyncPushClient]:
+    session = aiohttp.ClientSession() if injected else None
+    context = wire_tls.client_context() if server.tls else None
+    settings = {"retry": RetryPolicy.none(), "ssl": context, "session": session, "timeout": 2.0, **options}
+    async with AsyncPushClient(server.base_url, KEY, **settings) as client:
+        yield client
+    if session is not None:
+        await session.close()
+
+
+# --- on the wire ---
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("kind", ["text", "callable", "coroutine function"])
+async def test_every_visible_ascii_character_of_the_key_arrives(kind: str, injected: bool) -> None:
+    async def ask() -> str:
+        return KEY
+
+    source = {"text": KEY, "callable": lambda: KEY, "coroutine function": ask}[kind]
+    session = aiohttp.ClientSession() if injected else None
+    async with WireServer() as server, AsyncPushClient(server.base_url, source, session=session) as client:
+        await client.send("u", HELLO)
+        await client.create_campaign(CampaignRequest(name="c"))
+    if session is not None:
+        await session.close()
+    assert [request.headers["api-key"] for request in server.requests] == [KEY, KEY]
+    assert all(request.head.count(b"\r\nApi-Key: ") == 1 for request in server.requests)
+
+
+async def test_a_rotated_key_replaces_the_refused_one() -> None:
+    keys = iter(["old", "new", "new"])
+    script = when(lambda number: number == 0, answering(response(401)))
+    async with WireServer(script) as server, AsyncPushClient(server.base_url, lambda: next(keys)) as client:
+        await client.send("u", HELLO)
+    assert [request.headers["api-key"] for request in server.requests] == ["old", "new"]
+
+
+@OWN_OR_INJECTED
+async def test_the_callers_headers_go_out_beside_ours(injected: bool) -> None:
+    async with WireServer() as server, client_of(server, injected=injected, headers={"X-Team": "a b"}) as client:
+        await client.send("u", HELLO)
+    headers = server.requests[0].headers
+    assert (headers["x-team"], headers["api-key"]) == ("a b", KEY)
+    assert (headers["content-type"], headers["accept-encoding"]) == ("application/json", "identity")
+
+
+@OWN_OR_INJECTED
+async def test_cookies_of_the_service_are_not_sent_back_on_the_own_session(injected: bool) -> None:
+    script = when(always, answering(response(204, Set_Cookie="id=1; Path=/"), processed=True))
+    async with WireServer(script) as server, client_of(server, injected=injected) as client:
+        await client.send("u", HELLO)
+        await client.send("v", HELLO)
+    # aiohttp's own jar keeps no cookie of an IP address: both send none.
+    assert ["cookie" in request.headers for request in server.requests] == [False, False]
+
+
+# --- redirects ---
+
+
+@OWN_OR_INJECTED
+@REDIRECTS
+async def test_no_redirect_is_followed_and_the_error_names_the_host_alone(status: int, injected: bool) -> None:
+    async with WireServer() as other:
+        target = f"http://localhost:{other.port}/secret/path?user=u-marker#f"
+        script = when(always, answering(response(status, Location=target)))
+        options = {"injected": injected, "retry": RetryPolicy.at_least_once()}
+        async with WireServer(script) as server, client_of(server, **options) as client:
+            for call in (client.send("u-marker", HELLO), client.create_campaign(CampaignRequest(name="c"))):
+                with pytest.raises(RejectedError, match=rf"HTTP {status}, a redirect to localhost:? ?") as caught:
+                    await call
+                text = f"{caught.value} {caught.value!r}"
+                assert not [part for part in ("secret", "path", "u-marker", str(other.port)) if part in text]
+                assert (caught.value.status, caught.value.outcome) == (status, Outcome.REJECTED)
+    assert (other.connections, other.api_keys, server.begun) == (0, set(), 2)
+
+
+@REDIRECTS
+async def test_a_redirect_back_to_the_service_is_not_followed_either(status: int) -> None:
+    script = when(always, answering(response(status, Location="/ext/api/v1/push")))
+    async with WireServer(script) as server, client_of(server) as client:
+        with pytest.raises(RejectedError, match="a redirect: not followed"):
+            await client.send("u", HELLO)
+    assert server.begun == 1
+
+
+LOCATIONS = ["", "http://[::1", "http://e\u00fc.example", "//", "javascript:alert(1)", "http://:80", "\t"]
+
+
+@pytest.mark.parametrize("location", LOCATIONS, ids=repr)
+async def test_a_location_that_names_no_host_is_not_shown(location: str) -> None:
+    script = when(always, answering(response(302, Location=location)))
+    async with WireServer(script) as server, client_of(server) as client:
+        with pytest.raises(RejectedError, match="HTTP 302, a redirect: not followed"):
+            await client.send("u", HELLO)
+
+
+# --- proxies and the environment ---
+
+
+@dataclass
+class Proxy:
+    """A proxy that keeps what it could read, and tunnels where it is told to."""
+
+    refuse: bytes = b""
+    heads: list[bytes] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        """As ``proxy=`` takes it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+        if self.refuse:
+            writer.write(self.refuse)
+            await writer.drain()
+        else:
+            host, _, port = self.heads[-1].split(b" ")[1].rpartition(b":")
+            there, back = await asyncio.open_connection(host.decode(), int(port))
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            with suppress(ConnectionError):
+                await asyncio.gather(pipe(reader, back), pipe(there, writer))
+        writer.close()
+
+
+async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes, then the end of it."""
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+@asynccontextmanager
+async def proxy(refuse: bytes = b"") -> AsyncIterator[Proxy]:
+    it = Proxy(refuse)
+    async with await asyncio.start_server(it.serve, "127.0.0.1", 0) as server:
+        it.port = server.sockets[0].getsockname()[1]
+        yield it
+
+
+@OWN_OR_INJECTED
+async def test_an_explicit_proxy_tunnels(injected: bool) -> None:
+    async with (
+        proxy() as between,
+        WireServer(tls=wire_tls.good()) as server,
+        client_of(server, injected=injected, proxy=between.url) as client,
+    ):
+        await client.send("u", HELLO)
+    assert (server.processed, server.api_keys) == ({"u": 1}, {KEY})
+    assert [head.split(b" ")[0] for head in between.heads] == [b"CONNECT"]
+
+
+@pytest.mark.parametrize(
+    "injected",
+    [
+        False,
+        True,
+    ],
+    ids=["own session", "injected session"],
+)
+async def test_an_explicit_proxy_never_sees_the_key(injected: bool) -> None:
+    async with (
+        proxy() as between,
+        WireServer(tls=wire_tls.good()) as server,
+        client_of(server, injected=injected, proxy=between.url) as client,
+    ):
+        await client.send("u", HELLO)
+    assert b"api-key" not in b"".join(between.heads).lower()
+    assert KEY.encode() not in b"".join(between.heads)
+
+
+async def test_a_proxy_that_refuses_has_not_let_anything_through() -> None:
+    async with (
+        proxy(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n") as between,
+        WireServer(tls=wire_tls.good()) as server,
+        client_of(server, proxy=between.url) as client,
+    ):
+        with pytest.raises(NotSentError, match="proxy") as caught:
+            await client.send("u", HELLO)
+    assert not isinstance(caught.value, AuthenticationError)
+    assert (server.connections, len(between.heads)) == (0, 1)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+async def test_the_environments_proxies_and_netrc_are_not_used(
+    tls: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login trap password trap\ndefault login trap password trap\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with proxy() as trap, WireServer(tls=wire_tls.good() if tls else None) as server:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, trap.url)
+            monkeypatch.setenv(name.lower(), trap.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        async with client_of(server) as client:
+            await client.send("u", HELLO)
+    assert (trap.heads, server.processed) == ([], {"u": 1})
+    assert "authorization" not in server.requests[0].headers
+
+
+# --- certificates ---
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("who", [wire_tls.untrusted, wire_tls.other_host, wire_tls.expired])
+async def test_a_server_that_can_not_prove_who_it_is_never_sees_a_request(who: object, injected: bool) -> None:
+    async with WireServer(tls=who()) as server, client_of(server, injected=injected) as client:  # type: ignore[operator]
+        with pytest.raises(NotSentError, match="certificate") as caught:
+            await client.send("u", HELLO)
+    assert (server.begun, server.api_keys) == (0, set())
+    assert not caught.value.attempts[-1].repeatable

@@ -1,0 +1,228 @@
+"""Answers made to hurt: they cost little, they end nothing wrongly, and none of their text reaches a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import aiohttp
+import pytest
+from support.wire_answers import BODIES, NO_CONTENT, UNREADABLE, response
+from support.wire_faults import always, answering, endless, read_request, send, step, take, when
+from support.wire_server import Act, WireServer
+
+from pushsdk import (
+    AsyncPushClient,
+    CampaignRequest,
+    MobilePush,
+    Outcome,
+    OutcomeUnknownError,
+    PushError,
+    RejectedError,
+    RetryPolicy,
+    Timeout,
+    UnexpectedResponseError,
+)
+
+HELLO = MobilePush(body={"en": "hi"})
+CAMPAIGN = CampaignRequest(name="c", external_id="e-1")
+MEGABYTE = 1 << 20
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+
+
+@asynccontextmanager
+async def answered_by(*acts: Act, injected: bool = False) -> AsyncIterator[AsyncPushClient]:
+    """A client whose server answers each request by these acts."""
+    async with WireServer(when(always, step(*acts))) as server, aiohttp.ClientSession() as session:
+        timeout = Timeout(total=5.0, attempt=3.0)
+        options = {"retry": RetryPolicy.none(), "timeout": timeout, "session": session if injected else None}
+        async with AsyncPushClient(server.base_url, "key", **options) as client:
+            yield client
+
+
+@contextmanager
+def at_most(megabytes: float, seconds: float) -> Iterator[None]:
+    """The block allocates and lasts no more than that."""
+    tracemalloc.start()
+    started = time.perf_counter()
+    try:
+        yield
+        lasted, (_, peak) = time.perf_counter() - started, tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < megabytes * MEGABYTE
+    assert lasted < seconds
+
+
+def bomb(megabytes: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join(packer.compress(bytes(MEGABYTE)) for _ in range(megabytes)) + packer.flush()
+
+
+BOMB = bomb(64)
+
+
+def chunked(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+# --- size ---
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("status", [200, 400, 429, 500])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "none-such"])
+async def test_a_compressed_body_is_never_decompressed(status: int, encoding: str, injected: bool) -> None:
+    answer = response(status, BOMB, Content_Encoding=encoding)
+    async with answered_by(take, send(answer), injected=injected) as client:
+        with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as caught:
+            await client.create_campaign(CAMPAIGN)
+    kept = getattr(caught.value, "body", BOMB[:4096])
+    assert kept == BOMB[:4096]
+    assert caught.value.outcome is (
+        Outcome.ACCEPTED if status == 200 else Outcome.UNKNOWN if status == 500 else Outcome.REJECTED
+    )
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("framing", ["chunks", "ten gigabytes", "no length"])
+async def test_an_endless_body_is_read_to_a_bound_and_no_further(status: int, framing: str, injected: bool) -> None:
+    fields, piece = {
+        "chunks": ({"Transfer_Encoding": "chunked"}, chunked(b"x" * 65536)),
+        "ten gigabytes": ({"Content_Length": 10**10}, b"x" * 65536),
+        "no length": ({"Connection": "close", "Content_Length": ""}, b"x" * 65536),
+    }[framing]
+    head = response(status, **fields).replace(b"Content-Length: \r\n", b"")
+    async with answered_by(take, send(head), endless(piece), injected=injected) as client:
+        with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as caught:
+            await client.create_campaign(CAMPAIGN)
+    assert isinstance(caught.value, UnexpectedResponseError if status == 200 else RejectedError)
+    assert caught.value.body == b"x" * 4096
+
+
+@OWN_OR_INJECTED
+async def test_the_body_of_an_accepted_push_is_not_waited_for(injected: bool) -> None:
+    head = response(200, Content_Length=10**10)
+    async with answered_by(take, send(head), endless(b"x" * 65536), injected=injected) as client:
+        with at_most(megabytes=5, seconds=2.0):
+            receipt = await client.send("u", HELLO)
+    assert (receipt.status, receipt.outcome) == (200, Outcome.ACCEPTED)
+
+
+async def test_endless_interim_answers_end_at_the_attempts_timeout() -> None:
+    async with answered_by(take, endless(b"HTTP/1.1 102 Processing\r\n\r\n", gap=0.001)) as client:
+        with at_most(megabytes=5, seconds=2.0), pytest.raises(OutcomeUnknownError):
+            await client.send("u", HELLO, timeout=Timeout(attempt=0.1))
+
+
+# --- meaning ---
+
+DEEP = {
+    "an array of arrays": b"[" * 60_000,
+    "an object of objects": b'{"uuid":' * 8_000,
+    "deep beside the uuid": b'{"uuid":"x","a":' + b"[" * 50_000,
+    "a number of 60 000 digits": b'{"uuid":' + b"9" * 60_000 + b"}",
+    "a number of 60 000 digits in an unknown field": b'{"a":' + b"9" * 60_000 + b"}",
+    "bad UTF-8": b'{"uuid":"\xff\xfe\xfd"}',
+    "UTF-16": '{"uuid":"x"}'.encode("utf-16"),
+    "a byte order mark": b'\xef\xbb\xbf{"uuid":"x"}',
+    "a lone surrogate": b'{"uuid":"\\ud800"}',
+    "a null": b"null",
+    "an empty uuid": b'{"uuid":""}',
+    "an array": b'["x"]',
+    "two values": b'{"uuid":"x"}{"uuid":"y"}',
+    "NUL bytes": b"\x00" * 1000,
+}
+
+
+@pytest.mark.parametrize("body", DEEP.values(), ids=DEEP.keys())
+async def test_a_campaign_is_accepted_whatever_its_answer_holds(body: bytes) -> None:
+    async with answered_by(take, send(response(200, body, Content_Type="application/json"))) as client:
+        with at_most(megabytes=5, seconds=1.0), pytest.raises(UnexpectedResponseError) as caught:
+            await client.create_campaign(CAMPAIGN)
+        assert client.stats().campaigns == 1
+    assert (caught.value.outcome, caught.value.status) == (Outcome.ACCEPTED, 200)
+    assert (caught.value.external_id, caught.value.body) == ("e-1", body[:4096])
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("answer", BODIES.values(), ids=BODIES.keys())
+async def test_a_push_is_accepted_whatever_its_answer_holds(answer: bytes) -> None:
+    async with answered_by(take, send(answer)) as client:
+        with at_most(megabytes=5, seconds=1.0):
+            assert (await client.send("u", HELLO)).status == 200
+
+
+async def test_reading_a_large_answer_does_not_stall_the_loop() -> None:
+    gaps: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            started = time.perf_counter()
+            await asyncio.sleep(0.001)
+            gaps.append(time.perf_counter() - started)
+
+    async with answered_by(take, send(response(200, BOMB, Content_Encoding="gzip"))) as client:
+        watching = asyncio.create_task(watch())
+        with pytest.raises(UnexpectedResponseError):
+            await client.create_campaign(CAMPAIGN)
+        watching.cancel()
+    assert max(gaps, default=0.0) < 0.1
+
+
+# --- text ---
+
+ANSI = b"\x1b[31mred\x1b]0;title\x07\x9b31m\x08\x7f marker"
+SAYING: dict[str, bytes] = {
+    "in the reason": b"HTTP/1.1 400 marker\xc2\x9b31m\xe2\x80\xae\r\nContent-Length: 0\r\n\r\n",
+    "in the body": response(400, ANSI),
+    "in a header": b"HTTP/1.1 400 No\r\nX-A: marker\xc2\x9b31m\r\nContent-Length: 0\r\n\r\n",
+    "in Location's path": response(302, Location="http://h.example/marker%1b[31m"),
+    "in Location's host": b"HTTP/1.1 302 No\r\nLocation: http://marker\xc2\x9b.example/\r\nContent-Length: 0\r\n\r\n",
+    "in Location's user": response(302, Location="http://marker:marker@h.example/"),
+    "in Retry-After": response(429, Retry_After="marker"),
+    "in a campaign's answer": response(200, b'{"marker":"' + ANSI + b'"}'),
+    "raw in the reason": b"HTTP/1.1 400 " + ANSI + b"\r\nContent-Length: 0\r\n\r\n",
+    "raw in a header": b"HTTP/1.1 400 No\r\nX-A: " + ANSI + b"\r\nContent-Length: 0\r\n\r\n",
+    "raw in Location's host": b"HTTP/1.1 302 No\r\nLocation: http://" + ANSI + b"/\r\nContent-Length: 0\r\n\r\n",
+    "instead of an answer": ANSI + b"\r\n\r\n",
+    **{f"as {name}": data.replace(b"garbage", ANSI) for name, data in UNREADABLE.items()},
+}
+
+
+@pytest.mark.parametrize("answer", SAYING.values(), ids=SAYING.keys())
+async def test_no_text_of_the_server_is_in_an_errors_text(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with answered_by(read_request, send(answer)) as client:
+        with pytest.raises(PushError) as caught:
+            await client.create_campaign(CAMPAIGN, timeout=0.2)
+    text = f"{caught.value} {caught.value!r} {caught.value.attempts} {caplog.text}"
+    assert "marker" not in text
+    assert text.replace("\n", "").isprintable()
+    assert len(str(caught.value)) < 300
+
+
+async def test_a_redirects_host_is_cut_where_no_host_is_that_long() -> None:
+    answer = response(302, Location=f"http://{'a' * 5000}.example/")
+    async with answered_by(read_request, send(answer)) as client:
+        with pytest.raises(RejectedError) as caught:
+            await client.send("u", HELLO)
+    assert len(str(caught.value)) < 500
+
+
+# --- one answer too many ---
+
+
+async def test_a_second_answer_in_one_packet_never_answers_the_next_push() -> None:
+    """Response desync: the connection that brought it is not used again."""
+    script = when(lambda number: number == 0, answering(NO_CONTENT * 2, processed=True))
+    async with WireServer(script) as server, AsyncPushClient(server.base_url, "key") as client:
+        for number in range(3):
+            assert (await client.send(f"u{number}", HELLO)).status == 204
+    assert server.processed == {"u0": 1, "u1": 1, "u2": 1}

@@ -1,0 +1,225 @@
+"""What must stay inside: the key everywhere, user ids and texts out of every log, text and repr.
+
+Markers are planted in all of them, every kind of failure is provoked, and all that comes out is searched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from support import wire_tls
+from support.wire_answers import response
+from support.wire_faults import Step, always, answering, fin, hold, on_accept, rst, send, step, take, when
+from support.wire_network import another, closed_port, detoured, lookups
+from support.wire_server import Act, WireServer
+
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    CampaignRequest,
+    MobilePush,
+    PartialError,
+    PushError,
+    RetryPolicy,
+    Segment,
+    Timeout,
+)
+
+KEY, USER, TEXT = "KEYMARKER", "USERMARKER", "TEXTMARKER"
+MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT})
+FIELDS = {"first": TEXT, TEXT: TEXT}
+CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))
+ECHO = f'{{"error":"no such user {USER}: {TEXT}"}}'.encode()
+RETRY = RetryPolicy.safe(attempts=2, base=0.001, throttle_base=0.001)
+TIGHT = Timeout(total=2.0, attempt=0.05, connect=0.05)
+
+FAULTS: dict[str, Step | str] = {
+    "refused": "refused",
+    "DNS": "dns",
+    "a proxy that is not there": "proxy",
+    "untrusted certificate": "untrusted",
+    "TLS to a plain port": "plain",
+    "closed on accept": on_accept(fin),
+    "reset on accept": on_accept(rst),
+    "closed after the request": step(take, fin),
+    "reset after the request": step(take, rst),
+    "silence": step(take, hold),
+    "garbage": step(take, send(ECHO + b"\r\n\r\n")),
+    "truncated": step(take, send(b"HTTP/1.1 204 No Con"), rst),
+    "400": answering(response(400, ECHO, X_Echo=f"{USER} {TEXT}")),
+    "401": answering(response(401, ECHO, WWW_Authenticate=TEXT)),
+    "413": answering(response(413, ECHO)),
+    "429": answering(response(429, ECHO, Retry_After=TEXT)),
+    "429, far future": answering(response(429, ECHO, Retry_After=7200)),
+    "500": answering(response(500, ECHO)),
+    "redirect": answering(response(302, ECHO, Location=f"http://h.example/{USER}/{TEXT}")),
+    "accepted without a uuid": answering(response(200, ECHO)),
+}
+
+
+class Out:
+    """All that a client lets out while it fails."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self.events: list[object] = []
+        self.values: list[object] = []
+
+    async def of(self, doing: Awaitable[object]) -> None:
+        """Wait, and keep what comes of it."""
+        try:
+            self.values.append(await doing)
+        except (PushError, asyncio.CancelledError) as error:
+            self.errors.append(error)
+
+    def texts(self) -> Iterator[str]:
+        """What is printed, logged, or shown by a debugger that looks at an error's own fields."""
+        for error in self.errors:
+            yield from (str(error), repr(error), repr(error.args))
+            yield "".join(traceback.format_exception(error))
+            yield repr(
+                {name: value for name, value in vars(error).items() if name in ("attempts", "outcome", "status")}
+            )
+        yield from map(repr, [*self.events, *self.values])
+
+    def depths(self) -> Iterator[str]:
+        """What a crash reporter digs up: the locals of this package's frames, fields, pickles."""
+        for error in self.errors:
+            yield repr(vars(error))
+            yield from (repr(each) for each in (error.__cause__, error.__context__))
+            for frame in traceback.TracebackException.from_exception(error, capture_locals=True).stack:
+                yield repr(frame.locals)
+            if isinstance(error, PushError):
+                yield pickle.dumps(error).decode("latin-1")
+        for value in [*self.events, *self.values]:
+            yield pickle.dumps(value).decode("latin-1")
+
+
+@asynccontextmanager
+async def failing(fault: Step | str, out: Out, *, injected: bool = False) -> AsyncIterator[AsyncPushClient]:
+    """A client for which every request fails in this way."""
+    tls = fault in ("untrusted", "plain", "proxy")
+    async with AsyncExitStack() as stack:
+        script = when(always, fault) if isinstance(fault, Step) else None
+        context = (wire_tls.untrusted if fault == "untrusted" else wire_tls.good)() if tls else None
+        server = await stack.enter_async_context(WireServer(script, tls=context))
+        url, options = server.base_url, {}
+        if fault in ("refused", "proxy"):
+            place = await stack.enter_async_context(closed_port())
+            options["proxy"] = f"http://127.0.0.1:{place[1]}" if fault == "proxy" else None
+            if fault == "refused":
+                stack.enter_context(detoured(server, place))
+        elif fault == "plain":
+            stack.enter_context(detoured(server, await stack.enter_async_context(another()())))
+        elif fault == "dns":
+            stack.enter_context(lookups("fail"))
+            url = url.replace("127.0.0.1", "localhost")
+        if injected:
+            options["session"] = await stack.enter_async_context(aiohttp.ClientSession())
+        client = AsyncPushClient(
+            url,
+            KEY,
+            retry=RETRY,
+            timeout=TIGHT,
+            ssl=wire_tls.client_context() if tls else None,
+            on_event=out.events.append,
+            batching=Batching(linger=0.005),
+            **options,
+        )
+        yield await stack.enter_async_context(client)
+
+
+async def use(client: AsyncPushClient, out: Out) -> None:
+    """Each way to send, shared and alone, and callers that leave."""
+    users = [f"{USER}-{number}" for number in range(3)]
+    leaving = asyncio.create_task(client.send(f"{USER}-gone", MESSAGE, custom_fields=FIELDS))
+    shared = [out.of(client.send([user, f"{user}-b"], MESSAGE, custom_fields=FIELDS)) for user in users]
+    alone = out.of(client.send(f"{USER}-alone", {"title": {"en": TEXT}}))
+    hurried = out.of(client.send(f"{USER}-hurried", MESSAGE, custom_fields=FIELDS, timeout=0.02))
+    asyncio.get_running_loop().call_later(0.01, leaving.cancel)
+    await asyncio.gather(*shared, alone, hurried, out.of(leaving), out.of(client.create_campaign(CAMPAIGN)))
+    await out.of(client.aclose())
+    await out.of(client.send(f"{USER}-late", MESSAGE))
+    out.values.append(client.stats())
+
+
+EVERY_FAULT = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+
+
+@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+@EVERY_FAULT
+async def test_the_key_is_nowhere(fault: Step | str, injected: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    asyncio.get_running_loop().set_debug(True)
+    asyncio.get_running_loop().slow_callback_duration = 0.0
+    out = Out()
+    async with failing(fault, out, injected=injected) as client:
+        await use(client, out)
+        shown = [repr(client), repr(client._engine.__dict__), repr(client._engine.settings.__dict__)]
+    assert len(out.errors) >= 3
+    assert out.events
+    leaks = [text for text in (*out.texts(), *out.depths(), *shown, caplog.text) if KEY in text]
+    assert leaks == []
+
+
+@EVERY_FAULT
+async def test_user_ids_and_texts_are_in_no_text(fault: Step | str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    out = Out()
+    async with failing(fault, out) as client:
+        await use(client, out)
+    leaks = [text for text in (*out.texts(), caplog.text) if USER in text or TEXT in text]
+    assert leaks == []
+
+
+async def test_what_was_refused_before_it_was_sent_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    out = Out()
+    bad: list[Any] = [f"{USER}\ud800", float("nan"), USER.encode(), {f"{TEXT} {USER}": float("inf")}, {USER}]
+    async with WireServer() as server, AsyncPushClient(server.base_url, KEY) as client:
+        for value in bad:
+            await out.of(client.send([value], MESSAGE))
+            await out.of(client.send(USER, {"title": {"en": value, TEXT: TEXT}}))
+            await out.of(client.send(USER, MobilePush(title={TEXT: value})))
+            await out.of(client.send(USER, MESSAGE, custom_fields={f"{TEXT} {USER}": value}))
+            await out.of(client.create_campaign(CampaignRequest(name=value)))
+        await out.of(client.send([USER] * 2000, MESSAGE))
+    assert (server.connections, len(out.errors), out.values) == (0, 5 * len(bad) + 1, [])
+    assert [text for text in (*out.texts(), caplog.text) if USER in text or f"{TEXT} " in text or KEY in text] == []
+
+
+async def test_a_partial_errors_ids_are_in_its_attributes_alone() -> None:
+    answers = {0: answering(response(413, ECHO)), 1: answering(response(500, ECHO))}
+    users = [f"{USER}-{number}" for number in range(40)]
+
+    def script(moment: str, number: int) -> Act | None:
+        return answers[number].run if moment == "request" and number in answers else None
+
+    async with WireServer(script) as server, AsyncPushClient(server.base_url, KEY, retry=RETRY) as client:
+        with pytest.raises(PartialError) as caught:
+            await client.send(users, {"title": TEXT})
+    assert USER not in f"{caught.value} {caught.value!r} {caught.value.args}"
+    assert list(caught.value.outcomes) == list(caught.value.user_ids) == users
+
+
+async def test_an_observer_and_a_key_source_that_raise_show_their_class_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> str:
+        raise LookupError(f"{KEY} {USER}")
+
+    out = Out()
+    async with WireServer() as server:
+        async with AsyncPushClient(server.base_url, KEY, on_event=fail) as client:
+            await out.of(client.send(USER, MESSAGE))
+        async with AsyncPushClient(server.base_url, fail, retry=RETRY) as client:
+            await out.of(client.send(USER, MESSAGE))
+    assert "on_event raised LookupError" in caplog.text
+    assert (len(out.errors), "LookupError" in str(out.errors[0]), server.processed) == (1, True, {USER: 1})
+    assert [text for text in (*out.texts(), caplog.text) if KEY in text or USER in text] == []

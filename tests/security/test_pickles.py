@@ -1,0 +1,106 @@
+"""What travels between processes: values and errors do, whole; clients, keys and connections do not."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import pushsdk
+from pushsdk import (
+    UNSET,
+    AsyncPushClient,
+    Attempt,
+    AttemptEnded,
+    CampaignCreated,
+    DrainReport,
+    MobilePush,
+    Outcome,
+    PartialError,
+    PushError,
+    RejectedError,
+    RetryPolicy,
+    RetryScheduled,
+    SendAbandoned,
+)
+
+ATTEMPT = Attempt(outcome=Outcome.REJECTED, status=400, reason="HTTP 400", seconds=0.1)
+ABANDONED = SendAbandoned(outcome=Outcome.UNKNOWN, user_ids=("u",), attempts=(ATTEMPT,))
+NEEDED: dict[type, dict[str, Any]] = {
+    Attempt: {"outcome": Outcome.ACCEPTED},
+    AttemptEnded: {"endpoint": "push", "users": 1, "number": 1, "attempt": ATTEMPT},
+    RetryScheduled: {"endpoint": "push", "users": 1, "number": 1, "wait": 0.1, "attempt": ATTEMPT},
+    pushsdk.ClientPaused: {"seconds": 1.0},
+    pushsdk.RequestSplit: {"status": 413, "users": 2, "calls": 1, "parts": 2},
+    SendAbandoned: {"outcome": Outcome.UNKNOWN, "user_ids": ("u",)},
+    CampaignCreated: {"uuid": "x"},
+    pushsdk.Receipt: {"users": 1, "attempts": (ATTEMPT,)},
+    DrainReport: {"unknown": ("u",), "abandoned": (ABANDONED,)},
+    RetryPolicy: {"statuses": {500: Outcome.REJECTED}, "repeat": {408}},
+    MobilePush: {"title": {"en": "t"}, "badge_count": 0},
+}
+PUBLIC = [getattr(pushsdk, name) for name in pushsdk.__all__]
+STRUCTS = [kind for kind in PUBLIC if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+ERRORS = [kind for kind in PUBLIC if isinstance(kind, type) and issubclass(kind, PushError)]
+WAYS = pytest.mark.parametrize(
+    "way", [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
+)
+Way = Callable[[Any], Any]
+
+
+@WAYS
+@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
+def test_every_struct_comes_back_equal(kind: type, way: Way) -> None:
+    value = kind(**NEEDED.get(kind, {}))
+    assert way(value) == value
+    assert type(way(value)) is kind
+
+
+@WAYS
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_comes_back_with_all_it_knows(kind: type[PushError], way: Way) -> None:
+    error = kind("what happened", outcome=Outcome.UNKNOWN, attempts=(ATTEMPT,), user_ids=("u", "v"))
+    again = way(error)
+    assert (type(again), str(again), vars(again)) == (kind, "what happened", vars(error))
+    assert (again.outcome, again.attempts, again.user_ids) == (Outcome.UNKNOWN, (ATTEMPT,), ("u", "v"))
+
+
+@WAYS
+def test_the_data_of_an_error_comes_back_too(way: Way) -> None:
+    rejected = RejectedError("no", attempts=(ATTEMPT,))
+    rejected.status, rejected.headers, rejected.body = 400, {"X-A": "a"}, b"body"
+    again = way(rejected)
+    assert (again.status, again.headers, again.body) == (400, {"X-A": "a"}, b"body")
+    partial = PartialError("some", user_ids=("u", "v"))
+    partial.outcomes = {"u": Outcome.ACCEPTED, "v": Outcome.UNKNOWN}
+    assert way(partial).users(Outcome.UNKNOWN) == ("v",)
+
+
+@WAYS
+def test_unset_stays_the_one_unset(way: Way) -> None:
+    assert way(MobilePush()).title is UNSET
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        lambda client: client,
+        lambda client: client.with_options(timeout=1.0),
+        lambda client: client._engine.settings.credentials,
+        lambda client: client._engine.settings.credentials.fixed,
+        lambda client: client._engine.settings,
+        lambda client: client._engine,
+    ],
+    ids=["client", "view", "credentials", "key", "settings", "engine"],
+)
+def test_nothing_that_knows_the_key_is_pickled_or_copied(hidden: Way, way: Way) -> None:
+    client = AsyncPushClient("https://push.example", "key")
+    if way is copy.copy and hidden(client) in (client._engine.settings, client._engine):
+        pytest.skip("a shallow copy of an inner object stays in this process")
+    with pytest.raises(TypeError):
+        way(hidden(client))
