@@ -165,6 +165,15 @@ def test_who_leaves_before_company_came_leaves_an_empty_batch_of_the_frames_size
     assert (batch.users, batch.size, batch.calls) == (0, batch.frame, [])
 
 
+@pytest.mark.xfail(strict=True, reason="Batch.add counts no ids into an empty batch that was asked whom it holds")
+def test_a_batch_that_all_had_left_still_takes_each_user_once():
+    open_batches = batches()
+    only = call("a")
+    batch, _ = open_batches.join(content(), only)
+    batch.remove(only)
+    assert [open_batches.join(content(), call("a"))[0] is batch for _ in range(2)] == [True, False]
+
+
 calls = st.tuples(
     st.integers(0, 1),
     st.lists(st.text("abcdefghij\u00e9", min_size=1, max_size=4), min_size=1, max_size=8, unique=True),
@@ -184,7 +193,10 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
         elif step == "leave":
             if expected:
                 leaver = expected.pop()
-                next(batch for batch in made if leaver in batch.calls).remove(leaver)
+                batch = next(batch for batch in made if leaver in batch.calls)
+                batch.remove(leaver)
+                if not batch.calls:
+                    open_batches.close(batch)
         else:
             number, users = step
             one = call(*users)

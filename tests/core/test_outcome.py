@@ -188,6 +188,13 @@ def test_an_attempt_carries_the_retry_after_of_its_answer():
     assert judged(answered(429, retry_after=4.0)).retry_after == 4.0
 
 
+def test_the_repr_of_evidence_quotes_nothing_of_the_answer():
+    shown = repr(answered(302, headers={"Location": "x"}, body=b"Dear Ada"))
+    assert "302" in shown
+    assert "Location" not in shown
+    assert "Dear" not in shown
+
+
 @given(
     st.booleans(), st.booleans(), st.booleans(), st.none() | st.integers(100, 599), st.none() | st.sampled_from(Failure)
 )
