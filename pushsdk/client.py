@@ -31,7 +31,7 @@ from pushsdk._core.explain import BODY_KEPT, error_for
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush
 from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.pacing import Gate
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.clock import Deadlines, fork_generation
 from pushsdk._io.coalescer import Coalescer
@@ -405,13 +405,13 @@ class AsyncPushClient(AsyncPushView):
         api_key = sealed(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
         if api_key is None:
             raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
-        if base_url is None:
-            base_url = os.environ.get("PUSHSDK_BASE_URL")
+        base_url = sealed(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
+        proxy = sealed(proxy)
+        if not isinstance(allow_insecure, bool):
+            raise ConfigurationError("allow_insecure is True or False")
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
         _check_session(session)
         _check_ssl(ssl)
-        if not isinstance(keepalive, (int, float)) or not 0 < keepalive < math.inf:
-            raise ConfigurationError("keepalive is a number of seconds greater than 0")
         if on_event is not None and not callable(on_event):
             raise ConfigurationError("on_event is a callable that takes one event")
         self._retry = _policy(retry, RetryPolicy.safe())
@@ -429,14 +429,17 @@ class AsyncPushClient(AsyncPushView):
                 else check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure),
                 ssl=True if ssl is None else ssl,
                 headers=check_headers(headers),
-                keepalive=float(keepalive),
+                keepalive=check_seconds("keepalive", keepalive),
                 on_event=on_event,
             )
         )
         self._key = self._engine.key_of(self._retry, self._timeout)
 
     def __repr__(self) -> str:
-        return f"AsyncPushClient({self._engine.settings.base_url!r}, closed={self._engine.closed})"
+        engine = getattr(self, "_engine", None)
+        if engine is None:
+            return "AsyncPushClient(not constructed)"
+        return f"AsyncPushClient({engine.settings.base_url!r}, closed={engine.closed})"
 
     async def __aenter__(self) -> Self:
         self._engine.enter()
@@ -453,12 +456,11 @@ class AsyncPushClient(AsyncPushView):
         What is ended gets its true outcome, NOT_SENT or UNKNOWN. The report says whom that concerns. Closing twice
         does nothing.
         """
-        if not isinstance(drain, (int, float)) or not 0 <= drain < math.inf:
-            raise ConfigurationError("drain is a number of seconds, 0 or more")
+        seconds = check_seconds("drain", drain, or_zero=True)
         engine = self._engine
         if engine.loop is not None and not engine.closed:
             engine.enter()
-        return await engine.close(drain)
+        return await engine.close(seconds)
 
 
 def _users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -528,5 +530,9 @@ def _check_ssl(context: object) -> None:
     # Not a switch: turning the check off would show the key to whoever answers.
     if not isinstance(context, ssl_module.SSLContext):
         raise ConfigurationError("ssl is an ssl.SSLContext")
-    if context.verify_mode is not ssl_module.CERT_REQUIRED:
-        raise ConfigurationError("ssl: the context does not verify certificates; load your own CA into it instead")
+    if context.verify_mode is not ssl_module.CERT_REQUIRED or not context.check_hostname:
+        raise ConfigurationError(
+            "ssl: the context does not verify the server's certificate and host name; load your own CA into it instead"
+        )
+    if context.minimum_version not in (ssl_module.TLSVersion.TLSv1_2, ssl_module.TLSVersion.TLSv1_3):
+        raise ConfigurationError("ssl: the context's minimum_version is TLSVersion.TLSv1_2 or later")

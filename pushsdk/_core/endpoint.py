@@ -6,11 +6,11 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pushsdk._core.errors import ConfigurationError
 
-__all__ = ["HeaderSecret", "check_base_url", "check_headers", "check_key", "check_proxy", "is_loopback"]
+__all__ = ["HeaderSecret", "check_base_url", "check_headers", "check_key", "check_proxy", "is_loopback", "sealed"]
 
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -50,31 +50,33 @@ def check_base_url(url: object, *, allow_insecure: bool) -> str:
     Raises ConfigurationError unless it is absolute, https (or http to a literal loopback address, or
     ``allow_insecure``), without userinfo, query and fragment.
     """
-    parts = _split("base_url", url)
-    if parts.query or parts.fragment or "?" in str(url) or "#" in str(url):
-        raise ConfigurationError("base_url has no query and no fragment: only scheme, host and path")
-    if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
-        raise ConfigurationError(
-            "base_url is plain http: the Api-Key would be readable on the way. Use https, or allow_insecure=True "
-            "(localhost, 127.0.0.0/8 and ::1 need neither)"
-        )
-    return str(url).rstrip("/")
+    url = text = sealed(url)
+    wrong = _wrong_with_base_url(text, allow_insecure)
+    if wrong is not None:
+        raise ConfigurationError(wrong)
+    scheme, _, rest = str.__str__(text).rstrip("/").partition(":")
+    return f"{scheme.lower()}:{rest}"
 
 
-def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> str:
-    """The proxy's URL. Raises ConfigurationError where it would see the Api-Key of a plain http request."""
-    if not isinstance(url, str):
-        raise ConfigurationError("proxy is a URL, as 'http://proxy.example:3128'")
-    parts = _split("proxy", url, userinfo=True)
+def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> HeaderSecret:
+    """The proxy's URL, which may hold a password. Raises ConfigurationError where it would see the Api-Key."""
+    url = text = sealed(url)
+    wrong = _wrong_with_url("proxy", text, userinfo=True)
+    if wrong is not None:
+        raise ConfigurationError(wrong)
     if base_url.startswith("http:") and not allow_insecure:
         raise ConfigurationError("a proxy would read the Api-Key of plain http: use https, or allow_insecure=True")
-    return parts.geturl()
+    return HeaderSecret(text)
 
 
-def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+def check_headers(headers: object) -> dict[str, str]:
     """A copy of the caller's headers. Raises ConfigurationError for one of ours, or one that is not a header."""
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError("headers is a mapping of names to values, as {'X-Team': 'growth'}")
     taken: dict[str, str] = {}
-    for name, value in (headers or {}).items():
+    for name, value in headers.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise ConfigurationError("headers: a name is an HTTP token, as 'X-Team'")
         if name.lower() in _OURS:
@@ -95,35 +97,59 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _split(name: str, url: object, *, userinfo: bool = False) -> SplitResult:
+def sealed(value: object) -> Any:
+    """The value as something that no traceback's locals show: only a callable and None pass as they are.
+
+    What is not a text becomes an empty one, which no check lets through.
+    """
+    if value is None or callable(value):
+        return value
+    return HeaderSecret(value) if isinstance(value, str) else HeaderSecret()
+
+
+# What is wrong is returned, not raised: a frame that raises must hold no piece of the URL, and these do.
+
+
+def _wrong_with_base_url(url: str | None, allow_insecure: bool) -> str | None:
+    wrong = _wrong_with_url("base_url", url)
+    if wrong is not None or url is None:
+        return wrong
+    parts = urlsplit(url)
+    if "?" in url or "#" in url:
+        return "base_url has no query and no fragment: only scheme, host and path"
+    if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
+        return (
+            "base_url is plain http: the Api-Key would be readable on the way. Use https, or allow_insecure=True "
+            "(localhost, 127.0.0.0/8 and ::1 need neither)"
+        )
+    return None
+
+
+def _wrong_with_url(name: str, url: str | None, *, userinfo: bool = False) -> str | None:
     example = f"{name} is an absolute URL, as 'https://push.example/api'"
     if not isinstance(url, str) or not url:
-        raise ConfigurationError(f"{example}, or set PUSHSDK_BASE_URL" if name == "base_url" else example)
+        return f"{example}, or set PUSHSDK_BASE_URL" if name == "base_url" else example
     if re.search(r"[^\x21-\x7e]|\\", url):
-        raise ConfigurationError(f"{name} has a character that no URL has (a space, a line end, a backslash, ...)")
+        return f"{name} has a character that no URL has (a space, a line end, a backslash, ...)"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ConfigurationError(f"{example}: host or port can't be read") from None
+        return f"{example}: host or port can't be read"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ConfigurationError(f"{example}: it needs http(s)://, a host, and a port that is not 0 if any")
+        return f"{example}: it needs http(s)://, a host, and a port that is not 0 if any"
     if "@" in parts.netloc and not userinfo:
-        raise ConfigurationError(f"{name} has a user or password in it: the service takes the Api-Key header only")
-    _check_host(name, parts.hostname)
-    return parts
+        return f"{name} has a user or password in it: the service takes the Api-Key header only"
+    return _wrong_with_host(name, parts.hostname)
 
 
-def _check_host(name: str, host: str) -> None:
-    # '0x7f.1' and '2130706433' are loopback to some resolvers (facts D 5): a host that ends in a number is an address.
+def _wrong_with_host(name: str, host: str) -> str | None:
+    # '0x7f.1' and '2130706433' are loopback to some resolvers (facts D 5): what ends in a number is an address.
     last = host.rstrip(".").rpartition(".")[2]
-    if ":" not in host and (last.isdigit() or last.lower().startswith("0x")):
-        try:
-            ipaddress.IPv4Address(host)
-        except ValueError:
-            raise ConfigurationError(f"{name}: write an IPv4 address as four decimal numbers") from None
-
-
-def sealed(value: Any) -> Any:
-    """The value as something whose repr hides it, if it is a text: so no traceback's locals show it."""
-    return HeaderSecret(value) if isinstance(value, str) else value
+    if ":" in host or not (last.isdigit() or last.lower().startswith("0x")):
+        return None
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return f"{name}: write an IPv4 address as four decimal numbers"
+    return None

@@ -130,5 +130,6 @@ def _redirect(status: int, headers: Mapping[str, str]) -> str:
     host: str | None = None
     with suppress(ValueError):
         host = urlsplit(headers.get("Location", "")).hostname
-    named = f" to {host}" if host and host.isascii() and host.isprintable() else ""
+    # 253 is the longest name that DNS has.
+    named = f" to {host}" if host and len(host) <= 253 and host.isascii() and host.isprintable() else ""
     return f", a redirect{named}: not followed, set base_url to where the service is"

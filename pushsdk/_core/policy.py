@@ -15,7 +15,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import REPEATABLE, Attempt, Outcome
 
-__all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Timeout"]
+__all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Timeout", "check_seconds"]
 
 Unknown = Literal["raise", "repeat_if_collapsible", "repeat"]
 
@@ -54,19 +54,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             _positive(f"RetryPolicy.{name}", getattr(self, name))
         if self.unknown not in ("raise", "repeat_if_collapsible", "repeat"):
             raise ConfigurationError("RetryPolicy.unknown is 'raise', 'repeat_if_collapsible' or 'repeat'")
-        for status, outcome in self.statuses.items():
-            if type(status) is not int or outcome not in (
-                Outcome.ACCEPTED,
-                Outcome.REJECTED,
-                Outcome.UNKNOWN,
-            ):
-                raise ConfigurationError(
-                    "RetryPolicy.statuses maps a status to Outcome.ACCEPTED, REJECTED or UNKNOWN, "
-                    "as {500: Outcome.REJECTED}"
-                )
         _statuses("RetryPolicy.repeat", self.repeat)
         # Copies: a frozen policy must not change under the requests that were merged by it.
-        msgspec.structs.force_setattr(self, "statuses", dict(self.statuses))
+        msgspec.structs.force_setattr(self, "statuses", _readings(self.statuses))
         msgspec.structs.force_setattr(self, "repeat", frozenset(self.repeat))
 
     def __hash__(self) -> int:
@@ -152,8 +142,7 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
     split_on: Set[int] = frozenset({413, 400, 422})
 
     def __post_init__(self) -> None:
-        if not _is_number(self.linger) or not 0 <= self.linger < math.inf:
-            raise ConfigurationError("Batching.linger is a number of seconds, 0 or more")
+        check_seconds("Batching.linger", self.linger, or_zero=True)
         _whole("Batching.max_users", self.max_users)
         _whole("Batching.max_bytes", self.max_bytes)
         _statuses("Batching.split_on", self.split_on)
@@ -197,9 +186,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _positive(name: str, value: object) -> None:
+def _positive(name: str, value: object, kind: str = "a number greater than 0") -> None:
     if not (isinstance(value, (int, float)) and _is_number(value) and 0 < value < math.inf):
-        raise ConfigurationError(f"{name} is a number greater than 0")
+        raise ConfigurationError(f"{name} is {kind}")
 
 
 def _whole(name: str, value: object) -> None:
@@ -207,6 +196,24 @@ def _whole(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} is a whole number, 1 or more")
 
 
+def _readings(statuses: object) -> dict[int, Outcome]:
+    if isinstance(statuses, Mapping) and all(type(status) is int for status in statuses):
+        # By value: a text from a settings file means the outcome of that name.
+        known = {outcome.value: outcome for outcome in Outcome if outcome is not Outcome.NOT_SENT}
+        if all(isinstance(told, str) and told in known for told in statuses.values()):
+            return {status: known[told] for status, told in statuses.items()}
+    raise ConfigurationError(
+        "RetryPolicy.statuses maps a status to Outcome.ACCEPTED, REJECTED or UNKNOWN, as {500: Outcome.REJECTED}"
+    )
+
+
 def _statuses(name: str, value: object) -> None:
     if not isinstance(value, Set) or not all(type(status) is int for status in value):
         raise ConfigurationError(f"{name} is a set of HTTP statuses, as {{413, 422}}")
+
+
+def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
+    """The value as a number of seconds. Raises ConfigurationError unless it is finite and greater than 0."""
+    if not (or_zero and _is_number(value) and value == 0):
+        _positive(name, value, "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0")
+    return float(value)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ this package; ``Batching.split_on`` switches it off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -79,10 +79,11 @@ class LearnedSizes:
         self.users: int | None = None
         self.bytes: int | None = None
 
-    def learn(self, users: int, size: int) -> None:
-        """A request of this size was too large."""
+    def learn(self, users: int, frame: int, ids: int) -> None:
+        """A request of this size was too large. Its frame can't be made smaller, its ids can."""
         self.users = min(self.users or users, max(1, users // 2))
-        self.bytes = min(self.bytes or size, max(1, size // 2))
+        size = frame + ids // 2
+        self.bytes = min(self.bytes or size, size)
 
 
 class Hopeless:
@@ -138,7 +139,7 @@ class Splitter:
         self,
         pieces: Iterable[Piece],
         *,
-        split_on: frozenset[int],
+        split_on: Set[int],
         sizes: LearnedSizes,
         frame: int,
         worth: bool,
@@ -170,11 +171,14 @@ class Splitter:
 
     def next_wave(self) -> list[Piece]:
         """The pieces to send now; empty when all are through (then see ``rest``)."""
-        if not self._ready and self._suspects and not self._is_hopeless():
-            # While nothing was accepted, look in the corner farthest from where the last one failed.
-            far = self._failed and not self._accepted
-            piece, verdict = self._suspects.popleft() if far else self._suspects.pop()
-            self._ready = piece.halves(verdict.attempts, within_calls=False)
+        if not self._ready:
+            # So many failed alone, and nobody was accepted: the message is to blame.
+            self.gave_up = not self._accepted and self._failed >= GIVE_UP_AFTER
+            if self._suspects and not self.gave_up:
+                # While nothing was accepted, look in the corner farthest from where the last one failed.
+                far = self._failed and not self._accepted
+                piece, verdict = self._suspects.popleft() if far else self._suspects.pop()
+                self._ready = piece.halves(verdict.attempts, within_calls=False)
         wave, self._ready = self._ready, []
         return wave
 
@@ -184,16 +188,12 @@ class Splitter:
         self._suspects.clear()
         return left
 
-    def _is_hopeless(self) -> bool:
-        self.gave_up = not self._accepted and self._failed >= GIVE_UP_AFTER
-        return self.gave_up
-
     def _halve(self, piece: Piece, verdict: Verdict) -> Settled | None:
         size = self._frame + len(piece.ids)
         # Where the message is most of the bytes, fewer users don't make it fit.
         if piece.users == 1 or len(piece.ids) * 2 < size:
             return Settled(piece, verdict)
-        self.sizes.learn(piece.users, size)
+        self.sizes.learn(piece.users, self._frame, len(piece.ids))
         self._ready += piece.halves(verdict.attempts, within_calls=True)
         return None
 
@@ -218,8 +218,9 @@ def _cut(segments: Iterable[Segment], *, max_users: int, max_bytes: int | None) 
     users = size = 0
     for segment in segments:
         for part in _shares(segment, max_users, max_bytes):
+            # ``size`` counts a comma after each.
             if groups[-1] and (
-                users + len(part.users) > max_users or (max_bytes and size + len(part.ids) + 1 > max_bytes)
+                users + len(part.users) > max_users or (max_bytes is not None and size + len(part.ids) > max_bytes)
             ):
                 groups.append([])
                 users = size = 0
@@ -231,13 +232,18 @@ def _cut(segments: Iterable[Segment], *, max_users: int, max_bytes: int | None) 
 
 def _shares(segment: Segment, max_users: int, max_bytes: int | None) -> list[Segment]:
     """The segment, cut where it alone is over the bounds."""
-    count = len(segment.users)
-    pieces = max(-(-count // max_users), -(-len(segment.ids) // max_bytes) if max_bytes else 1)
-    if pieces <= 1:
+    if len(segment.users) <= max_users and (max_bytes is None or len(segment.ids) <= max_bytes):
         return [segment]
-    step = -(-count // min(pieces, count))
-    parts = [segment.users[start : start + step] for start in range(0, count, step)]
-    return [Segment(segment.call, part, wire.encode_user_ids(part)[1:-1]) for part in parts]
+    ids = [wire.encode_user_ids((user,))[1:-1] for user in segment.users]
+    shares: list[Segment] = []
+    start = size = 0
+    for end, one in enumerate(ids):
+        if end > start and (end - start >= max_users or (max_bytes is not None and size + len(one) > max_bytes)):
+            shares.append(Segment(segment.call, segment.users[start:end], b",".join(ids[start:end])))
+            start, size = end, 0
+        size += len(one) + 1
+    shares.append(Segment(segment.call, segment.users[start:], b",".join(ids[start:])))
+    return shares
 
 
 def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:

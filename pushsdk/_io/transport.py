@@ -139,10 +139,11 @@ class AiohttpTransport:
             **headers,
         }
         self._owned = session is None
-        # A fixed key goes with the own session's headers: merging headers per request costs 5 us.
-        self._session_key = key if self._owned else None
+        # A fixed key goes with the own session's headers: merging headers per request costs 5 us. Not with a proxy:
+        # aiohttp shows it a session's headers with the CONNECT, in the clear.
+        self._session_key = key if self._owned and proxy is None else None
         self._session = session or aiohttp.ClientSession(
-            headers={**self._headers, "Api-Key": key} if key is not None else None,
+            headers={**self._headers, "Api-Key": self._session_key} if self._session_key is not None else None,
             connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=keepalive, ssl=ssl),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=_timeout(None),
