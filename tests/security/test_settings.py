@@ -32,7 +32,7 @@ NO_COUNT = (0, 1.5, None, *NO_NUMBER)
 NO_STATUSES: tuple[Any, ...] = (413, "413", ["413"], [413], {"413"}, {True}, {413.0}, None)
 
 
-def refused(make: Callable[[], object], match: str = "") -> ConfigurationError:
+def refused(make: Callable[[], object], match: str | None = None) -> ConfigurationError:
     with pytest.raises(ConfigurationError, match=match) as caught:
         make()
     assert caught.value.outcome is Outcome.NOT_SENT

@@ -1,0 +1,224 @@
+"""The requests as aiohttp is asked for them, and what a client reports where aioresponses stands in for the service.
+
+A mock sits above the socket: it shows URL, method, headers and body, and it proves nothing about what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aioresponses import CallbackResult, aioresponses
+from support.mock_aiohttp import mocked
+from yarl import URL
+
+from pushsdk import (
+    AsyncPushClient,
+    CampaignRequest,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    RejectedError,
+    RetryPolicy,
+    Schedule,
+    ScheduleType,
+    Segment,
+    UnexpectedResponseError,
+)
+
+BASE = "https://push.example/ext/api"
+PUSH, CAMPAIGNS = f"{BASE}/v1/push", f"{BASE}/v1/campaigns"
+HELLO = MobilePush(title={"en": "Hi"}, badge_count=0, subtitle={})
+ONCE = RetryPolicy.none()
+
+
+@pytest.fixture
+def service() -> Iterator[aioresponses]:
+    with mocked() as service:
+        yield service
+
+
+@pytest.fixture(params=[False, True], ids=["own session", "injected session"])
+async def client(service: aioresponses, request: pytest.FixtureRequest) -> AsyncIterator[AsyncPushClient]:
+    session = aiohttp.ClientSession() if request.param else None
+    async with AsyncPushClient(BASE, "key", session=session, retry=ONCE) as client:
+        yield client
+    if session is not None:
+        await session.close()
+
+
+def asked(service: aioresponses) -> list[tuple[str, str, dict[str, str], Any]]:
+    """Method, URL, headers and JSON of each request, in order."""
+    return [
+        (method, str(url), dict(call.kwargs["headers"]), json.loads(call.kwargs["data"]._value))
+        for (method, url), calls in service.requests.items()
+        for call in calls
+    ]
+
+
+async def test_a_push_is_a_post_of_ids_message_and_custom_fields(
+    client: AsyncPushClient, service: aioresponses
+) -> None:
+    service.post(PUSH, status=204)
+    receipt = await client.send(["u", "v", "u"], HELLO, custom_fields={"n": None})
+    [(method, url, headers, body)] = asked(service)
+    assert (method, url, receipt.status) == ("POST", PUSH, 204)
+    assert body == {
+        "userIds": ["u", "v"],
+        "message": {"type": "MOBILE_PUSH", "title": {"en": "Hi"}, "subtitle": {}, "badgeCount": 0},
+        "customFields": {"n": None},
+    }
+    assert headers["Api-Key"] == "key"
+    assert headers["Content-Type"] == "application/json"
+
+
+async def test_a_campaign_is_a_post_of_itself(client: AsyncPushClient, service: aioresponses) -> None:
+    service.post(CAMPAIGNS, status=200, payload={"uuid": "c-1", "later": "field"})
+    created = await client.create_campaign(
+        CampaignRequest(
+            name="spring",
+            external_id="e-1",
+            segment=Segment(query="select 1", primary_key="id"),
+            schedule=Schedule(type=ScheduleType.START_NOW, start_ts=0),
+            message=HELLO,
+        )
+    )
+    [(method, url, headers, body)] = asked(service)
+    assert (method, url, created.uuid) == ("POST", CAMPAIGNS, "c-1")
+    assert body["segment"] == {"query": "select 1", "primaryKey": "id"}
+    assert body["schedule"] == {"type": "START_NOW", "startTs": 0}
+    assert (body["name"], body["externalId"], body["message"]["badgeCount"]) == ("spring", "e-1", 0)
+    assert headers["Api-Key"] == "key"
+
+
+async def test_what_a_safe_request_needs_is_asked_of_aiohttp(client: AsyncPushClient, service: aioresponses) -> None:
+    service.post(PUSH, status=204)
+    await client.send("u", HELLO)
+    [[call]] = service.requests.values()
+    assert (call.kwargs["allow_redirects"], call.kwargs["raise_for_status"]) == (False, False)
+    assert call.kwargs["headers"]["Accept-Encoding"] == "identity"
+    timeout = call.kwargs["timeout"]
+    assert (timeout.total, timeout.sock_read, timeout.connect) == (None, None, 5.0)
+    assert timeout.ceil_threshold > 1e6
+
+
+async def test_a_mapping_goes_out_as_it_is(client: AsyncPushClient, service: aioresponses) -> None:
+    service.post(PUSH, status=204)
+    await client.send("u", {"type": "MOBILE_PUSH", "addedLater": {"deep": [1, 2.5, True, None]}})
+    [(_, _, _, body)] = asked(service)
+    assert body == {"userIds": ["u"], "message": {"type": "MOBILE_PUSH", "addedLater": {"deep": [1, 2.5, True, None]}}}
+
+
+@pytest.mark.parametrize(
+    "base", ["https://h.example", "https://h.example/", "https://h.example:8443/a/b/", "https://h.example/%20"]
+)
+async def test_the_path_prefix_of_the_base_url_is_kept(base: str) -> None:
+    with mocked() as service:
+        url = URL(base.rstrip("/") + "/v1/push", encoded=True)
+        service.post(url, status=204)
+        async with AsyncPushClient(base, "key", retry=ONCE) as client:
+            await client.send("u", HELLO)
+        assert [asked for _, asked in service.requests] == [url]
+
+
+# --- what is reported where nothing is proven ---
+
+
+async def test_a_mocked_status_is_believed(client: AsyncPushClient, service: aioresponses) -> None:
+    for status in (204, 200, 202):
+        service.post(PUSH, status=status)
+        assert (await client.send("u", HELLO)).status == status
+    service.post(PUSH, status=400, body=b"no", headers={"X-A": "a"})
+    with pytest.raises(RejectedError) as caught:
+        await client.send("u", HELLO)
+    assert (caught.value.status, caught.value.body, caught.value.headers["X-A"]) == (400, b"no", "a")
+    service.post(PUSH, status=500)
+    with pytest.raises(OutcomeUnknownError) as unknown:
+        await client.send("u", HELLO)
+    assert unknown.value.status == 500
+
+
+async def test_a_mocked_campaign_without_a_uuid_is_accepted_all_the_same(
+    client: AsyncPushClient, service: aioresponses
+) -> None:
+    service.post(CAMPAIGNS, status=200, body=b"not JSON")
+    with pytest.raises(UnexpectedResponseError) as caught:
+        await client.create_campaign({"externalId": "e"})
+    assert (caught.value.outcome, caught.value.body) == (Outcome.ACCEPTED, b"not JSON")
+
+
+class Key:
+    """What aiohttp's connector errors name."""
+
+    host, port, ssl, is_ssl = "push.example", 443, True, True
+
+
+CONNECTOR_FAMILY = [
+    aiohttp.ClientConnectorError(Key, OSError(111, "refused")),  # type: ignore[arg-type]
+    aiohttp.ClientConnectorDNSError(Key, OSError(-2, "unknown")),  # type: ignore[arg-type]
+    aiohttp.ClientConnectorSSLError(Key, OSError(1, "wrong version")),  # type: ignore[arg-type]
+    aiohttp.ClientConnectorCertificateError(Key, ValueError("expired")),  # type: ignore[arg-type]
+    aiohttp.ClientProxyConnectionError(Key, OSError(111, "refused")),  # type: ignore[arg-type]
+    aiohttp.ConnectionTimeoutError(),
+]
+OTHERS = [
+    TimeoutError(),
+    aiohttp.ServerTimeoutError(),
+    aiohttp.SocketTimeoutError(),
+    aiohttp.ServerDisconnectedError(),
+    aiohttp.ClientOSError(104, "reset"),
+    aiohttp.ClientConnectionError("any"),
+    aiohttp.ClientPayloadError(),
+    aiohttp.ClientResponseError(None, (), status=400),  # type: ignore[arg-type]
+    OSError(5, "io"),
+    ValueError("any"),
+    RuntimeError("any"),
+]
+
+
+@pytest.mark.parametrize("error", CONNECTOR_FAMILY, ids=lambda error: type(error).__name__)
+async def test_a_mocked_error_of_the_connector_is_not_sent(
+    client: AsyncPushClient, service: aioresponses, error: Exception
+) -> None:
+    service.post(PUSH, exception=error)
+    with pytest.raises(NotSentError, match=type(error).__name__):
+        await client.send("u", HELLO)
+
+
+@pytest.mark.parametrize("error", OTHERS, ids=lambda error: type(error).__name__)
+async def test_any_other_mocked_error_is_unknown(
+    client: AsyncPushClient, service: aioresponses, error: Exception
+) -> None:
+    service.post(PUSH, exception=error)
+    with pytest.raises(OutcomeUnknownError, match=type(error).__name__) as caught:
+        await client.send("u", HELLO)
+    assert caught.value.status is None
+
+
+async def test_a_url_that_nobody_mocked_is_unknown(client: AsyncPushClient) -> None:
+    with pytest.raises(OutcomeUnknownError, match="ClientConnectionError"):
+        await client.send("u", HELLO)
+
+
+async def test_a_mocked_failure_is_retried_as_the_policy_says(service: aioresponses) -> None:
+    service.post(PUSH, exception=CONNECTOR_FAMILY[0])
+    service.post(PUSH, status=429, headers={"Retry-After": "0"})
+    service.post(PUSH, status=204)
+    async with AsyncPushClient(BASE, "key", retry=RetryPolicy.safe(base=0.001)) as client:
+        receipt = await client.send("u", HELLO)
+    assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.NOT_SENT, Outcome.REJECTED, Outcome.ACCEPTED]
+
+
+async def test_a_callback_sees_the_request_and_gives_the_answer(client: AsyncPushClient, service: aioresponses) -> None:
+    def answer(url: URL, **kwargs: Any) -> CallbackResult:
+        users = json.loads(kwargs["data"]._value)["userIds"]
+        return CallbackResult(method="POST", status=204 if users == ["u"] else 400)
+
+    service.post(PUSH, callback=answer, repeat=True)
+    assert (await client.send("u", HELLO)).status == 204
+    with pytest.raises(RejectedError):
+        await client.send("v", HELLO)

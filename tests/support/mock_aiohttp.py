@@ -1,0 +1,33 @@
+"""aioresponses, mended for aiohttp 3.14: as a fixture, and as a recipe to copy.
+
+aioresponses 0.7.9 makes its responses without the ``stream_writer`` that aiohttp 3.14 asks for (its issue 289), so
+every mocked call raises TypeError. A response class that fills it in mends that, whatever version is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import aiohttp
+from aioresponses import aioresponses, core
+
+__all__ = ["MockedResponse", "mocked"]
+
+
+class MockedResponse(aiohttp.ClientResponse):
+    """What aioresponses answers with, told that nothing was written."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("stream_writer", SimpleNamespace(output_size=0))
+        super().__init__(*args, **kwargs)
+
+
+@contextmanager
+def mocked(**options: Any) -> Iterator[aioresponses]:
+    """``with mocked() as service: service.post(url, status=204)``: as ``aioresponses()``, and it works."""
+    with patch.object(core, "ClientResponse", MockedResponse), aioresponses(**options) as service:
+        yield service
