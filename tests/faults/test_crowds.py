@@ -9,7 +9,7 @@ from support.wire_case import Case
 from support.wire_cases import MAJOR
 from support.wire_faults import When, first, only
 from support.wire_judge import Ledger
-from support.wire_rig import BRISK, WARY, Rig, rigged
+from support.wire_rig import AFTER, AMONG, Rig, rigged
 
 from pushsdk import Limits, Outcome
 
@@ -37,7 +37,8 @@ def hits(case: Case) -> set[int]:
     """How many of the requests may end strangely where the fault happens once."""
     if case.repeated or case.error is None:
         return {0}
-    return {0, 1} if case.race else {1}
+    # On a busy machine a hang in the midst of connecting may be given up before anything was written.
+    return {0, 1} if case.race or (case.hangs and case.at == "connect") else {1}
 
 
 def the_middle(case: Case) -> When:
@@ -48,7 +49,7 @@ def the_middle(case: Case) -> When:
 @EVERY_MAJOR
 async def test_one_of_a_hundred_requests(case: Case) -> None:
     users = [f"user-{n}" for n in range(HUNDRED)]
-    async with rigged(case, the_middle(case), hanging=WARY, limits=Limits(in_flight=LANES)) as rig:
+    async with rigged(case, the_middle(case), patience=AMONG, limits=Limits(in_flight=LANES)) as rig:
         ledger = await ask_all(rig, case, users)
     ledger.judge(rig.server, users)
     assert afflicted(ledger, case) in hits(case)
@@ -61,7 +62,7 @@ async def test_the_first_or_the_last_of_a_batch(case: Case, end: str) -> None:
     users = [f"user-{n}" for n in range(5)]
     lanes = len(users) if case.at == "connect" else 1
     bad = only(0 if end == "first" or case.at == "lookup" else len(users) - 1)
-    async with rigged(case, bad, hanging=BRISK, limits=Limits(in_flight=lanes)) as rig:
+    async with rigged(case, bad, patience=AFTER, limits=Limits(in_flight=lanes)) as rig:
         ledger = await ask_all(rig, case, users)
     ledger.judge(rig.server, users)
     assert afflicted(ledger, case) in hits(case)

@@ -9,12 +9,13 @@ import pytest
 from support.wire_cases import MAJOR
 from support.wire_faults import Step, mixed
 from support.wire_judge import HELLO, Ending, Ledger
-from support.wire_rig import QUICK, WARY, client_of
+from support.wire_rig import AMONG, QUICK, client_of
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, Limits, Outcome, PartialError, PushError, RetryPolicy
+from pushsdk import AsyncPushClient, Limits, Outcome, PartialError, PushError, RetryPolicy, Timeout
 
 OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+WEATHERED = Timeout(total=9.0, attempt=AMONG, connect=5.0)
 USERS = [f"user-{n}" for n in range(150)]
 # Those that hang take their time each: a few of them will do.
 STEPS = [case.fault for case in MAJOR if isinstance(case.fault, Step) and not (case.hangs or case.tls or case.campaign)]
@@ -32,7 +33,7 @@ async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed: int,
     ledger, limits = Ledger(), Limits(in_flight=16)
     async with (
         bad_weather(seed) as server,
-        client_of(server, injected=injected, timeout=WARY, limits=limits) as client,
+        client_of(server, injected=injected, timeout=WEATHERED, limits=limits) as client,
     ):
         await asyncio.gather(*(ledger.ask(client, user) for user in USERS))
         stats = client.stats()
@@ -50,7 +51,7 @@ async def test_at_least_once_doubles_only_what_it_owns_up_to(seed: int) -> None:
     limits = Limits(in_flight=16)
     async with (
         bad_weather(seed + 10) as server,
-        client_of(server, retry=policy, timeout=WARY, limits=limits) as client,
+        client_of(server, retry=policy, timeout=WEATHERED, limits=limits) as client,
     ):
         await asyncio.gather(*(ledger.ask(client, user) for user in USERS))
     ledger.judge(server, USERS, at_most_once=False)
@@ -79,7 +80,7 @@ async def test_calls_that_share_requests_are_told_the_truth_user_by_user(seed: i
         left = left[size:]
     async with (
         bad_weather(seed + 20) as server,
-        client_of(server, retry=QUICK, timeout=WARY, limits=Limits(in_flight=2)) as client,
+        client_of(server, retry=QUICK, timeout=WEATHERED, limits=Limits(in_flight=2)) as client,
     ):
         # In waves, so that several merged requests are on their way: those that wait for a place keep filling.
         for wave in range(0, len(groups), 7):

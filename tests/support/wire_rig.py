@@ -8,24 +8,22 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from pushsdk import AsyncPushClient, RetryPolicy, Timeout
+from pushsdk import AsyncPushClient, Outcome, RetryPolicy, Timeout
 from support import wire_tls
 from support.wire_case import Case, Connects, Looks, Pooled
 from support.wire_faults import Step, When, when
 from support.wire_network import detoured, lookups, spoiled
 from support.wire_server import Script, WireServer
 
-__all__ = ["BRISK", "CALM", "HASTY", "QUICK", "WARY", "Rig", "client_of", "rigged"]
+__all__ = ["AFTER", "ALONE", "AMONG", "CALM", "QUICK", "Rig", "client_of", "patient", "rigged"]
 
 #: The safe policy without its waits.
 QUICK = RetryPolicy.safe(attempts=3, base=0.001, throttle_base=0.001)
 
-#: Where nothing hangs, time must not decide; where something hangs, what is good beside or after it needs some, the
-#: more of it there is the more; and what hangs alone needs none.
-CALM = Timeout(total=5.0, attempt=2.0, connect=1.0)
-WARY = Timeout(total=5.0, attempt=0.2, connect=0.1)
-BRISK = Timeout(total=5.0, attempt=0.1, connect=0.05)
-HASTY = Timeout(total=2.0, attempt=0.05, connect=0.03)
+#: Where nothing hangs, time must not decide.
+CALM = Timeout(total=9.0, attempt=5.0, connect=5.0)
+#: Seconds until a hang is given up: what is good after it or beside it needs some, on a busy machine too.
+ALONE, AFTER, AMONG = 0.05, 0.1, 0.2
 
 
 @dataclass(frozen=True)
@@ -50,18 +48,27 @@ async def client_of(
         yield await stack.enter_async_context(client)
 
 
+def patient(case: Case, seconds: float) -> Timeout:
+    """A client's patience: short where the fault hangs, and only at what it hangs."""
+    if not case.hangs:
+        return CALM
+    if case.outcome is Outcome.NOT_SENT:
+        return Timeout(total=9.0, attempt=5.0, connect=seconds)
+    return Timeout(total=9.0, attempt=seconds, connect=5.0)
+
+
 @asynccontextmanager
 async def rigged(
-    case: Case, bad: When, *, hang: float | None = None, hanging: Timeout = HASTY, **options: object
+    case: Case, bad: When, *, hang: float | None = None, patience: float = ALONE, **options: object
 ) -> AsyncIterator[Rig]:
     """The fault of ``case`` happens at the bad times; ``options`` are the client's, and ``injected``.
 
-    ``hanging`` is the client's patience where the fault is one that hangs, ``hang`` the time that a hung lookup
-    takes: by default somewhat longer than the connect timeout, so that a repeat finds it answered.
+    ``patience`` is how many seconds a hang is waited for, ``hang`` how many a hung lookup takes: by default somewhat
+    longer, so that a repeat finds it answered.
     """
     fault = case.fault
-    options = {"timeout": hanging if case.hangs else CALM, **options}
-    hang = hang or 1.5 * hanging.connect
+    options = {"timeout": patient(case, patience), **options}
+    hang = hang or 1.5 * patience
     script: Script | None = when(bad, fault) if isinstance(fault, Step) else None
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(WireServer(script, tls=wire_tls.good() if case.tls else None))
