@@ -1,0 +1,315 @@
+"""Random users of a random client before a random service, on virtual time; then a judge looks at the truth.
+
+``PUSHSDK_MODEL_EXAMPLES`` asks for so many examples instead of the suite's, and for others at each run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.fake_service import FakeService, Request, answer, client_of, fails, hang, idle, lost, partial, stale
+from support.virtual_time import run
+
+from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
+from pushsdk._core.budget import CAPACITY, COST
+from pushsdk._core.outcome import Failure, join
+
+ASKED = int(os.environ.get("PUSHSDK_MODEL_EXAMPLES", "0"))
+GRACE = 0.010
+
+FAULTS = {
+    "accepted": answer(),
+    "accepted slowly": answer(after=0.8),
+    "accepted after connecting": answer(connecting=0.3),
+    "500": answer(500),
+    "500, taken": answer(500, processed=True),
+    "503": answer(503),
+    "503 with Retry-After": answer(503, {"Retry-After": "1"}),
+    "429": answer(429),
+    "429 with Retry-After": answer(429, {"Retry-After": "2"}),
+    "429 with a far Retry-After": answer(429, {"Retry-After": "100"}),
+    "400": answer(400),
+    "413": answer(413),
+    "401": answer(401),
+    "302": answer(302, {"Location": "https://elsewhere.example/"}),
+    "lost": lost(processed=False),
+    "lost, taken": lost(processed=True),
+    "hangs": hang(),
+    "hangs, taken": hang(processed=True),
+    "never connects": hang(connecting=True),
+    "refused": fails(Failure.REFUSED),
+    "no name": fails(Failure.DNS, after=0.1),
+    "certificate": fails(Failure.CERTIFICATE),
+    "partial": partial(),
+    "stale": stale(),
+}
+MESSAGES = [
+    {"title": {"en": "first"}},
+    {"title": {"en": "second"}, "collapseId": "news"},
+    {"title": {"en": "hopeless"}},
+]
+POLICIES = {
+    "safe": RetryPolicy.safe(),
+    "patient": RetryPolicy.safe(base=1.0, max_retry_after=1.5),
+    "none": RetryPolicy.none(),
+    "collapsible": RetryPolicy.collapsible(),
+    "at_least_once": RetryPolicy.at_least_once(),
+}
+SHARED_USERS = ["anna", "ben"]
+
+
+class Deed(NamedTuple):
+    """One call of a user: when, whom, what, how long it may take, when it is cancelled."""
+
+    at: float
+    users: int
+    shared_user: str | None
+    message: int
+    policy: str
+    total: float | None
+    attempt: float | None
+    cancel_after: float | None
+
+
+class World(NamedTuple):
+    """One example."""
+
+    deeds: list[Deed]
+    faults: list[str]
+    takes: int
+    culprits: frozenset[int]
+    batching: Batching
+    limits: Limits
+    rate: Rate
+    tokens: int
+    close_at: float
+    drain: float
+
+
+TIMES = st.sampled_from([0.0, 0.0, 0.0, 0.005, 0.01, 0.02, 0.1, 0.5, 1.0, 3.0])
+DEEDS = st.builds(
+    Deed,
+    at=TIMES,
+    users=st.sampled_from([1, 1, 1, 2, 5]),
+    shared_user=st.sampled_from([None, None, None, *SHARED_USERS]),
+    message=st.sampled_from([0, 0, 0, 1, 1, 2]),
+    policy=st.sampled_from(["safe", "safe", *POLICIES]),
+    total=st.sampled_from([None, 30.0, 30.0, 5.0, 0.5, 0.05, 0.015]),
+    attempt=st.sampled_from([None, 10.0, 0.3]),
+    cancel_after=st.one_of(st.none(), st.none(), TIMES),
+)
+WORLDS = st.builds(
+    World,
+    deeds=st.lists(DEEDS, min_size=1, max_size=12),
+    faults=st.lists(st.sampled_from(list(FAULTS)), max_size=12),
+    takes=st.sampled_from([1000, 1000, 4, 2, 1]),
+    culprits=st.frozensets(st.integers(0, 11), max_size=2),
+    batching=st.builds(
+        Batching,
+        linger=st.sampled_from([0.0, 0.0, 0.01, 0.5]),
+        max_users=st.sampled_from([1000, 6]),
+        max_bytes=st.sampled_from([1_000_000, 150]),
+        split_on=st.sampled_from([frozenset({413, 400, 422}), frozenset()]),
+    ),
+    limits=st.builds(
+        Limits,
+        in_flight=st.sampled_from([64, 1, 2]),
+        queued_users=st.sampled_from([100_000, 1, 3]),
+        queued_bytes=st.sampled_from([1_000_000, 100]),
+        when_full=st.sampled_from(["wait", "raise"]),
+    ),
+    rate=st.sampled_from([Rate(), Rate(), Rate(requests_per_second=10.0), Rate(users_per_second=5.0)]),
+    tokens=st.sampled_from([CAPACITY, 12, 0]),
+    close_at=st.sampled_from([60.0, 60.0, 0.0, 0.03, 1.0]),
+    drain=st.sampled_from([0.0, 0.02, 5.0]),
+)
+
+
+class Told:
+    """One call, and what its caller was told."""
+
+    def __init__(self, number: int, deed: Deed) -> None:
+        self.deed = deed
+        self.title = MESSAGES[deed.message]["title"]["en"]
+        self.users = [f"call-{number}-{user}" for user in range(deed.users)]
+        if deed.shared_user is not None:
+            self.users[0] = deed.shared_user
+        self.started = self.ended = -1.0
+        self.times = 0
+        self.result: Any = None
+
+    async def call(self, client: AsyncPushClient) -> None:
+        await asyncio.sleep(self.deed.at)
+        loop = asyncio.get_running_loop()
+        self.started = loop.time()
+        patience = Timeout(total=self.deed.total, attempt=self.deed.attempt)
+        users = self.users[0] if len(self.users) == 1 else self.users
+        send = client.send(users, MESSAGES[self.deed.message], timeout=patience, retry=POLICIES[self.deed.policy])
+        try:
+            self.result = await send
+        except BaseException as error:
+            self.result = error
+            raise
+        finally:
+            self.times += 1
+            self.ended = loop.time()
+
+    async def live(self, client: AsyncPushClient) -> None:
+        task = asyncio.ensure_future(self.call(client))
+        leave_at = None if self.deed.cancel_after is None else self.deed.at + self.deed.cancel_after
+        await asyncio.wait([task], timeout=leave_at)
+        task.cancel()
+        await asyncio.wait([task])
+        if task.cancelled():
+            self.result = asyncio.CancelledError()
+        else:
+            task.exception()
+
+    @property
+    def cancelled(self) -> bool:
+        return isinstance(self.result, asyncio.CancelledError)
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """What the caller knows; nothing where it was cancelled."""
+        if self.cancelled:
+            return {}
+        if isinstance(self.result, PartialError):
+            return dict(self.result.outcomes)
+        return dict.fromkeys(self.users, self.result.outcome)
+
+
+async def live(world: World) -> None:
+    left = [FAULTS[name] for name in world.faults]
+
+    def then(request: Request) -> Any:
+        if request.message["title"]["en"] == "hopeless":
+            return answer(400)
+        if len(request.users) > world.takes:
+            return answer(413)
+        if any(f"call-{culprit}-0" in request.users for culprit in world.culprits):
+            return answer(400)
+        return left.pop(0) if left else answer()
+
+    service, events = FakeService(then=then), list[Any]()
+    client = client_of(service, batching=world.batching, limits=world.limits, rate=world.rate, on_event=events.append)
+    client._engine.sender.budget.tokens = world.tokens
+    told = [Told(number, deed) for number, deed in enumerate(world.deeds)]
+    tasks = [asyncio.ensure_future(each.live(client)) for each in told]
+    await asyncio.sleep(world.close_at)
+    closing = asyncio.get_running_loop().time()
+    report = await client.aclose(drain=world.drain)
+    assert asyncio.get_running_loop().time() <= closing + world.drain + GRACE
+    await asyncio.wait(tasks)
+    assert idle(client), client.stats()
+    assert service.closed == 1
+    assert service.in_flight == 0
+    assert service.most_in_flight <= world.limits.in_flight
+    abandoned = [event for event in events if isinstance(event, SendAbandoned)]
+    assert list(report.abandoned) == abandoned
+    finals = judge(told, service, abandoned)
+    judge_report(told, report, finals, closing)
+    judge_effort(client, service, world)
+
+
+def judge(told: list[Told], service: FakeService, abandoned: list[SendAbandoned]) -> dict[str, Outcome]:
+    """Every caller was told the truth, once, in time. Returns the final outcome of every user of one call only."""
+    ends: dict[str, SendAbandoned] = {}
+    for event in abandoned:
+        own = [user for user in event.user_ids if user not in SHARED_USERS]
+        assert not ends.keys() & set(own), "a user's end was told twice"
+        ends |= dict.fromkeys(own, event)
+    processed = Counter(
+        (user, each.message["title"]["en"]) for each in service.requests if each.processed for user in each.users
+    )
+    least, most = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    finals: dict[str, Outcome] = {}
+    for each in told:
+        result, outcomes = each.result, each.outcomes
+        assert each.times <= 1
+        assert each.times == 1 or each.cancelled
+        assert each.cancelled or set(outcomes) == set(each.users)
+        if each.times and each.deed.total is not None:
+            assert each.ended <= each.started + each.deed.total + GRACE
+        attempts = () if each.cancelled else result.attempts
+        if attempts and not isinstance(result, PartialError):
+            assert result.outcome is join([attempt.outcome for attempt in attempts])
+        for user in each.users:
+            final, tries = outcomes.get(user), attempts
+            if user in ends:
+                assert each.cancelled or (final, result.outcome) != (Outcome.ACCEPTED, Outcome.ACCEPTED)
+                assert final in (None, Outcome.UNKNOWN, ends[user].outcome), "its end is not what its caller was told"
+                final, tries = ends[user].outcome, ends[user].attempts
+            elif each.cancelled and user not in SHARED_USERS:
+                assert each.times == 0, "cancelled, and its end was not told"
+                final = Outcome.NOT_SENT
+            elif final is Outcome.UNKNOWN and user not in SHARED_USERS:
+                assert attempts, "unknown by nothing that was tried"
+            if user not in SHARED_USERS:
+                assert final is not None
+                finals[user] = final
+            key = (user, each.title)
+            least[key] += final is Outcome.ACCEPTED
+            if user in SHARED_USERS and final in (None, Outcome.UNKNOWN):
+                # Whose end it was can't be told apart: leave room.
+                most[key] += 4
+            elif each.deed.policy == "at_least_once" or (each.deed.policy == "collapsible" and each.deed.message == 1):
+                most[key] += sum(try_.outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN) for try_ in tries)
+            else:
+                most[key] += final in (Outcome.ACCEPTED, Outcome.UNKNOWN)
+    for key in {*least, *processed}:
+        assert least[key] <= processed[key] <= most[key], (key, least[key], processed[key], most[key])
+    return finals
+
+
+def judge_report(told: list[Told], report: Any, finals: dict[str, Outcome], closing: float) -> None:
+    """The report of the close names whoever was on the way, with the true outcome."""
+    named = {
+        user: outcome
+        for outcome in Outcome
+        for user in getattr(report, outcome.value.lower())
+        if user not in SHARED_USERS
+    }
+    assert all(finals[user] is outcome for user, outcome in named.items())
+    for each in told:
+        if each.times and each.started < closing < each.ended:
+            ends = {user for event in report.abandoned for user in event.user_ids}
+            assert {*each.users} - {*SHARED_USERS} <= ends | named.keys()
+
+
+def judge_effort(client: AsyncPushClient, service: FakeService, world: World) -> None:
+    """Retries were paid for, and the counters add up."""
+    stats = client.stats()
+    first_try = sum(request.processed for request in service.requests)
+    assert stats.retries * COST <= world.tokens + first_try
+    assert len(service.requests) == stats.attempts + stats.stale_connections
+    assert stats.attempts <= stats.requests + stats.retries
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("pushsdk")
+    logger.disabled = True
+    yield
+    logger.disabled = False
+
+
+@settings(
+    max_examples=ASKED or 300,
+    phases=[Phase.generate, Phase.shrink],
+    derandomize=not ASKED,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(world=WORLDS)
+def test_every_caller_is_told_the_truth_once_and_in_time(world: World) -> None:
+    run(live(world), collect=False)
