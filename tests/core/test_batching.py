@@ -129,11 +129,11 @@ def test_what_was_learned_bounds_what_is_merged():
     sizes = LearnedSizes()
     open_batches = batches(sizes)
     batch, _ = open_batches.join(content(), call("a"))
-    sizes.learn(4, 100_000)
+    sizes.learn(4, 50, 100_000)
     assert open_batches.join(content(), call("b")) == (batch, False)
     assert open_batches.is_full(batch)
     assert open_batches.join(content(), call("c"))[1]
-    sizes.learn(2, 160)
+    sizes.learn(2, 50, 60)
     batch, is_new = open_batches.join(content(b"{}"), call("x" * 40))
     assert is_new
     assert open_batches.is_full(batch)
@@ -141,7 +141,7 @@ def test_what_was_learned_bounds_what_is_merged():
 
 def test_a_setting_below_what_was_learned_stays_the_bound():
     sizes = LearnedSizes()
-    sizes.learn(100, 10**6)
+    sizes.learn(100, 50, 10**6)
     open_batches = batches(sizes, max_users=1)
     batch, _ = open_batches.join(content(), call("a"))
     assert open_batches.is_full(batch)

@@ -1,0 +1,445 @@
+"""The bugs that ``mutate`` plants, and the tests that have to find each.
+
+``old`` stands in ``file`` exactly once; ``tests`` are paths as pytest takes them, those that fail fastest first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One bug: what it is, where, and who finds it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+CORE, IO = "pushsdk/_core/", "pushsdk/_io/"
+T_OUTCOME = "tests/core/test_outcome.py"
+T_POLICY = "tests/core/test_policy.py"
+T_SPLITTING = "tests/core/test_splitting.py"
+T_BATCHING = "tests/core/test_batching.py"
+T_ENDPOINT = "tests/core/test_endpoint.py"
+T_MODEL = "tests/model"
+T_WIRE = "tests/io/test_transport.py tests/faults/test_matrix.py"
+
+OUTCOME = [
+    Mutant(
+        "a 502 is a rejection",
+        CORE + "outcome.py",
+        'Row(501, 501, Outcome.REJECTED, False, "not implemented")',
+        'Row(501, 502, Outcome.REJECTED, False, "not implemented")',
+        T_OUTCOME,
+    ),
+    Mutant(
+        "any 503 is a rejection to be repeated",
+        CORE + "outcome.py",
+        "and (retry_after is not None or not row.needs_retry_after)",
+        "",
+        T_OUTCOME,
+    ),
+    Mutant(
+        "the join prefers REJECTED over UNKNOWN",
+        CORE + "outcome.py",
+        "_JOIN = (Outcome.ACCEPTED, Outcome.UNKNOWN, Outcome.REJECTED)",
+        "_JOIN = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN)",
+        T_OUTCOME,
+    ),
+    Mutant(
+        "a 2xx is believed though the request was not written whole",
+        CORE + "outcome.py",
+        "if outcome is Outcome.ACCEPTED and evidence.touched and not evidence.written:",
+        "if False:",
+        T_OUTCOME,
+    ),
+    Mutant(
+        "so is a 204, on the short way",
+        CORE + "outcome.py",
+        "if evidence.written and evidence.status == 204 and not statuses:",
+        "if evidence.status == 204 and not statuses:",
+        T_OUTCOME,
+    ),
+    Mutant(
+        "a stray answer is taken for the answer",
+        CORE + "outcome.py",
+        "if evidence.touched and not evidence.started_writing:",
+        "if False:",
+        T_OUTCOME,
+    ),
+    Mutant(
+        "a disconnect after the first byte is not sent",
+        CORE + "outcome.py",
+        "if evidence.started_writing or not (",
+        "if not (",
+        T_OUTCOME,
+    ),
+    Mutant(
+        "any exception of a mock is not sent",
+        CORE + "outcome.py",
+        "if evidence.started_writing or not (evidence.touched or evidence.failure in PROVEN_BY_TYPE):",
+        "if evidence.started_writing:",
+        T_OUTCOME,
+    ),
+]
+
+POLICY = [
+    Mutant(
+        "an UNKNOWN is repeated by default",
+        CORE + "policy.py",
+        'return cls(unknown="raise", **numbers)',
+        'return cls(unknown="repeat", **numbers)',
+        T_POLICY,
+    ),
+    Mutant(
+        "an UNKNOWN is repeated without a collapse id",
+        CORE + "policy.py",
+        '(self.unknown == "repeat_if_collapsible" and collapsible)',
+        'self.unknown == "repeat_if_collapsible"',
+        T_POLICY,
+    ),
+    Mutant(
+        "the jitter is half",
+        CORE + "policy.py",
+        "jitter = draw * min(",
+        "jitter = (0.5 + draw / 2) * min(",
+        T_POLICY,
+    ),
+    Mutant(
+        "a Retry-After has no jitter on top",
+        CORE + "policy.py",
+        "return (attempt.retry_after or 0.0) + jitter",
+        "return max(attempt.retry_after or 0.0, jitter)",
+        T_POLICY,
+    ),
+    Mutant(
+        "a shorter pause shortens a longer one",
+        CORE + "pacing.py",
+        "self.paused_until = max(self.paused_until, until)",
+        "self.paused_until = until",
+        "tests/core/test_pacing.py",
+    ),
+    Mutant(
+        "a Retry-After in the past is negative",
+        CORE + "pacing.py",
+        "return max(0.0, when.timestamp() - wall_clock)",
+        "return when.timestamp() - wall_clock",
+        "tests/core/test_pacing.py",
+    ),
+]
+
+BUDGET = [
+    Mutant("a retry costs nothing", CORE + "budget.py", "self.tokens -= COST", "pass", "tests/core/test_budget.py"),
+    Mutant(
+        "the budget never refuses",
+        CORE + "budget.py",
+        "if self.tokens < COST:",
+        "if False:",
+        "tests/core/test_budget.py",
+    ),
+    Mutant(
+        "the budget is filled without end",
+        CORE + "budget.py",
+        "if self.tokens < CAPACITY:",
+        "if True:",
+        "tests/core/test_budget.py",
+    ),
+    Mutant(
+        "every success is refunded, not only on the first try",
+        IO + "sender.py",
+        "if job.own == 1:",
+        "if True:",
+        T_MODEL + " tests/io",
+    ),
+    Mutant(
+        "a retry is not paid for",
+        IO + "sender.py",
+        "elif not sender.budget.spend():",
+        "elif False:",
+        "tests/faults/test_waits.py " + T_MODEL,
+    ),
+]
+
+SPLITTING = [
+    Mutant(
+        "an UNKNOWN is split",
+        CORE + "splitting.py",
+        "elif verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:",
+        "elif verdict.status in self._split_on:",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "the second half loses a call",
+        CORE + "splitting.py",
+        "Piece.of(self.segments[middle:], history)",
+        "Piece.of(self.segments[middle + 1 :] or self.segments[middle:], history)",
+        T_SPLITTING,
+    ),
+    Mutant("it never gives up", CORE + "splitting.py", "GIVE_UP_AFTER = 3", "GIVE_UP_AFTER = 10**9", T_SPLITTING),
+    Mutant(
+        "it gives up without a look at the far corner",
+        CORE + "splitting.py",
+        "far = self._failed and not self._accepted",
+        "far = False",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "a half forgets what was tried before",
+        CORE + "splitting.py",
+        "piece.halves(verdict.attempts, within_calls=False)",
+        "piece.halves((), within_calls=False)",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "what was learned is ignored on the way out",
+        CORE + "splitting.py",
+        "if sizes.users is None or sizes.bytes is None:",
+        "if True:",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "nothing is learned from a 413",
+        CORE + "splitting.py",
+        "self.sizes.learn(piece.users, self._frame, len(piece.ids))",
+        "pass",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "what was given up is told to nobody",
+        CORE + "splitting.py",
+        "left = list(self._suspects)",
+        "left: list[Settled] = []",
+        T_SPLITTING,
+    ),
+]
+
+COALESCING = [
+    Mutant(
+        "the same user is merged twice",
+        CORE + "batching.py",
+        "and not batch.holds(call.users)",
+        "",
+        T_BATCHING,
+    ),
+    Mutant(
+        "a batch grows over max_users",
+        CORE + "batching.py",
+        "batch.users + len(call.users) <= self._max_users()",
+        "batch.users <= self._max_users()",
+        T_BATCHING,
+    ),
+    Mutant(
+        "what was learned is ignored on the way in",
+        CORE + "batching.py",
+        "return min(self._batching.max_users, self._sizes.users or self._batching.max_users)",
+        "return self._batching.max_users",
+        T_BATCHING,
+    ),
+    Mutant(
+        "calls of unequal policies meet",
+        "pushsdk/client.py",
+        "key=(encoded, fields, options)",
+        "key=(encoded, fields)",
+        T_MODEL + " tests/io",
+    ),
+    Mutant(
+        "calls of unequal custom fields meet",
+        "pushsdk/client.py",
+        "key=(encoded, fields, options)",
+        "key=(encoded, options)",
+        T_MODEL + " tests/io",
+    ),
+    Mutant(
+        "the followers' users are lost",
+        IO + "coalescer.py",
+        "pieces = pieces_of(batch.calls, self._sizes, batch.frame)",
+        "pieces = pieces_of(batch.calls[:1], self._sizes, batch.frame)",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "a cancelled caller takes the others of its batch along",
+        IO + "coalescer.py",
+        "self._leave(call, batch, Failure.CANCELLED)\n            if leads",
+        "[self._leave(each, batch, Failure.CANCELLED) for each in tuple(batch.calls)]\n            if leads",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "a cancelled leader leaves its batch behind",
+        IO + "coalescer.py",
+        "            self._leave(call, batch, Failure.CANCELLED)\n            if leads and batch.calls:",
+        "            self._leave(call, batch, Failure.CANCELLED)\n            if False:",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "a batch that left is still joined",
+        IO + "coalescer.py",
+        "batch.started = batch.has_slot = True\n        self._batches.close(batch)",
+        "batch.started = batch.has_slot = True",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "a caller does not leave at its deadline",
+        IO + "coalescer.py",
+        "tick = self._deadlines.add(call, call.deadline)",
+        "tick = self._deadlines.add(call, call.deadline + 3600)",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "a caller past its deadline is told NOT_SENT while its request is out",
+        IO + "coalescer.py",
+        "rest = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)",
+        "rest = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.DEADLINE)",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "a place leaks with a cancelled batch",
+        IO + "coalescer.py",
+        "if batch is not None and not batch.shared:\n            self._give_back(batch)",
+        "",
+        "tests/io/test_cancellation.py " + T_MODEL,
+    ),
+    Mutant(
+        "how an abandoned send ended is not kept",
+        IO + "coalescer.py",
+        "self.abandoned.append(event)",
+        "pass",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "the backlog is not given back",
+        IO + "coalescer.py",
+        "self._batches.close(batch)\n        self._backlog.leave(batch.users, batch.size)",
+        "self._batches.close(batch)",
+        T_MODEL + " tests/io",
+    ),
+]
+
+SENDING = [
+    Mutant(
+        "a place leaks with a cancelled wait for it",
+        IO + "slots.py",
+        "and self._future.result() is None:\n                slots.release()",
+        "and self._future.result() is None:\n                pass",
+        T_MODEL + " tests/io",
+    ),
+    Mutant(
+        "a pause holds nothing back",
+        IO + "sender.py",
+        "self._slots.pause(until)",
+        "pass",
+        "tests/faults/test_waits.py",
+    ),
+    Mutant(
+        "a Retry-After of any length is waited for",
+        IO + "sender.py",
+        "elif self.at_least() > job.policy.max_retry_after:",
+        "elif False:",
+        "tests/faults/test_waits.py",
+    ),
+    Mutant(
+        "a wait may end after the deadline",
+        IO + "sender.py",
+        "elif sender._loop.time() + wait >= job.deadline:",
+        "elif False:",
+        "tests/faults/test_waits.py " + T_MODEL,
+    ),
+    Mutant(
+        "an attempt knows no deadline",
+        IO + "sender.py",
+        "limit = job.deadline\n",
+        "limit = job.deadline + 3600\n",
+        "tests/faults/test_closing.py",
+    ),
+    Mutant(
+        "a stale connection is not replaced",
+        IO + "sender.py",
+        "if evidence.failure is Failure.STALE and self._may_replace(job):",
+        "if False:",
+        "tests/faults/test_closing.py",
+    ),
+    Mutant(
+        "a refused key is asked for again and again",
+        IO + "sender.py",
+        "if job.rekeyed or self._credentials.fixed is not None:",
+        "if self._credentials.fixed is not None:",
+        "tests/io tests/security/test_destinations.py tests/faults/test_refusals.py",
+    ),
+    Mutant(
+        "a cancellation is repeated like a failure",
+        IO + "retrying.py",
+        "if state.outcome is None or not isinstance(state.outcome.exception(), PushError):",
+        "if state.outcome is None:",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "a cancellation from outside is swallowed at a deadline",
+        IO + "clock.py",
+        "return self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError",
+        "self._task.uncancel()\n        return kind is asyncio.CancelledError",
+        "tests/io " + T_MODEL,
+    ),
+    Mutant(
+        "deadlines are kept to half a second",
+        IO + "clock.py",
+        "TICKS_PER_SECOND = 250",
+        "TICKS_PER_SECOND = 2",
+        "tests/faults/test_closing.py " + T_MODEL,
+    ),
+]
+
+TRANSPORT = [
+    Mutant(
+        "a pooled connection is not looked at before the first byte",
+        IO + "transport.py",
+        "elif protocol.should_close or poll(0):",
+        "elif False:",
+        T_WIRE,
+    ),
+    Mutant(
+        "`written` is set before the write",
+        IO + "transport.py",
+        "await writer.write(self._value)\n        evidence.written = True",
+        "evidence.written = True\n        await writer.write(self._value)",
+        "tests/io/test_transport.py tests/io/test_aiohttp_contract.py tests/faults/test_cancelled.py",
+    ),
+    Mutant(
+        "`started_writing` is set after the write",
+        IO + "transport.py",
+        "evidence.started_writing = True\n        await writer.write(self._value)",
+        "await writer.write(self._value)\n        evidence.started_writing = True",
+        "tests/io/test_transport.py tests/faults/test_cancelled.py",
+    ),
+    Mutant(
+        "redirects are followed",
+        IO + "transport.py",
+        '"allow_redirects": False',
+        '"allow_redirects": True',
+        "tests/security/test_destinations.py",
+    ),
+    Mutant(
+        "the key shows in a repr",
+        CORE + "endpoint.py",
+        "return \"'***'\"",
+        "return str.__repr__(self)",
+        T_ENDPOINT,
+    ),
+    Mutant(
+        "a redirect's whole location is told",
+        CORE + "explain.py",
+        'urlsplit(headers.get("Location", "")).hostname',
+        'headers.get("Location", "")',
+        "tests/core/test_explain_and_errors.py",
+    ),
+    Mutant(
+        "plain http is open to every host",
+        CORE + "endpoint.py",
+        "and not is_loopback(",
+        "and not bool(",
+        T_ENDPOINT,
+    ),
+]
+
+MUTANTS = [*OUTCOME, *POLICY, *BUDGET, *SPLITTING, *COALESCING, *SENDING, *TRANSPORT]
