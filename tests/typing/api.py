@@ -1,0 +1,265 @@
+"""Every public name, used the way users would. mypy --strict reads this; nothing runs it.
+
+A line that must not type-check says so by an ignore: mypy fails where it is not needed.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, assert_never, assert_type
+
+import aiohttp
+
+from pushsdk import (
+    UNSET,
+    Action,
+    ActionButton,
+    ActionCategory,
+    ActionCategoryType,
+    ActionComponent,
+    AsyncPushClient,
+    AsyncPushView,
+    Attempt,
+    AttemptEnded,
+    AuthenticationError,
+    Batching,
+    CampaignCreated,
+    CampaignRequest,
+    ClickAction,
+    ClientClosedError,
+    ClientPaused,
+    ClientStats,
+    ConfigurationError,
+    DrainReport,
+    Event,
+    InterruptionLevel,
+    Limits,
+    MediaType,
+    MessageType,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PartialError,
+    PayloadTooLargeError,
+    Priority,
+    PushError,
+    PushRequest,
+    QueueFullError,
+    Rate,
+    RateLimitedError,
+    Receipt,
+    RejectedError,
+    RelevanceScore,
+    RequestSplit,
+    RetryPolicy,
+    RetryScheduled,
+    Schedule,
+    ScheduleType,
+    Segment,
+    SendAbandoned,
+    Timeout,
+    UnexpectedResponseError,
+    UnsetType,
+    ValidationError,
+    __version__,
+)
+
+assert_type(__version__, str)
+
+# --- what travels ---
+
+button = ActionButton(label="Open", url="/a", click_action=ClickAction.DEEP_LINKING, key_vals={"k": "v"})
+component = ActionComponent(action_id="open", url="/a", click_action="LATER_ADDED", key_vals={}, use_webview=False)
+category = ActionCategory(type=ActionCategoryType.PREDEFINED_CATEGORY, name="c", action_components=[component])
+message = MobilePush(
+    type=MessageType.MOBILE_PUSH,
+    ios_enabled=True,
+    android_enabled=True,
+    title={"en": "Hi"},
+    subtitle={},
+    body={"en": "{{ first_name | 'there' }}"},
+    collapse_id="spring",
+    ttl=3600,
+    action=Action.DEFAULT,
+    android_action_url="https://shop.example",
+    ios_action_url="https://shop.example",
+    key_vals={"k": "v"},
+    big_image_url="https://shop.example/a.png",
+    large_icon_url=UNSET,
+    small_icon_resource_id="icon",
+    android_channel="news",
+    priority=Priority.NORMAL,
+    android_action_buttons=(button,),
+    sound_file_name="ping",
+    rich_media_url="https://shop.example/a.png",
+    media_type=MediaType.IMAGE,
+    interruption_level=InterruptionLevel.PASSIVE,
+    badge_count=0,
+    relevance_score=RelevanceScore.SCORE_MAX,
+    content_available=False,
+    action_category=category,
+)
+campaign = CampaignRequest(
+    name="spring",
+    external_id="spring-1",
+    segment=Segment(query="select id from users", primary_key="id"),
+    schedule=Schedule(type=ScheduleType.START_NOW, start_ts=0),
+    message=message,
+)
+request = PushRequest(user_ids=["u"], message=message, custom_fields={"any": [1, None]})
+assert_type(message.title, Mapping[str, str] | UnsetType)
+assert_type(message.type, str)
+assert_type(request.message, MobilePush | UnsetType)
+
+MobilePush(ttl="60")  # type: ignore[arg-type]
+MobilePush(title=None)  # type: ignore[arg-type]
+MobilePush(title="Hi")  # type: ignore[arg-type]
+MobilePush(titel={"en": "Hi"})  # type: ignore[call-arg]
+MobilePush({"en": "Hi"})  # type: ignore[arg-type, call-arg]
+message.ttl = 1  # type: ignore[misc]
+CampaignRequest(message={"title": {"en": "Hi"}})  # type: ignore[arg-type]
+CampaignCreated()  # type: ignore[call-arg]
+
+
+# --- the client ---
+
+
+def tell(event: Event) -> None:
+    """Every event is one of five."""
+    match event:
+        case AttemptEnded(attempt=attempt, users=users, number=number):
+            assert_type((attempt, users, number), tuple[Attempt, int, int])
+        case RetryScheduled(wait=wait):
+            assert_type(wait, float)
+        case ClientPaused(seconds=seconds):
+            assert_type(seconds, float)
+        case RequestSplit(parts=parts, calls=calls, status=status):
+            assert_type((parts, calls, status), tuple[int, int, int])
+        case SendAbandoned(outcome=outcome, user_ids=user_ids):
+            assert_type((outcome, user_ids), tuple[Outcome, tuple[str, ...]])
+        case _:
+            assert_never(event)
+
+
+async def ask_vault() -> str:
+    """A key that rotates."""
+    return "key"
+
+
+def clients(session: aiohttp.ClientSession, context: ssl.SSLContext, source: Callable[[], Awaitable[str]]) -> None:
+    """Ways to make a client."""
+    AsyncPushClient()
+    AsyncPushClient("https://push.example", "key")
+    AsyncPushClient("https://push.example", lambda: "key", session=session)
+    AsyncPushClient(api_key=source, timeout=5, retry=RetryPolicy.none())
+    AsyncPushClient(
+        base_url="https://push.example",
+        api_key=ask_vault,
+        retry=RetryPolicy(attempts=3, statuses={500: Outcome.REJECTED}, repeat={408, 425}, unknown="repeat"),
+        timeout=Timeout(total=30, attempt=None, connect=5.0),
+        batching=Batching(linger=0.01, max_users=500, max_bytes=1 << 20, split_on={413}),
+        limits=Limits(in_flight=8, queued_users=1000, queued_bytes=1 << 20, when_full="raise"),
+        rate=Rate(requests_per_second=10, users_per_second=None),
+        proxy="http://proxy.example:3128",
+        ssl=context,
+        headers={"X-Team": "growth"},
+        keepalive=4,
+        allow_insecure=False,
+        on_event=tell,
+    )
+    AsyncPushClient("https://push.example", b"key")  # type: ignore[arg-type]
+    AsyncPushClient("https://push.example", "key", RetryPolicy())  # type: ignore[call-arg]
+    AsyncPushClient("https://push.example", "key", ssl=False)  # type: ignore[arg-type]
+    AsyncPushClient("https://push.example", "key", timeout="5")  # type: ignore[arg-type]
+    Limits(when_full="drop")  # type: ignore[arg-type]
+    RetryPolicy(unknown="always")  # type: ignore[arg-type]
+    Timeout(30)  # type: ignore[call-arg]
+
+
+def policies() -> None:
+    """Ways to say what is repeated."""
+    assert_type(RetryPolicy.safe(attempts=2), RetryPolicy)
+    assert_type(RetryPolicy.collapsible(), RetryPolicy)
+    assert_type(RetryPolicy.at_least_once(), RetryPolicy)
+    assert_type(RetryPolicy.from_tenacity(stop=object(), wait=object(), retry=object(), attempts=3), RetryPolicy)
+
+
+async def use() -> None:
+    """Sends, campaigns, views, and the end."""
+    async with AsyncPushClient("https://push.example", "key") as client:
+        assert_type(client, AsyncPushClient)
+        receipt = await client.send("u", message)
+        assert_type(receipt, Receipt)
+        assert_type((receipt.users, receipt.repeated, receipt.requests), tuple[int, int, int])
+        assert_type(receipt.attempts, tuple[Attempt, ...])
+        assert_type(receipt.status, int | None)
+        assert_type(receipt.outcome, Outcome)
+        await client.send(["u", "v"], {"title": {"en": "Hi"}}, custom_fields={"n": 1}, timeout=5, retry=RetryPolicy())
+        await client.send((f"u{n}" for n in range(3)), message, timeout=Timeout(total=None))
+        created = await client.create_campaign(campaign, timeout=60.0)
+        assert_type(created, CampaignCreated)
+        assert_type(created.uuid, str)
+        await client.create_campaign({"name": "spring"}, retry=RetryPolicy.none())
+        view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
+        assert_type(view, AsyncPushView)
+        assert_type(await view.send("u", message), Receipt)
+        assert_type(view.stats(), ClientStats)
+        assert_type(client.stats().retry_tokens, int)
+        await client.flush()
+        report = await client.aclose(drain=5)
+        assert_type(report, DrainReport)
+        assert_type(report.unknown, tuple[str, ...])
+        assert_type(report.abandoned, tuple[SendAbandoned, ...])
+        await client.send(b"u", message)  # type: ignore[arg-type]
+        await client.send(7, message)  # type: ignore[arg-type]
+        await client.send("u", "Hi")  # type: ignore[arg-type]
+        await client.send("u", campaign)  # type: ignore[arg-type]
+        await client.send("u", message, {"n": 1})  # type: ignore[call-arg]
+        await client.send("u")  # type: ignore[call-arg]
+        await client.create_campaign(message)  # type: ignore[arg-type]
+        await view.aclose()  # type: ignore[attr-defined]
+        client.send("u", message)  # type: ignore[unused-coroutine]
+
+
+async def handle(client: AsyncPushClient) -> str:
+    """Errors, by what the caller can do next."""
+    try:
+        await client.send(["u", "v"], message)
+    except PartialError as error:
+        assert_type(error.outcomes, Mapping[str, Outcome])
+        assert_type(error.users(Outcome.UNKNOWN), tuple[str, ...])
+    except (ClientClosedError, QueueFullError) as error:
+        assert_type(error.retry_after, float | None)
+    except NotSentError as error:
+        assert_type(error.attempts[0].started, float)
+    except RateLimitedError as error:
+        assert_type(error.retry_after, float | None)
+    except (AuthenticationError, PayloadTooLargeError) as error:
+        assert_type(error.status, int)
+    except RejectedError as error:
+        assert_type((error.headers, error.body), tuple[Mapping[str, str], bytes])
+    except OutcomeUnknownError as error:
+        assert_type((error.status, error.external_id), tuple[int | None, str | None])
+    except UnexpectedResponseError as error:
+        assert_type((error.status, error.body, error.external_id), tuple[int, bytes, str | None])
+    except (ConfigurationError, ValidationError) as error:
+        assert_type(error.outcome, Outcome)
+    except PushError as error:
+        assert_type((error.outcome, error.user_ids), tuple[Outcome, tuple[str, ...]])
+        return told(error.outcome)
+    return ""
+
+
+def told(outcome: Outcome) -> str:
+    """There are four outcomes, and each is a text."""
+    match outcome:
+        case Outcome.ACCEPTED | Outcome.REJECTED | Outcome.NOT_SENT | Outcome.UNKNOWN:
+            return outcome
+        case _:
+            assert_never(outcome)
+
+
+error_is_a_value_error: ValueError = ValidationError("$.message.ttl: Expected `int`")
+options: Mapping[str, Any] = {}
