@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from http import HTTPStatus
 
 import msgspec
 from aiohttp import web
@@ -51,6 +50,7 @@ class Service:
         refusal = self.guard.judge(request.method, path, headers)
         if refusal is not None:
             return _refuse(refusal)
+        _invite(request)
         try:
             body = await request.read()
             endpoint = ENDPOINTS[path]
@@ -59,7 +59,7 @@ class Service:
             return _refuse(self.guard.too_large)
         except Unreadable as error:
             return _refuse(Refusal(400, str(error)))
-        except (RequestPayloadError, ConnectionError):  # the body did not arrive whole
+        except (RequestPayloadError, OSError):  # the body did not arrive whole
             return _abort(request)
         verdict = self.rules.decide(endpoint, user_ids, len(body))
         if verdict.delay and not await self._waited(verdict.delay):
@@ -82,8 +82,14 @@ class Service:
         if isinstance(fault, TruncatedFault):
             return _cut(request, _CUTS[fault.at])
         if isinstance(fault, HangFault):
-            await asyncio.wait((self.closing, self.lost[request.protocol]), return_when="FIRST_COMPLETED")
+            await self._left(request)
         return _abort(request)
+
+    async def _left(self, request: web.BaseRequest) -> None:
+        """Wait until the client leaves, who may be gone since a delay began, or the emulator closes."""
+        lost = self.lost.get(request.protocol)
+        if lost is not None:
+            await asyncio.wait((self.closing, lost), return_when="FIRST_COMPLETED")
 
     async def _waited(self, seconds: float) -> bool:
         """Wait; False when the emulator closes first."""
@@ -112,9 +118,13 @@ def _status(fault: StatusFault) -> web.Response:
     headers = dict(fault.headers)
     if fault.body and "content-type" not in {name.lower() for name in headers}:
         headers["Content-Type"] = "application/json"
-    known = fault.code in HTTPStatus._value2member_map_
-    reason = None if known else "Unknown"
-    return web.Response(status=fault.code, reason=reason, body=fault.body.encode() or None, headers=headers)
+    return web.Response(status=fault.code, body=fault.body.encode() or None, headers=headers)
+
+
+def _invite(request: web.BaseRequest) -> None:
+    """Answer a client that asks before it sends its body, as curl does with a large one."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 def _abort(request: web.BaseRequest) -> web.Response:

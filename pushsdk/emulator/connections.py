@@ -18,7 +18,7 @@ from pushsdk.emulator.guard import HOST
 __all__ = ["Connections", "bind"]
 
 _BACKLOG = 1024  # a client that opens all its connections at once is no fault
-_GRACE = 0.1  # seconds that answers under way get at the end
+_GRACE = 0.1  # seconds that clients get at the end to take what is written for them
 
 
 class _Malformed(logging.Filter):
@@ -52,24 +52,32 @@ class Connections(web.Server):
         self._service = service
         self._max_body = max_body
         self._open: dict[RequestHandler, asyncio.Transport] = {}
-        self._listener: asyncio.Server | None = None  # set by listen()
+        self._listener: asyncio.Server  # set by listen()
 
     async def listen(self, sock: socket.socket) -> None:
         """Serve what connects to the bound socket, which belongs to the server from now on."""
         self._listener = await asyncio.get_running_loop().create_server(self, sock=sock, backlog=_BACKLOG)
 
     async def aclose(self) -> None:
-        """Stop listening, let go of what hangs, and end every connection."""
-        if self._listener is not None:
-            self._listener.close()
+        """Stop listening, let go of what hangs, and end every connection.
+
+        Not by aiohttp's shutdown(), which waits its timeout out for each handler that waits for its client.
+        """
+        self._listener.close()
         self._service.closing.set_result(None)
         self.pre_shutdown()
-        await self.shutdown(_GRACE)
-        lost = tuple(self._service.lost.values())
-        for transport in self._open.values():  # those whose peer reads nothing
+        for transport in self._open.values():
+            transport.close()  # what is written already still arrives
+        await self._all_lost(_GRACE)
+        for transport in self._open.values():  # their peers read nothing
             transport.abort()
-        if lost:
-            await asyncio.wait(lost)
+        await self._all_lost(None)
+        while self.connections:  # noqa: ASYNC110 - the handlers of what is lost end within a few turns, and say nothing
+            await asyncio.sleep(0)
+
+    async def _all_lost(self, timeout: float | None) -> None:
+        if lost := tuple(self._service.lost.values()):
+            await asyncio.wait(lost, timeout=timeout)
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

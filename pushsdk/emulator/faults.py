@@ -76,7 +76,6 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
         **when: Unpack[Conditions],
     ) -> Fault:
         """Answer with this status; ``accepted`` says whether after accepting (by default a 2xx did, others did not)."""
-        accepted = 200 <= code < 300 if accepted is None else accepted
         return _make(StatusFault, code=code, headers=headers or {}, body=body, accepted=accepted, **when)
 
     @staticmethod
@@ -111,7 +110,7 @@ class StatusFault(Fault, frozen=True, tag="status"):
     code: Annotated[int, Meta(ge=200, le=999)]
     headers: dict[str, str] = {}
     body: str = ""
-    accepted: bool = False
+    accepted: bool | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.headers.items():
@@ -122,7 +121,7 @@ class StatusFault(Fault, frozen=True, tag="status"):
 
     @property
     def accepts(self) -> bool:
-        return self.accepted
+        return 200 <= self.code < 300 if self.accepted is None else self.accepted
 
 
 class DelayFault(Fault, frozen=True, tag="delay"):

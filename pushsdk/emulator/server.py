@@ -160,6 +160,16 @@ class Emulator:
         """The users with more than one accepted push, and how many."""
         return self.inbox(api_key).duplicates()
 
+    def totals(self) -> Mapping[str, int]:
+        """The counts of ``requests``, and over all keys of ``users``, ``pushes`` and ``campaigns``."""
+        inboxes = [Inbox(self._store, api_key) for api_key in self._store.api_keys()]
+        return {
+            "requests": self.requests,
+            "users": sum(len(inbox.users()) for inbox in inboxes),
+            "pushes": sum(len(inbox.pushes) for inbox in inboxes),
+            "campaigns": sum(len(inbox.campaigns) for inbox in inboxes),
+        }
+
     def reset(self, *, api_key: str | None = None) -> None:
         """Forget what was accepted; without a key also start the faults and the count of requests anew."""
         self.inbox(api_key).forget()

@@ -9,7 +9,7 @@ import itertools
 import random
 import time
 import uuid
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -73,6 +73,7 @@ class Store(Protocol):
     def accepted(self, api_key: str, user_id: str) -> int: ...
     def users(self, api_key: str) -> Mapping[str, int]: ...
     def forget(self, api_key: str) -> None: ...
+    def api_keys(self) -> Sequence[str]: ...
 
 
 class _Shelf:
@@ -95,14 +96,14 @@ class MemoryStore:
         self._max_bytes = max_bytes
         self._bytes = 0  # of the bodies in _order
         self._order: deque[deque[Push] | deque[Campaign]] = deque()  # the shelf of each record, oldest first
-        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
+        self._shelves: dict[str, _Shelf] = {}
         self._ids = itertools.count(1)
         self._random = random.Random(f"{seed}:campaigns")  # noqa: S311 - repeatable is the point
 
     def accept_push(self, api_key: str, user_ids: tuple[str, ...], body: bytes) -> Push:
         """Record a push for each entry of ``user_ids``: an id that is there twice counts twice."""
         push = Push(id=next(self._ids), user_ids=user_ids, body=body, time=time.time())
-        shelf = self._shelves[api_key]
+        shelf = self._shelves.setdefault(api_key, _Shelf())
         shelf.users.update(user_ids)
         shelf.pushes.append(push)
         self._kept(shelf.pushes, len(body))
@@ -112,26 +113,26 @@ class MemoryStore:
         """Record a campaign under a new uuid."""
         name = uuid.UUID(int=self._random.getrandbits(128), version=4)
         campaign = Campaign(uuid=str(name), body=body, time=time.time())
-        shelf = self._shelves[api_key]
+        shelf = self._shelves.setdefault(api_key, _Shelf())
         shelf.campaigns.append(campaign)
         self._kept(shelf.campaigns, len(body))
         return campaign
 
     def pushes(self, api_key: str) -> Sequence[Push]:
         """The pushes kept, oldest first."""
-        return tuple(self._shelves[api_key].pushes)
+        return tuple(self._shelf(api_key).pushes)
 
     def campaigns(self, api_key: str) -> Sequence[Campaign]:
         """The campaigns kept, oldest first."""
-        return tuple(self._shelves[api_key].campaigns)
+        return tuple(self._shelf(api_key).campaigns)
 
     def accepted(self, api_key: str, user_id: str) -> int:
         """How many times a push to this user was accepted."""
-        return self._shelves[api_key].users[user_id]
+        return self._shelf(api_key).users[user_id]
 
     def users(self, api_key: str) -> Mapping[str, int]:
         """Every user with an accepted push, and how many."""
-        return dict(self._shelves[api_key].users)
+        return dict(self._shelf(api_key).users)
 
     def forget(self, api_key: str) -> None:
         """Drop all of one key."""
@@ -141,6 +142,13 @@ class MemoryStore:
             self._bytes -= sum(len(campaign.body) for campaign in shelf.campaigns)
             gone = (id(shelf.pushes), id(shelf.campaigns))
             self._order = deque(kept for kept in self._order if id(kept) not in gone)
+
+    def api_keys(self) -> Sequence[str]:
+        """The keys something was accepted with."""
+        return tuple(self._shelves)
+
+    def _shelf(self, api_key: str) -> _Shelf:
+        return self._shelves.get(api_key) or _Shelf()
 
     def _kept(self, records: deque[Push] | deque[Campaign], size: int) -> None:
         self._order.append(records)

@@ -1,0 +1,187 @@
+"""The rules without a socket: what can be said, which rule acts, how counting and chance work."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pushsdk.emulator import Emulator, Fault, load_faults
+from pushsdk.emulator.faults import Rules
+
+SMALL = ("push", ("ann",), 100)
+
+
+def acted(fault, requests, *, seed=0):
+    """For each request, whether the rule alone acts on it."""
+    rules = Rules([fault], seed=seed)
+    return [rules.decide(*request).fault is fault for request in requests]
+
+
+@pytest.mark.parametrize(
+    ("when", "hits"),
+    [
+        ({}, [1, 1, 1, 1, 1, 1]),
+        ({"first": 2}, [1, 1, 0, 0, 0, 0]),
+        ({"every": 3}, [0, 0, 1, 0, 0, 1]),
+        ({"first": 4, "every": 2}, [0, 1, 0, 1, 0, 0]),
+        ({"probability": 1}, [1, 1, 1, 1, 1, 1]),
+        ({"probability": 0}, [0, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_a_condition_chooses_among_the_requests_in_their_order(when, hits):
+    assert acted(Fault.reset_after(**when), [SMALL] * 6) == [bool(hit) for hit in hits]
+
+
+@pytest.mark.parametrize(
+    "when",
+    [{"endpoint": "push"}, {"user": "bob"}, {"more_than_users": 1}, {"more_than_bytes": 100}],
+)
+def test_a_static_condition_tells_two_requests_apart(when):
+    meant, other = ("push", ("ann", "bob"), 101), ("campaigns", (), 100)
+    assert acted(Fault.reset_after(**when), [other, meant]) == [False, True]
+
+
+def test_only_requests_that_meet_the_static_conditions_are_counted():
+    other = ("push", ("bob",), 100)
+    assert acted(Fault.reset_after(user="ann", first=1), [other, SMALL, other, SMALL]) == [False, True, False, False]
+    assert acted(Fault.reset_after(user="ann", every=2), [other, SMALL, other, SMALL]) == [False, False, False, True]
+
+
+def test_first_bounds_the_requests_that_chance_chooses_from():
+    chosen = acted(Fault.reset_after(first=50, probability=0.5), [SMALL] * 100)
+    assert 10 < sum(chosen[:50]) < 40
+    assert not any(chosen[50:])
+
+
+def test_chance_is_the_same_for_the_same_seed():
+    fault = Fault.reset_after(probability=0.5)
+    once, again, other = (acted(fault, [SMALL] * 64, seed=seed) for seed in (1, 1, 2))
+    assert once == again != other
+
+
+def test_a_rule_added_behind_leaves_the_draws_before_it_alone():
+    fault = Fault.delay(1, probability=0.5, name="slow")
+    alone, with_more = Rules([fault], seed=3), Rules([fault, Fault.hang(probability=0.5)], seed=3)
+    for _ in range(32):
+        alone.decide(*SMALL)
+        with_more.decide(*SMALL)
+    assert alone.hits()["slow"] == with_more.hits()["slow"]
+
+
+def test_the_first_rule_that_matches_acts_and_hides_the_request_from_the_rest():
+    one, two = Fault.status(503, first=1), Fault.reset_after(first=1)
+    rules = Rules([one, two])
+    assert [rules.decide(*SMALL).fault for _ in range(3)] == [one, two, None]
+    assert rules.hits() == {"1: status": 1, "2: reset_after": 1}
+
+
+def test_delays_add_up_before_the_rule_that_acts():
+    reset = Fault.reset_before(first=1)
+    rules = Rules([Fault.delay(0.25), Fault.delay(0.5), reset, Fault.delay(1)])
+    verdicts = [rules.decide(*SMALL) for _ in range(2)]
+    assert [(verdict.delay, verdict.fault) for verdict in verdicts] == [(0.75, reset), (1.75, None)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "accepts"),
+    [
+        (Fault.status(200), True),
+        (Fault.status(200, accepted=False), False),
+        (Fault.status(504), False),
+        (Fault.status(504, accepted=True), True),
+        (Fault.delay(1), False),
+        (Fault.reset_before(), False),
+        (Fault.reset_after(), True),
+        (Fault.hang(), False),
+        (Fault.hang(accepted=True), True),
+        (Fault.truncated(), True),
+    ],
+)
+def test_each_fault_says_whether_it_comes_after_acceptance(fault, accepts):
+    assert fault.accepts is accepts
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Fault(), "needs an action"),
+        (lambda: Fault.status(99), r"\$.code"),
+        (lambda: Fault.status("429"), r"\$.code"),
+        (lambda: Fault.status(429, headers={"Retry-After": 1}), r"\$.headers"),
+        (lambda: Fault.status(429, headers={"content-length": "1"}), "set by the emulator"),
+        (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "one line"),
+        (lambda: Fault.status(429, headers={"": "1"}), "with a name"),
+        (lambda: Fault.delay(-1), r"\$.seconds"),
+        (lambda: Fault.delay(float("nan")), r"\$.seconds"),
+        (lambda: Fault.truncated(at="middle"), r"\$.at"),
+        (lambda: Fault.hang(probability=2), r"\$.probability"),
+        (lambda: Fault.hang(probability=-0.1), r"\$.probability"),
+        (lambda: Fault.hang(first=0), r"\$.first"),
+        (lambda: Fault.hang(every=0), r"\$.every"),
+        (lambda: Fault.hang(more_than_users=-1), r"\$.more_than_users"),
+        (lambda: Fault.hang(more_than_bytes=-1), r"\$.more_than_bytes"),
+        (lambda: Fault.hang(endpoint="pull"), r"\$.endpoint"),
+        (lambda: Fault.hang(name=""), r"\$.name"),
+        (lambda: Fault.hang(frist=1), "frist"),
+        (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "same name"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_when_it_is_made(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()
+
+
+def test_what_is_no_fault_is_refused():
+    with pytest.raises(TypeError, match="fault 1 is a dict"):
+        Emulator(faults=[{"fault": "hang"}])
+
+
+def test_rules_are_read_from_json():
+    every = [
+        Fault.status(429, headers={"Retry-After": "1"}, body="{}", first=3, name="throttle"),
+        Fault.delay(0.5, user="ann"),
+        Fault.reset_before(endpoint="push"),
+        Fault.reset_after(probability=0.02),
+        Fault.hang(accepted=True, every=5),
+        Fault.truncated(at="body", more_than_users=1, more_than_bytes=2),
+    ]
+    text = json.dumps(
+        [
+            {
+                "fault": "status",
+                "code": 429,
+                "headers": {"Retry-After": "1"},
+                "body": "{}",
+                "first": 3,
+                "name": "throttle",
+            },
+            {"fault": "delay", "seconds": 0.5, "user": "ann"},
+            {"fault": "reset_before", "endpoint": "push"},
+            {"fault": "reset_after", "probability": 0.02},
+            {"fault": "hang", "accepted": True, "every": 5},
+            {"fault": "truncated", "at": "body", "more_than_users": 1, "more_than_bytes": 2},
+        ]
+    )
+    assert load_faults(text) == every
+
+
+def test_a_status_in_json_is_after_acceptance_just_as_it_is_in_python():
+    text = '[{"fault": "status", "code": 202}, {"fault": "status", "code": 503}]'
+    assert load_faults(text) == [Fault.status(202), Fault.status(503)]
+    assert [fault.accepts for fault in load_faults(text)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('[{"fault": "hang"}, {"fault": "delay", "seconds": "1"}]', r"\$\[1\].seconds"),
+        ('[{"fault": "explode"}]', "explode"),
+        ('{"fault": "hang"}', "array"),
+        ("[", "truncated"),
+        ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "set by the emulator"),
+    ],
+)
+def test_bad_json_rules_are_refused_with_their_place(text, place):
+    with pytest.raises(ValueError, match=place):
+        load_faults(text)

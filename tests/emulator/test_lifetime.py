@@ -1,0 +1,103 @@
+"""From opening to the end: on loopback only, once, and never waiting for a client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import pytest
+
+from pushsdk.emulator import Emulator, Fault, MemoryStore
+
+
+async def test_it_listens_on_127_0_0_1_and_nowhere_else(emulator):
+    names = [listening.getsockname()[0] for listening in emulator._connections._listener.sockets]
+    assert names == ["127.0.0.1"]
+
+
+async def test_its_address_keeps_the_services_path_prefix(wire, emulator):
+    assert emulator.base_url == f"http://127.0.0.1:{wire.port}/external/api"
+
+
+def test_it_has_no_address_before_it_runs():
+    emulator = Emulator()
+    with pytest.raises(RuntimeError, match="async with"):
+        _ = emulator.base_url
+    assert (emulator.requests, emulator.users()) == (0, {})
+
+
+async def test_it_runs_once(emulator):
+    with pytest.raises(RuntimeError, match="once"):
+        await emulator.__aenter__()
+
+
+async def test_ending_twice_is_no_error(running):
+    async with running() as wire:
+        await wire.emulator.__aexit__(None, None, None)
+
+
+def test_each_emulator_has_a_key_of_its_own_or_the_one_given():
+    assert Emulator().api_key != Emulator().api_key
+    assert Emulator(api_key="mine").api_key == "mine"
+    with pytest.raises(ValueError, match="empty"):
+        Emulator(api_key="")
+
+
+async def test_a_taken_port_is_an_error(wire):
+    taken = Emulator(port=wire.port)
+    with pytest.raises(OSError, match="in use"):
+        await taken.__aenter__()
+    with pytest.raises(RuntimeError):
+        _ = taken.base_url
+
+
+async def test_a_store_of_ones_own_is_used(running):
+    store = MemoryStore()
+    async with running(store=store, api_key="key") as wire:
+        await wire.push("ann")
+    assert store.accepted("key", "ann") == 1
+
+
+async def test_resets_before_it_runs_are_fine():
+    emulator = Emulator(faults=[Fault.hang()])
+    emulator.reset()
+    assert emulator.hits() == {"1: hang": 0}
+
+
+@pytest.mark.parametrize("fault", [Fault.hang(), Fault.hang(accepted=True), Fault.delay(60)])
+async def test_the_end_waits_for_no_fault(running, until, fault, caplog):
+    async with asyncio.timeout(1):
+        async with running(faults=[fault]) as wire:
+            body = b'{"userIds":["ann"],"message":{}}'
+            stuck = [asyncio.ensure_future(wire.bytes(wire.head(len(body)) + body)) for _ in range(20)]
+            await until(lambda: sum(wire.emulator.hits().values()) == 20)
+        answers = await asyncio.gather(*stuck)
+    assert set(answers) == {b""}
+    assert len(wire.emulator.pushes) == (20 if fault.accepts else 0)
+    assert caplog.records == []
+
+
+async def test_the_end_waits_for_no_client(running, until):
+    """Idle, in the middle of a head, in the middle of a body, and one that reads nothing of a long answer."""
+    async with asyncio.timeout(2):
+        async with running(faults=[Fault.status(400, body="x" * 8_000_000)]) as wire:
+            stuffed = b'{"userIds":["ann"],"message":{}}'
+            sent = [b"", b"POST /ext", wire.head(10) + b"{", wire.head(len(stuffed)) + stuffed]
+            socks = [socket.create_connection(("127.0.0.1", wire.port)) for _ in sent]
+            for sock, part in zip(socks, sent, strict=True):
+                sock.sendall(part)
+            await until(lambda: wire.emulator.requests == 2 and len(wire.emulator._service.lost) == 4)
+    for sock in socks:
+        with suppress(ConnectionResetError):
+            while sock.recv(1 << 20):
+                pass
+        sock.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_22_000_users_pass_through_in_a_moment(wire, emulator):
+    batches = [[f"user-{number}" for number in range(start, start + 1000)] for start in range(0, 22_000, 1000)]
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(wire.push(*batch) for batch in batches))
+    assert (len(emulator.users()), emulator.duplicates()) == (22_000, {})

@@ -1,0 +1,152 @@
+"""What the emulator says it accepted: per user, per key, exactly once per request, and only what arrived whole."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from pushsdk.emulator import Emulator, Fault, MemoryStore
+
+BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
+
+
+async def test_each_user_is_counted_once_for_each_time_accepted(wire, emulator):
+    await wire.push("ann", "bob")
+    await wire.push("ann")
+    assert (emulator.accepted("ann"), emulator.accepted("bob"), emulator.accepted("eve")) == (2, 1, 0)
+    assert (emulator.users(), emulator.duplicates()) == ({"ann": 2, "bob": 1}, {"ann": 2})
+
+
+async def test_an_id_twice_in_one_request_is_a_double(wire, emulator):
+    await wire.push("ann", "ann")
+    assert emulator.duplicates() == {"ann": 2}
+
+
+async def test_every_key_has_an_inbox_of_its_own(wire, emulator):
+    await wire.push("ann")
+    await wire.push("bob", Api_Key="another")
+    assert emulator.users() == {"ann": 1}
+    assert emulator.users(api_key="another") == {"bob": 1}
+    assert (emulator.accepted("bob", api_key="another"), emulator.duplicates(api_key="another")) == (1, {})
+    assert [push.user_ids for push in emulator.inbox("another").pushes] == [("bob",)]
+
+
+async def test_totals_are_over_all_keys(wire, emulator):
+    await wire.push("ann", "bob")
+    await wire.campaign(Api_Key="another")
+    await wire.push("ann", Api_Key="")
+    assert emulator.totals() == {"requests": 3, "users": 2, "pushes": 1, "campaigns": 1}
+
+
+async def test_reset_forgets_and_starts_the_faults_anew(wire, emulator):
+    emulator.faults = [Fault.status(503, first=1, name="outage")]
+    await wire.push("ann")
+    await wire.push("ann")
+    await wire.push("bob", Api_Key="another")
+    emulator.reset()
+    assert (emulator.users(), emulator.pushes, emulator.requests, emulator.hits()) == ({}, (), 0, {"outage": 0})
+    assert emulator.users(api_key="another") == {"bob": 1}
+    assert (await wire.push("ann")).status == 503
+
+
+async def test_reset_of_one_key_leaves_the_rest(wire, emulator):
+    await wire.push("ann")
+    await wire.push("bob", Api_Key="another")
+    emulator.reset(api_key="another")
+    assert (emulator.users(), emulator.users(api_key="another"), emulator.requests) == ({"ann": 1}, {}, 2)
+
+
+@pytest.mark.parametrize("part", [b"", BODY[:-1]])
+async def test_a_body_cut_short_is_not_accepted(wire, emulator, part):
+    async with wire.connected() as connection:
+        connection.write(wire.head(len(BODY)) + part)
+        connection.writer.write_eof()
+        assert await connection.read.read() == b""
+    assert (emulator.requests, emulator.users()) == (1, {})
+
+
+async def test_a_body_whose_client_resets_in_its_middle_is_not_accepted(wire, emulator, until):
+    async with wire.connected() as connection:
+        connection.write(wire.head(len(BODY)) + BODY[:-1])
+        await until(lambda: emulator.requests == 1)
+    await until(lambda: not emulator._service.lost)
+    assert emulator.users() == {}
+
+
+async def test_a_chunked_body_is_accepted_once_it_ended(wire, emulator):
+    head = wire.head(0, Content_Length=None, Transfer_Encoding="chunked")
+    async with wire.connected() as connection:
+        connection.write(head + b"%x\r\n%b\r\n" % (len(BODY), BODY))
+        await connection.drain()
+        assert emulator.users() == {}
+        connection.write(b"0\r\n\r\n")
+        assert (await connection.read.readline()).startswith(b"HTTP/1.1 204")
+    assert emulator.users() == {"ann": 1}
+
+
+async def test_a_chunked_body_without_its_end_is_not_accepted(wire, emulator, until):
+    head = wire.head(0, Content_Length=None, Transfer_Encoding="chunked")
+    await wire.vanish(head + b"%x\r\n%b\r\n" % (len(BODY), BODY))
+    await until(lambda: emulator.requests == 1 and not emulator._service.lost)
+    assert emulator.users() == {}
+
+
+async def test_a_body_over_the_limit_is_refused_with_413(running):
+    async with running(max_body=len(BODY)) as wire:
+        assert (await wire.send(BODY)).status == 204
+        answer = await wire.send(BODY + b" ")
+        assert (answer.status, answer.json) == (413, {"error": f"the body is over {len(BODY)} bytes"})
+        chunks = b"%x\r\n%b \r\n0\r\n\r\n" % (len(BODY) + 1, BODY)
+        head = wire.head(0, Content_Length=None, Transfer_Encoding="chunked")
+        assert (await wire.bytes(head + chunks)).startswith(b"HTTP/1.1 413")
+        assert wire.emulator.accepted("ann") == 1
+
+
+async def test_pipelined_requests_are_each_accepted_once(wire, emulator):
+    one = wire.head(len(BODY), Connection=None) + BODY
+    last = wire.head(len(BODY)) + BODY
+    assert (await wire.bytes(one + one + last)).count(b"HTTP/1.1 204") == 3
+    assert emulator.accepted("ann") == 3
+
+
+async def test_what_is_no_http_is_answered_without_a_word_in_the_log(wire, emulator, caplog):
+    assert (await wire.bytes(b"\x16\x03\x01 hello\r\n\r\n")).startswith(b"HTTP/1.0 400")
+    assert (emulator.requests, caplog.records) == (0, [])
+
+
+async def test_a_fault_of_the_emulator_itself_does_reach_the_log(wire, emulator, caplog):
+    del emulator._service.store
+    assert (await wire.push("ann")).status == 500
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+def test_the_store_drops_the_oldest_bodies_but_never_a_count():
+    store = MemoryStore(max_bytes=30)
+    store.accept_push("key", ("ann",), b"x" * 10)
+    store.accept_campaign("other", b"x" * 10)
+    for _ in range(2):
+        store.accept_push("key", ("ann",), b"y" * 10)
+    assert ([push.id for push in store.pushes("key")], len(store.campaigns("other"))) == ([2, 3], 1)
+    assert store.users("key") == {"ann": 3}
+
+
+def test_the_store_gives_the_room_of_a_forgotten_key_back():
+    store = MemoryStore(max_bytes=30)
+    store.accept_push("key", ("ann",), b"x" * 30)
+    store.forget("key")
+    store.forget("unknown")
+    store.accept_push("other", ("bob",), b"x" * 30)
+    assert (len(store.pushes("other")), store.pushes("key"), store.api_keys()) == (1, (), ("other",))
+
+
+def test_campaigns_get_the_same_uuids_from_the_same_seed():
+    first, again, other = (MemoryStore(seed=seed).accept_campaign("key", b"{}").uuid for seed in (1, 1, 2))
+    assert first == again != other
+
+
+async def test_the_oracle_answers_after_the_end():
+    async with Emulator() as emulator:
+        base_url = emulator.base_url
+    assert (emulator.base_url, emulator.users(), emulator.requests) == (base_url, {}, 0)
