@@ -363,3 +363,19 @@ async def test_a_bad_drain_closes_nothing(client: AsyncPushClient) -> None:
         with pytest.raises(ConfigurationError, match="drain"):
             await client.aclose(drain=drain)
     assert "closed=False" in repr(client)
+
+
+@pytest.mark.xfail(strict=True, reason="a whole number that no float can hold passes the check, or is an OverflowError")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Timeout(total=10**400),
+        lambda: RetryPolicy(cap=10**400),
+        lambda: Batching(linger=10**400),
+        lambda: Rate(requests_per_second=10**400),
+        lambda: AsyncPushClient(HERE, "key", keepalive=10**400),
+    ],
+    ids=["timeout", "cap", "linger", "rate", "keepalive"],
+)
+def test_a_number_that_no_clock_can_add_is_refused(make: Callable[[], object]) -> None:
+    refused(make)
