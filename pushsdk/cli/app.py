@@ -10,6 +10,7 @@ __all__ = ["app"]
 
 # name: (where, the line in `pushsdk --help`). A new command is one line here and one module beside this one.
 _COMMANDS = {
+    "demo": ("pushsdk.cli.demo:demo", "Push to thousands through faults, and see that nobody is lost or doubled."),
     "emulator": ("pushsdk.cli.emulator:emulator", "Run the push service on this machine, with the faults you like."),
 }
 

@@ -1,0 +1,100 @@
+"""``pushsdk demo``: push to a service that fails, then hold what the client reports against what the service knows."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich.console import Console
+
+from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError
+from pushsdk.cli._demo_books import Result, compare
+from pushsdk.cli._demo_plan import CAMPAIGN, MESSAGE, Plan, personal
+from pushsdk.cli._demo_table import progress, table
+from pushsdk.emulator import Emulator
+
+__all__ = ["demo"]
+
+# From these on every fault rule finds its requests; beyond the upper bounds the default timeouts would show.
+Users = Annotated[int, Parameter(validator=Number(gte=500, lte=100_000))]
+Messages = Annotated[int, Parameter(validator=Number(gte=50, lte=10_000))]
+_TICK = 0.1  # seconds between two looks at the progress
+
+
+async def demo(*, users: Users = 20_000, personalised: Messages = 2_000, seed: int = 0, json: bool = False) -> int:
+    """Push to thousands through faults, and see that nobody is lost or pushed twice.
+
+    The service runs inside this command, on this machine only. Exits with 1 where client and service disagree.
+
+    Parameters
+    ----------
+    users
+        How many users get the same message, each by a call of its own.
+    personalised
+        How many users get a message of their own.
+    seed
+        Where the draws of user ids start.
+    json
+        Print the result as one JSON object.
+    """
+    plan = Plan(users=users, personalised=personalised, seed=seed)
+    with progress(plan.size, Console(stderr=True)) as tell:
+        result = await run(plan, tell)
+    if json:
+        sys.stdout.write(msgspec.json.encode(result.as_json()).decode() + "\n")
+    else:
+        Console().print(table(plan, result))
+    return 1 if result.complaints else 0
+
+
+async def run(plan: Plan, tell: Callable[[int], None]) -> Result:
+    """Send all of the plan to an emulator that has its faults; ``tell`` is told how many pushes have ended."""
+    reported: list[tuple[str, Outcome]] = []
+    async with Emulator(faults=plan.faults, seed=plan.seed) as service:
+        started = time.perf_counter()
+        watch = asyncio.create_task(_watch(reported, tell))
+        client = AsyncPushClient(service.base_url, service.api_key)
+        try:
+            created = await client.create_campaign(CAMPAIGN)
+            async with asyncio.TaskGroup() as sends:
+                for user, message in _messages(plan):
+                    sends.create_task(_send(client, user, message, reported))
+        finally:
+            watch.cancel()
+            await client.aclose(drain=0)  # nothing is left to drain, unless Ctrl-C says so
+        seconds = time.perf_counter() - started
+    tell(len(reported))
+    return Result(
+        users=compare(reported, service.users()),
+        created=[created.uuid],
+        campaigns=[campaign.uuid for campaign in service.campaigns],
+        pushes=len(service.pushes),
+        faults=service.hits(),
+        seconds=seconds,
+    )
+
+
+def _messages(plan: Plan) -> list[tuple[str, MobilePush]]:
+    """Every user with the message to it."""
+    merged = [(user, MESSAGE) for user in plan.merged]
+    return merged + [(user, personal(number)) for number, user in enumerate(plan.single, start=1)]
+
+
+async def _send(client: AsyncPushClient, user: str, message: MobilePush, reported: list[tuple[str, Outcome]]) -> None:
+    try:
+        outcome = (await client.send(user, message)).outcome
+    except PushError as error:
+        outcome = error.outcome
+    reported.append((user, outcome))
+
+
+async def _watch(reported: list[tuple[str, Outcome]], tell: Callable[[int], None]) -> None:
+    while True:
+        tell(len(reported))
+        await asyncio.sleep(_TICK)
