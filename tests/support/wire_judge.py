@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, PushError, Receipt
+from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, PushError, Receipt, Timeout
 from support.wire_server import WireServer
 
 __all__ = ["ENORMOUS", "HELLO", "Ending", "Ledger", "ask"]
@@ -33,6 +34,12 @@ class Ending:
         return len(told.attempts) if told is not None else 1
 
     @property
+    def left(self) -> int:
+        """Those of them that left the client, or may have."""
+        told = self.error or self.receipt
+        return sum(each.outcome is not Outcome.NOT_SENT for each in told.attempts) if told is not None else 1
+
+    @property
     def status(self) -> int | None:
         """The status that the error names."""
         return getattr(self.error, "status", None)
@@ -45,6 +52,7 @@ async def ask(
     campaign: bool = False,
     big: bool = False,
     alone: bool = True,
+    timeout: Timeout | None = None,
 ) -> Ending:
     """Push to ``user`` (or create the campaign of that name), and take down how it ended.
 
@@ -53,10 +61,10 @@ async def ask(
     """
     try:
         if campaign:
-            await client.create_campaign(CampaignRequest(name=user))
+            await client.create_campaign(CampaignRequest(name=user), timeout=timeout)
             return Ending(Outcome.ACCEPTED)
         fields = {"custom_fields": {"of": user}} if alone else {}
-        receipt = await client.send(user, ENORMOUS if big else HELLO, **fields)
+        receipt = await client.send(user, ENORMOUS if big else HELLO, timeout=timeout, **fields)
     except PushError as error:
         ending = Ending(error.outcome, error)
     else:
@@ -71,7 +79,7 @@ class Ledger:
 
     endings: dict[str, Ending] = field(default_factory=dict)
 
-    async def ask(self, client: AsyncPushClient, user: str, **how: bool) -> Ending:
+    async def ask(self, client: AsyncPushClient, user: str, **how: Any) -> Ending:
         """``ask``, and enter the ending."""
         ending = await ask(client, user, **how)
         assert user not in self.endings, "a user ends once"

@@ -1,0 +1,148 @@
+"""The pool of connections: no place in it, all of it gone bad, and connections that somebody else used before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from support import wire_tls
+from support.wire_faults import always, hold, only, send, step, take, when
+from support.wire_judge import HELLO, Ledger
+from support.wire_network import Spoil, closed, late_408, noticed, reset, spoiled, stray_204
+from support.wire_rig import AMONG, QUICK, client_of
+from support.wire_server import Wire, WireServer
+
+from pushsdk import AsyncPushClient, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
+
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+PLAIN_OR_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+
+
+class Queue(aiohttp.TraceConfig):
+    """Says when the n-th request had to queue for a connection."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.left, self.reached = number, asyncio.Event()
+        self.on_connection_queued_start.append(self.note)
+
+    async def note(self, *_: object) -> None:
+        self.left -= 1
+        if not self.left:
+            self.reached.set()
+
+
+HELD = step(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), hold)
+
+
+@asynccontextmanager
+async def one_lane(server: WireServer, queue: Queue) -> AsyncIterator[tuple[AsyncPushClient, aiohttp.ClientResponse]]:
+    """A client on a session with a single connection, and the answer that holds it."""
+    connector = aiohttp.TCPConnector(limit=1)
+    timeout = Timeout(total=2.0, attempt=0.5, connect=0.03)
+    async with (
+        aiohttp.ClientSession(connector=connector, trace_configs=[queue]) as session,
+        client_of(server, session=session, timeout=timeout) as client,
+        session.post(f"{server.base_url}/v1/push", json={"userIds": ["holder"], "message": {}}) as holder,
+    ):
+        yield client, holder
+        holder.close()
+
+
+async def test_no_place_in_the_pool_is_not_sent() -> None:
+    async with WireServer(when(always, HELD)) as server, one_lane(server, Queue(1)) as (client, _):
+        with pytest.raises(NotSentError) as caught:
+            await client.send("user", HELLO)
+    assert len(caught.value.attempts) == QUICK.attempts
+    assert server.processed == {"holder": 1}
+
+
+async def test_a_place_in_the_pool_that_comes_free_is_used() -> None:
+    queue = Queue(2)
+    async with WireServer(when(only(0), HELD)) as server, one_lane(server, queue) as (client, holder):
+        call = asyncio.create_task(client.send("user", HELLO))
+        await queue.reached.wait()
+        holder.close()
+        receipt = await call
+    assert len(receipt.attempts) == 2
+    assert server.processed == {"holder": 1, "user": 1}
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
+async def test_a_whole_pool_of_spoiled_connections_costs_nobody_anything(policy: RetryPolicy, injected: bool) -> None:
+    users, ledger = [f"user-{n}" for n in range(10)], Ledger()
+    async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
+        await asyncio.gather(*(ledger.ask(client, f"warm-{user}") for user in users))
+        with spoiled(server, stray_204) as done:
+            await asyncio.gather(*(ledger.ask(client, user) for user in users))
+        stats = client.stats()
+    ledger.judge(server, ledger.endings)
+    assert ledger.count == {Outcome.ACCEPTED: 20}
+    assert (len(done), stats.stale_connections, stats.retries) == (10, 10, 0)
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
+async def test_one_call_goes_through_a_whole_pool_of_spoiled_connections(policy: RetryPolicy, injected: bool) -> None:
+    users = [f"warm-{n}" for n in range(10)]
+    async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
+        await asyncio.gather(*(client.send(user, HELLO, custom_fields={"of": user}) for user in users))
+        with spoiled(server, stray_204) as done:
+            receipt = await client.send("user", HELLO)
+    assert (len(done), len(receipt.attempts)) == (10, 1)
+    assert server.processed == dict.fromkeys([*users, "user"], 1)
+
+
+@OWN_OR_INJECTED
+@PLAIN_OR_TLS
+async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bool) -> None:
+    async def half_before_half_after(wire: Wire) -> None:
+        wire.writer.write(b"HTTP/1.1 204 No Con")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.005, wire.writer.write, b"tent\r\n\r\n")
+
+    async with (
+        WireServer(tls=wire_tls.good() if tls else None) as server,
+        client_of(server, injected=injected) as client,
+    ):
+        await client.send("warm", HELLO)
+        with spoiled(server, half_before_half_after), pytest.raises(OutcomeUnknownError):
+            await client.send("user", HELLO)
+    assert server.processed == {"warm": 1}
+
+
+SPOILS = {
+    "closed": closed,
+    "reset": reset,
+    "a stray 204": stray_204,
+    "a late 408": late_408,
+    "a stray 204 that was read": noticed(stray_204),
+    "a late 408 that was read": noticed(late_408),
+}
+
+
+@pytest.mark.xfail(strict=False, reason="only connections that the client itself used before are looked at")
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
+@PLAIN_OR_TLS
+async def test_a_connection_that_somebody_else_used_before_is_not_trusted_either(spoil: Spoil, tls: bool) -> None:
+    ledger, trust = Ledger(), wire_tls.client_context() if tls else True
+    async with (
+        WireServer(tls=wire_tls.good() if tls else None) as server,
+        aiohttp.ClientSession() as session,
+        client_of(server, session=session, timeout=Timeout(total=9.0, attempt=AMONG)) as client,
+    ):
+        body = {"userIds": ["somebody else"], "message": {}}
+        async with session.post(f"{server.base_url}/v1/push", json=body, ssl=trust):
+            pass
+        with spoiled(server, spoil) as done:
+            ending = await ledger.ask(client, "user")
+    del server.processed["somebody else"]
+    assert len(done) == 1
+    ledger.judge(server, ["user"])
+    # Whoever can't tell a used connection from a new one may also say that it does not know.
+    assert ending.outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN)
