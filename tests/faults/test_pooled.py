@@ -116,18 +116,19 @@ async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bo
     assert server.processed == {"warm": 1}
 
 
-SPOILS = {
-    "closed": closed,
-    "reset": reset,
-    "a stray 204": stray_204,
-    "a late 408": late_408,
-    "a stray 204 that was read": noticed(stray_204),
-    "a late 408 that was read": noticed(late_408),
-}
+# Debt: only connections that the client itself used before are looked at before the first byte.
+TRUSTED = pytest.mark.xfail(strict=False, reason="a stray 204 on somebody else's connection is believed")
+SPOILS = [
+    pytest.param(closed, id="closed"),
+    pytest.param(reset, id="reset"),
+    pytest.param(stray_204, id="a stray 204", marks=TRUSTED),
+    pytest.param(late_408, id="a late 408"),
+    pytest.param(noticed(stray_204), id="a stray 204 that was read", marks=TRUSTED),
+    pytest.param(noticed(late_408), id="a late 408 that was read"),
+]
 
 
-@pytest.mark.xfail(strict=False, reason="only connections that the client itself used before are looked at")
-@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
+@pytest.mark.parametrize("spoil", SPOILS)
 @PLAIN_OR_TLS
 async def test_a_connection_that_somebody_else_used_before_is_not_trusted_either(spoil: Spoil, tls: bool) -> None:
     ledger, trust = Ledger(), wire_tls.client_context() if tls else True
