@@ -1,0 +1,302 @@
+"""The README is true: its examples run, its commands exist, its tables are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pushsdk
+import pushsdk.emulator
+from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, PushError, RetryPolicy, Timeout
+from pushsdk._core.budget import CAPACITY, COST, REFUND
+from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Row, judge
+from pushsdk.emulator import Emulator, Fault
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks in that language, each after as many line ends as put its errors on the README's lines."""
+    return [
+        "\n" * README[: match.start(1)].count("\n") + match[1]
+        for match in re.finditer(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    ]
+
+
+def line_of(block: str) -> str:
+    return f"line {len(block) - len(block.lstrip()) + 1}"
+
+
+def tables() -> dict[str, list[list[str]]]:
+    """The rows of every table, by the first cell of its head."""
+    found = {}
+    for match in re.finditer(r"(?:^\|.*\|\n)+", README, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in match[0].splitlines())
+        found[head[0]] = rows
+    return found
+
+
+def section(title: str) -> str:
+    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+PYTHON = blocks("python")
+TESTS = [block for block in PYTHON if "def test_" in block]
+EXAMPLES = [block for block in PYTHON if block not in TESTS]
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
+    """The embedded service in a thread of its own: an example may run an event loop itself."""
+    ready, done = threading.Event(), threading.Event()
+    emulator = Emulator()
+
+    async def serve() -> None:
+        async with emulator:
+            ready.set()
+            await asyncio.to_thread(done.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        monkeypatch.setenv("PUSHSDK_BASE_URL", emulator.base_url)
+        monkeypatch.setenv("PUSHSDK_API_KEY", emulator.api_key)
+        yield emulator
+    finally:
+        done.set()
+        thread.join(10)
+
+
+def run(source: str) -> dict[str, Any]:
+    """Run an example, with a ``client`` and a ``message`` there where it awaits by itself."""
+    names: dict[str, Any] = {"__name__": "__main__", "message": MobilePush(title={"en": "Hello"})}
+    code = compile(source, str(ROOT / "README.md"), "exec", flags=TOP_LEVEL_AWAIT)
+    if not code.co_flags & inspect.CO_COROUTINE:
+        exec(code, names)
+        return names
+
+    async def awaited() -> None:
+        async with AsyncPushClient() as names["client"]:
+            example: Coroutine[Any, Any, None] = eval(code, names)
+            await example
+
+    asyncio.run(awaited())
+    return names
+
+
+@pytest.mark.parametrize("source", EXAMPLES, ids=line_of)
+def test_every_example_runs(service: Emulator, source: str) -> None:
+    run(source)
+    if "send(" in source or "create_campaign(" in source:
+        assert service.requests > 0
+        assert service.users() or service.campaigns
+
+
+def test_the_first_example_is_short_and_prints_what_it_says(
+    service: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(EXAMPLES[0])
+    said = re.search(r"print\(.*#\s*(.*)", EXAMPLES[0])
+    assert said
+    assert capsys.readouterr().out.strip() == said[1]
+    assert len([line for line in EXAMPLES[0].splitlines() if line.strip()]) <= 10
+
+
+def test_the_example_of_errors_runs_through_each_of_its_branches(
+    service: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = (block for block in EXAMPLES if "except PartialError" in block)
+    service.faults = [Fault.reset_after(first=1)]
+    run(example)
+    assert capsys.readouterr().out.startswith("may have been pushed: 2 users, the connection")
+
+
+@pytest.mark.parametrize("source", TESTS, ids=line_of)
+def test_every_test_example_passes_when_it_is_copied(tmp_path: Path, source: str) -> None:
+    (tmp_path / "test_example.py").write_text(source)
+    settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
+    (tmp_path / "pytest.ini").write_text(settings)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(pushsdk.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert ended.returncode == 0
+
+
+def test_every_command_is_one_that_there_is() -> None:
+    from pushsdk.cli.app import app
+
+    lines = [line for block in blocks("bash") for line in block.split("\n") if line]
+    assert lines == ["pip install '.[cli]' && pushsdk demo", "pip install -e '.[dev]' && pytest"]
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert {extra for line in lines for extra in re.findall(r"\.\[(\w+)\]", line)} <= extras.keys()
+    assert any(requirement.startswith("pytest>") for requirement in extras["dev"])
+    assert PYPROJECT["project"]["scripts"]["pushsdk"] == "pushsdk.cli:main"
+    for command in re.findall(r"\bpushsdk ([a-z]+)\b", "\n".join(lines) + " ".join(re.findall(r"`[^`\n]+`", README))):
+        assert command in app
+
+
+def test_the_demo_is_of_the_size_that_is_said() -> None:
+    from pushsdk.cli.demo import demo
+
+    numbers = {name: parameter.default for name, parameter in inspect.signature(demo).parameters.items()}
+    assert f"pushes to {numbers['users'] + numbers['personalised']:,} users" in README
+
+
+def test_the_pythons_are_those_of_the_metadata() -> None:
+    assert PYPROJECT["project"]["requires-python"] == ">=3.11"
+    assert "need Python 3.11 or later" in README
+
+
+# -- the tables ---------------------------------------------------------------------------------------------------
+
+
+def answer(row: Row) -> str:
+    if (row.first, row.last) == (TABLE[-1].first, TABLE[-1].last):
+        return "any other status"
+    statuses = str(row.first) if row.first == row.last else f"{row.first}-{row.last}"
+    return f"{statuses} with Retry-After" if row.needs_retry_after else statuses
+
+
+def test_the_outcome_table_is_that_of_the_code() -> None:
+    of_statuses, (proven, anything_else) = tables()["answer"][:-2], tables()["answer"][-2:]
+    assert of_statuses == [[answer(row), row.outcome, "yes" if row.repeatable else "no", row.meaning] for row in TABLE]
+    assert proven[:3] == ["no response, proven not to have left", "NOT_SENT", "yes"]
+    assert anything_else[:3] == ["anything else", "UNKNOWN", "no"]
+
+
+def judged(failure: Failure, *, started_writing: bool) -> Attempt:
+    evidence = Evidence(touched=True, started_writing=started_writing, failure=failure)
+    return judge(evidence, statuses={}, repeat=RetryPolicy().repeat, started=0.0, seconds=0.0)
+
+
+@pytest.mark.parametrize("failure", Failure, ids=lambda failure: failure.name)
+def test_the_last_two_rows_are_what_is_judged_without_a_response(failure: Failure) -> None:
+    not_left, left = judged(failure, started_writing=False), judged(failure, started_writing=True)
+    assert (not_left.outcome, not_left.repeatable) == (Outcome.NOT_SENT, failure not in NEEDS_A_PERSON)
+    assert (left.outcome, left.repeatable) == (Outcome.UNKNOWN, False)
+
+
+def test_the_failures_that_need_a_person_are_named() -> None:
+    assert NEEDS_A_PERSON - {Failure.CLOSED} == {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
+    assert "not repeated after a TLS, certificate or proxy failure" in tables()["answer"][-2][3]
+
+
+UNSENT = Attempt(outcome=Outcome.NOT_SENT, repeatable=True)
+UNKNOWN = Attempt(outcome=Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "unsent", "unknown", "collapsible"),
+    [
+        ("safe", True, False, False),
+        ("collapsible", True, False, True),
+        ("at_least_once", True, True, True),
+    ],
+)
+def test_the_policies_repeat_what_their_table_says(name: str, unsent: bool, unknown: bool, collapsible: bool) -> None:
+    told = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in tables()["policy"]}
+    policy: RetryPolicy = getattr(RetryPolicy, name)()
+    assert policy.attempts > 1
+    assert policy.may_repeat(UNSENT, collapsible=False) is unsent is told[name][0].startswith("repeated")
+    assert policy.may_repeat(UNKNOWN, collapsible=False) is unknown is told[name][1].startswith("repeated")
+    assert policy.may_repeat(UNKNOWN, collapsible=True) is collapsible is (told[name][1] != "never")
+    assert told["none"] == ["never", "never"]
+    assert RetryPolicy.none().attempts == 1
+    assert len(told) == 5
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    policy, timeout, batching = RetryPolicy(), Timeout(), pushsdk.Batching()
+    text = " ".join(README.split())
+    for said in (
+        f"There are {policy.attempts} attempts, with random waits of up to {policy.base} s, {policy.base * 2} s",
+        f"at most {policy.cap:.0f} s",
+        f"for at most {policy.max_retry_after:.0f} s",
+        f"costs {COST} tokens of the client's {CAPACITY}",
+        f"on its first try gives {REFUND} back",
+        f"`total` ({timeout.total:.0f} s)",
+        f"`attempt` ({timeout.attempt:.0f} s)",
+        f"`connect` ({timeout.connect:.0f} s)",
+        f"of up to {batching.max_users} users and {batching.max_bytes // 2**20} MiB",
+        f"while {pushsdk.Limits().in_flight} requests are out",
+        "408, 425 and 429",
+    ):
+        assert said in text
+    assert policy.repeat == {408, 425, 429}
+    assert batching.split_on == {400, 413, 422}
+    assert batching.linger == 0
+
+
+def test_every_error_has_a_row_that_says_what_to_do() -> None:
+    errors = {name for name in pushsdk.__all__ if name.endswith("Error")} - {"PushError"}
+    rows = {row[0].strip("`"): row[1:] for row in tables()["error"]}
+    assert rows.keys() == errors
+    for name, (happened, _) in rows.items():
+        kind = getattr(pushsdk, name)
+        assert issubclass(kind, PushError)
+        base = re.match(r"a `(\w+)`:", happened)
+        assert kind.__base__.__name__ == (base[1] if base else "PushError")
+    assert all(f".{name}`" in README for name in inspect.get_annotations(NotSentError))
+
+
+def test_the_faults_are_all_named() -> None:
+    actions = {name for name, each in vars(Fault).items() if isinstance(each, staticmethod)}
+    assert actions == {
+        name for name in actions if re.search(rf"`{name}`|Fault\.{name}\(", section("Testing your own code"))
+    }
+
+
+# -- the changelog --------------------------------------------------------------------------------------------------
+
+
+def described(name: str) -> list[str]:
+    """The changelog's lines that begin with the name, alone or beside others."""
+    return [line for line in CHANGELOG.splitlines() if re.match(rf"- (`[^`]+`, )*`{re.escape(name)}`[^:]*: \S", line)]
+
+
+@pytest.mark.parametrize("name", [name for name in pushsdk.__all__ if name != "__version__"])
+def test_every_public_name_has_one_line_in_the_changelog(name: str) -> None:
+    assert len(described(name)) == 1
+
+
+@pytest.mark.parametrize("name", pushsdk.emulator.__all__)
+def test_every_name_of_the_emulator_has_one_line_in_the_changelog(name: str) -> None:
+    assert len(described(f"pushsdk.emulator.{name}")) == 1
+
+
+def test_every_command_has_one_line_in_the_changelog() -> None:
+    from pushsdk.cli.app import app
+
+    commands = [name for name in app if not name.startswith("-")]
+    assert commands
+    assert [name for name in commands if len(described(f"pushsdk {name}")) != 1] == []
+
+
+def test_the_changelog_begins_with_what_is_not_released() -> None:
+    assert re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)[0] == "Unreleased"
+    assert os.fspath(ROOT) not in CHANGELOG + README
