@@ -6,7 +6,6 @@ opaquely: only the shell interprets them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Set
 from typing import Any, Literal, Self
 
@@ -16,6 +15,9 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import REPEATABLE, Attempt, Outcome
 
 __all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Timeout", "check_seconds"]
+
+# A number above it is a mistake: in seconds, 30 years.
+FOREVER = 1e9
 
 Unknown = Literal["raise", "repeat_if_collapsible", "repeat"]
 
@@ -187,7 +189,7 @@ def _is_number(value: object) -> bool:
 
 
 def _positive(name: str, value: object, kind: str = "a number greater than 0") -> None:
-    if not (isinstance(value, (int, float)) and _is_number(value) and 0 < value < math.inf):
+    if not (isinstance(value, (int, float)) and _is_number(value) and 0 < value < FOREVER):
         raise ConfigurationError(f"{name} is {kind}")
 
 

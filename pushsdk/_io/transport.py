@@ -87,13 +87,15 @@ class _Body(payload.Payload):
         protocol: Any = writer.protocol  # type: ignore[attr-defined]
         transport = protocol.transport
         poll = getattr(protocol, _POLL, None)
-        evidence.reused = poll is not None
+        # ``_payload`` is that of the last answer: somebody else's request on an injected session left no poller.
+        evidence.reused = poll is not None or protocol._payload is not None
         if transport is None or transport.is_closing():
             raise _StaleConnection
         if poll is None:
-            setattr(protocol, _POLL, _poller(transport))
+            poll = _poller(transport)
+            setattr(protocol, _POLL, poll)
         # An answer to nothing is either parsed and queued already (should_close), or still in the socket.
-        elif protocol.should_close or poll(0):
+        if evidence.reused and (protocol.should_close or poll(0)):
             raise _StaleConnection
         evidence.started_writing = True
         await writer.write(self._value)

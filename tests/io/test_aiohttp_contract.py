@@ -200,6 +200,19 @@ async def test_a_clean_pooled_connection_should_not_close(session: aiohttp.Clien
     assert seen == [False, False]
 
 
+async def test_a_protocol_keeps_the_payload_of_its_last_answer_and_a_new_one_has_none(
+    session: aiohttp.ClientSession, server: WireServer
+) -> None:
+    seen = []
+
+    async def before(writer: Any) -> None:
+        seen.append(writer.protocol._payload is not None)
+
+    for _ in range(2):
+        assert await post(session, server, Probe(before=before)) == 204
+    assert seen == [False, True]
+
+
 @pytest.mark.parametrize("parsing", [True, False], ids=["queued as a message", "kept as a tail"])
 async def test_a_protocol_with_a_stray_answer_should_close(parsing: bool) -> None:
     protocol = ResponseHandler(asyncio.get_running_loop())
