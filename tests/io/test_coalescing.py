@@ -1,0 +1,254 @@
+"""Concurrent sends: which meet in one request, and when that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from support.fake_service import LATENCY, MESSAGE, FakeService, Request, answer, client_of, idle, outcome_of, start
+from support.virtual_time import turns, virtual
+
+from pushsdk import Batching, Limits, MobilePush, Receipt, RetryPolicy, SendAbandoned
+from pushsdk._core import wire
+
+OTHER = {"title": {"en": "Other"}}
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@virtual
+async def test_concurrent_equal_sends_travel_in_one_request() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        receipts = await asyncio.gather(*(client.send(user, MESSAGE) for user in "abc"))
+    assert service.sent == [("a", "b", "c")]
+    assert [(receipt.users, receipt.requests) for receipt in receipts] == [(1, 1)] * 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"message": OTHER},
+        {"custom_fields": {"a": {"x": 1}}},
+        {"retry": RetryPolicy.none()},
+        {"timeout": 7.0},
+    ],
+    ids=["message", "custom_fields", "policy", "timeout"],
+)
+@virtual
+async def test_sends_that_differ_in_anything_do_not_meet(options: dict[str, Any]) -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await asyncio.gather(client.send("a", MESSAGE), client.send("b", **{"message": MESSAGE, **options}))
+    assert sorted(service.sent) == [("a",), ("b",)]
+
+
+@virtual
+async def test_equal_options_given_anew_at_each_call_meet() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await asyncio.gather(
+            *(client.send(user, dict(MESSAGE), timeout=7.0, retry=RetryPolicy.safe(attempts=2)) for user in "ab")
+        )
+    assert service.sent == [("a", "b")]
+
+
+@virtual
+async def test_a_mapping_and_a_struct_of_equal_bytes_meet() -> None:
+    struct = MobilePush(title={"en": "Hello"})
+    service = FakeService()
+    async with client_of(service) as client:
+        await asyncio.gather(client.send("a", struct), client.send("b", json.loads(wire.encode_message(struct))))
+    assert service.sent == [("a", "b")]
+
+
+@virtual
+async def test_the_same_user_in_two_sends_makes_two_requests() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("b", MESSAGE), client.send("c", MESSAGE))
+    assert service.processed == {"a": 1, "b": 2, "c": 1}
+    assert service.sent == [("a", "b"), ("b", "c")]
+
+
+@virtual
+async def test_an_id_counts_once_within_a_call() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        receipt = await client.send(["a", "b", "a", "a"], MESSAGE)
+    assert service.sent == [("a", "b")]
+    assert (receipt.users, receipt.repeated) == (2, 2)
+
+
+@virtual
+async def test_a_lone_send_leaves_at_once() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        sent = now()
+        await client.send("a", MESSAGE)
+        assert service.requests[0].started == sent
+        assert now() == pytest.approx(sent + LATENCY)
+
+
+@virtual
+async def test_while_all_places_are_busy_the_open_batch_keeps_filling() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        tasks = []
+        for user in "abcd":
+            tasks.append(start(client.send(user, MESSAGE)))
+            await asyncio.sleep(LATENCY / 5)
+        await asyncio.gather(*tasks)
+    assert service.sent == [("a",), ("b", "c", "d")]
+
+
+@virtual
+async def test_linger_widens_the_window() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=0.1)) as client:
+        sent = now()
+        first = start(client.send("a", MESSAGE))
+        await asyncio.sleep(0.08)
+        second = start(client.send("b", MESSAGE))
+        await asyncio.gather(first, second)
+    assert service.sent == [("a", "b")]
+    assert service.requests[0].started == pytest.approx(sent + 0.1)
+
+
+@virtual
+async def test_a_full_batch_does_not_linger() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=10.0, max_users=2)) as client:
+        sent = now()
+        await asyncio.gather(client.send("a", MESSAGE), client.send("b", MESSAGE), client.send(["c", "d"], MESSAGE))
+        assert now() < sent + 1.0
+    assert service.sent == [("a", "b"), ("c", "d")]
+
+
+@virtual
+async def test_a_call_that_does_not_fit_opens_the_next_batch_and_the_first_waits_on() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=0.1, max_users=3)) as client:
+        await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send(["c", "d"], MESSAGE))
+    assert service.sent == [("a", "b"), ("c", "d")]
+
+
+@virtual
+async def test_a_call_with_too_little_time_does_not_linger() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=1.0)) as client:
+        sent = now()
+        await client.send("a", MESSAGE, timeout=0.5)
+        assert service.requests[0].started == sent
+
+
+@virtual
+async def test_a_message_larger_than_max_bytes_travels_alone_and_is_not_refused() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(max_bytes=64)) as client:
+        large = {"title": {"en": "x" * 100}}
+        await asyncio.gather(client.send("a", large), client.send("b", large))
+    assert sorted(service.sent) == [("a",), ("b",)]
+
+
+@virtual
+async def test_max_bytes_bounds_what_is_merged() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(max_bytes=140)) as client:
+        await asyncio.gather(*(client.send(f"user-with-a-name-{number}", MESSAGE) for number in range(6)))
+    assert max(len(request.body) for request in service.requests) <= 140
+    assert len(service.requests) < 6
+    assert sum(service.processed.values()) == 6
+
+
+@virtual
+async def test_an_answer_to_a_shared_request_reaches_every_caller() -> None:
+    service = FakeService(answer(200, body=b"{}"))
+    async with client_of(service) as client:
+        receipts = await asyncio.gather(client.send("a", MESSAGE), client.send(["b", "c"], MESSAGE))
+    assert [(receipt.users, receipt.status) for receipt in receipts] == [(1, 200), (2, 200)]
+
+
+@virtual
+async def test_each_waiter_has_an_exception_of_its_own() -> None:
+    service = FakeService(answer(401))
+    async with client_of(service) as client:
+        first, second = await asyncio.gather(
+            client.send("a", MESSAGE), client.send("b", MESSAGE), return_exceptions=True
+        )
+    assert type(first) is type(second)
+    assert first is not second
+    assert (first.user_ids, second.user_ids) == (("a",), ("b",))  # type: ignore[union-attr]
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("linger", [0.0, 1.0])
+@virtual
+async def test_a_caller_cancelled_before_the_flush_takes_only_its_own_users_out(linger: float) -> None:
+    service, told = FakeService(), list[Any]()
+    async with client_of(service, batching=Batching(linger=linger), on_event=told.append) as client:
+        tasks = [start(client.send(user, MESSAGE)) for user in "abc"]
+        await turns(1)
+        tasks[0].cancel()
+        results = [await outcome_of(task) for task in tasks]
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert [type(result) for result in results[1:]] == [Receipt, Receipt]
+    assert service.sent == [("b", "c")]
+    assert [event.user_ids for event in told if isinstance(event, SendAbandoned)] == [("a",)]
+
+
+@virtual
+async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting() -> None:
+    service, told = FakeService(answer(after=1.0)), list[Any]()
+    async with client_of(service, on_event=told.append) as client:
+        tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
+        await asyncio.sleep(0.1)
+        tasks[0].cancel()
+        await asyncio.sleep(0.1)
+        assert tasks[0].cancelled()
+        assert isinstance(await outcome_of(tasks[1]), Receipt)
+        assert idle(client)
+    assert service.processed == {"a": 1, "b": 1}
+    abandoned = [event for event in told if isinstance(event, SendAbandoned)]
+    assert [(event.user_ids, event.outcome.value) for event in abandoned] == [(("a",), "ACCEPTED")]
+
+
+@pytest.mark.parametrize("when", ["first turn", "in line"])
+@virtual
+async def test_a_batch_that_everybody_has_left_is_not_sent(when: str) -> None:
+    service = FakeService(answer(after=0.5))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("busy", OTHER))
+        await turns()
+        tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
+        await turns(1 if when == "first turn" else 5)
+        for task in tasks:
+            task.cancel()
+        await busy
+        assert idle(client)
+    assert service.sent == [("busy",)]
+
+
+@virtual
+async def test_callers_cancelled_in_the_turn_in_which_their_place_comes_are_not_sent() -> None:
+    tasks = []
+
+    async def then(request: Request) -> None:
+        await answer()(request)
+        for task in tasks:
+            task.cancel()
+
+    service = FakeService(then=then)
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("busy", OTHER))
+        await turns()
+        tasks += [start(client.send(user, MESSAGE)) for user in "ab"]
+        await busy
+        await turns()
+        assert idle(client)
+    assert service.sent == [("busy",)]
+    assert all(task.cancelled() for task in tasks)
