@@ -33,7 +33,7 @@ def progress(total: int, console: Console) -> Iterator[Callable[[int], None]]:
 
 
 def _in_lines(total: int, console: Console) -> Callable[[int], None]:
-    said = 0
+    said = -1
 
     def tell(done: int) -> None:
         nonlocal said

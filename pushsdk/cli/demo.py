@@ -24,10 +24,11 @@ __all__ = ["demo"]
 # From these on every fault rule finds its requests; beyond the upper bounds the default timeouts would show.
 Users = Annotated[int, Parameter(validator=Number(gte=500, lte=100_000))]
 Messages = Annotated[int, Parameter(validator=Number(gte=50, lte=10_000))]
+Flag = Annotated[bool, Parameter(negative=())]
 _TICK = 0.1  # seconds between two looks at the progress
 
 
-async def demo(*, users: Users = 20_000, personalised: Messages = 2_000, seed: int = 0, json: bool = False) -> int:
+async def demo(*, users: Users = 20_000, personalised: Messages = 2_000, seed: int = 0, json: Flag = False) -> int:
     """Push to thousands through faults, and see that nobody is lost or pushed twice.
 
     The service runs inside this command, on this machine only. Exits with 1 where client and service disagree.
@@ -35,9 +36,9 @@ async def demo(*, users: Users = 20_000, personalised: Messages = 2_000, seed: i
     Parameters
     ----------
     users
-        How many users get the same message, each by a call of its own.
+        How many users get the same message, each by a call of its own: 500 to 100,000.
     personalised
-        How many users get a message of their own.
+        How many users get a message of their own: 50 to 10,000.
     seed
         Where the draws of user ids start.
     json
@@ -58,16 +59,9 @@ async def run(plan: Plan, tell: Callable[[int], None]) -> Result:
     reported: list[tuple[str, Outcome]] = []
     async with Emulator(faults=plan.faults, seed=plan.seed) as service:
         started = time.perf_counter()
-        watch = asyncio.create_task(_watch(reported, tell))
-        client = AsyncPushClient(service.base_url, service.api_key)
-        try:
+        async with AsyncPushClient(service.base_url, service.api_key) as client:
             created = await client.create_campaign(CAMPAIGN)
-            async with asyncio.TaskGroup() as sends:
-                for user, message in _messages(plan):
-                    sends.create_task(_send(client, user, message, reported))
-        finally:
-            watch.cancel()
-            await client.aclose(drain=0)  # nothing is left to drain, unless Ctrl-C says so
+            await _send_all(client, plan, reported, tell)
         seconds = time.perf_counter() - started
     tell(len(reported))
     return Result(
@@ -78,6 +72,20 @@ async def run(plan: Plan, tell: Callable[[int], None]) -> Result:
         faults=service.hits(),
         seconds=seconds,
     )
+
+
+async def _send_all(
+    client: AsyncPushClient, plan: Plan, reported: list[tuple[str, Outcome]], tell: Callable[[int], None]
+) -> None:
+    watch = asyncio.create_task(_watch(reported, tell))
+    sends = [asyncio.create_task(_send(client, user, message, reported)) for user, message in _messages(plan)]
+    try:
+        await asyncio.wait(sends)
+    finally:
+        watch.cancel()
+        # On Ctrl-C, closing ends them sooner than cancelling each, and with an outcome each; else there is none left.
+        await client.aclose(drain=0)
+        await asyncio.gather(*sends)
 
 
 def _messages(plan: Plan) -> list[tuple[str, MobilePush]]:

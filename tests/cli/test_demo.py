@@ -1,0 +1,226 @@
+"""``pushsdk demo``: small runs of it, the comparison of the books, and how it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from pushsdk import Outcome
+from pushsdk.cli import demo as demo_module
+from pushsdk.cli._demo_books import Result, compare
+from pushsdk.cli._demo_plan import CAMPAIGN, Plan, personal
+from pushsdk.cli._demo_table import progress, table
+from pushsdk.cli.app import app
+from pushsdk.cli.demo import demo, run
+from pushsdk.emulator import Emulator
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "pushsdk.cli", "demo"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+RULES = {
+    "too_large",
+    "poisonous_user",
+    "throttled",
+    "answer_lost",
+    "batch_answer_lost",
+    "request_lost",
+    "unavailable",
+}
+AGREED = compare([("ann", Outcome.ACCEPTED), ("bob", Outcome.UNKNOWN)], {"ann": 1})
+
+
+def told(users=AGREED, campaigns=("c",)):
+    return Result(
+        users=users, created=["c"], campaigns=list(campaigns), pushes=1, faults=dict.fromkeys(RULES, 1), seconds=0.5
+    )
+
+
+@pytest.fixture(scope="module", params=[(600, 60), (500, 50)])
+def ran(request):
+    """One run: its plan, its result, and what was told of its progress."""
+    users, personalised = request.param
+    plan = Plan(users=users, personalised=personalised, seed=7)
+    progress: list[int] = []
+    return plan, asyncio.run(run(plan, progress.append)), progress
+
+
+def test_the_two_sides_agree(ran):
+    _, result, _ = ran
+    assert (result.complaints, result.users.lost, result.users.doubled) == ([], 0, 0)
+    assert result.created == result.campaigns
+
+
+def test_every_rule_acts(ran):
+    _, result, _ = ran
+    assert result.faults.keys() == RULES
+    assert all(result.faults.values())
+
+
+def test_nine_of_ten_are_accepted_one_is_rejected_and_some_are_unknown(ran):
+    plan, result, _ = ran
+    reported = result.users.reported
+    assert sum(reported.values()) == plan.size
+    assert reported[Outcome.ACCEPTED] >= 0.9 * plan.size
+    assert (reported[Outcome.REJECTED], reported[Outcome.NOT_SENT]) == (1, 0)
+    assert 0 < result.users.taken[Outcome.UNKNOWN] < reported[Outcome.UNKNOWN]
+
+
+def test_the_progress_ends_with_all(ran):
+    plan, _, progress = ran
+    assert progress == sorted(progress)
+    assert (progress[0], progress[-1]) == (0, plan.size)
+
+
+def test_the_same_seed_makes_the_same_plan_and_another_one_another():
+    one, same, other = (Plan(users=500, personalised=50, seed=seed) for seed in (1, 1, 2))
+    assert (one.merged, one.single, one.poisonous) == (same.merged, same.single, same.poisonous)
+    assert set(one.merged).isdisjoint(other.merged)
+    assert len({*one.merged, *one.single}) == one.size
+
+
+def test_a_campaign_sets_every_field_of_the_interface():
+    def unset(value):
+        if isinstance(value, msgspec.Struct):
+            return [
+                name
+                for name in value.__struct_fields__
+                if getattr(value, name) is msgspec.UNSET or unset(getattr(value, name))
+            ]
+        return [one for one in value if unset(one)] if isinstance(value, list) else []
+
+    assert unset(CAMPAIGN) == []
+
+
+def test_no_two_personal_messages_are_equal():
+    assert personal(1) != personal(2)
+
+
+@pytest.mark.parametrize(
+    ("reported", "oracle", "complaints"),
+    [
+        ({"a": "ACCEPTED", "b": "REJECTED", "c": "NOT_SENT", "d": "UNKNOWN", "e": "UNKNOWN"}, {"a": 1, "d": 1}, []),
+        ({"a": "ACCEPTED"}, {}, ["1 lost"]),
+        ({"a": "ACCEPTED"}, {"a": 2}, ["1 doubled"]),
+        ({"a": "UNKNOWN"}, {"a": 3}, ["1 doubled"]),
+        ({"a": "REJECTED"}, {"a": 1}, ["1 accepted, yet reported REJECTED or NOT_SENT"]),
+        ({"a": "NOT_SENT"}, {"a": 1}, ["1 accepted, yet reported REJECTED or NOT_SENT"]),
+        ({}, {"a": 1}, ["1 accepted, yet never reported"]),
+        ({"a": "ACCEPTED", "b": "REJECTED"}, {"b": 2}, ["1 lost", "1 doubled", "1 accepted, yet reported REJECTED or"]),
+    ],
+)
+def test_the_books_are_compared_user_by_user(reported, oracle, complaints):
+    found = compare([(user, Outcome(outcome)) for user, outcome in reported.items()], oracle).complaints
+    assert len(found) == len(complaints)
+    assert all(text.startswith(start) for text, start in zip(found, complaints, strict=True))
+
+
+def test_a_user_with_two_outcomes_is_a_disagreement():
+    found = compare([("a", Outcome.UNKNOWN), ("a", Outcome.ACCEPTED)], {"a": 1})
+    assert "1 reported twice" in found.complaints
+
+
+def test_where_they_agree_the_service_has_the_accepted_and_the_unknown_it_took(ran):
+    _, result, _ = ran
+    assert result.users.served == result.users.reported[Outcome.ACCEPTED] + result.users.taken[Outcome.UNKNOWN]
+
+
+@pytest.mark.parametrize("campaigns", [(), ("c", "c"), ("other",)])
+def test_another_campaign_than_the_one_created_is_a_disagreement(campaigns):
+    assert told(campaigns=campaigns).complaints == ["the campaigns differ"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_an_oracle_that_says_otherwise_gives_exit_code_1(monkeypatch, capsys, as_json):
+    truth = Emulator.users
+
+    def twisted(self, *, api_key=None):
+        users = dict(truth(self, api_key=api_key))
+        users.popitem()
+        return users
+
+    monkeypatch.setattr(Emulator, "users", twisted)
+    assert await demo(users=500, personalised=50, json=as_json) == 1
+    out = capsys.readouterr().out
+    assert json.loads(out)["lost"] == 1 if as_json else "The two sides disagree: 1 lost." in out
+
+
+async def test_the_table_fits_80_columns_and_shows_nobody(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    keys = []
+    monkeypatch.setattr(demo_module, "Emulator", lambda **given: keys.append(Emulator(**given)) or keys[0])
+    assert await demo(users=600, personalised=60) == 0
+    out, err = capsys.readouterr()
+    assert max(map(len, out.splitlines())) <= 80
+    assert "Nothing lost, nobody doubled." in out
+    assert all(rule in out for rule in RULES)
+    assert all(user not in out + err for user in keys[0].users())
+    assert keys[0].api_key not in out + err
+
+
+def test_no_row_of_the_largest_table_is_broken_in_two():
+    plan = Plan(users=100_000, personalised=10_000, seed=0)
+    users = compare([(str(number), Outcome.ACCEPTED) for number in range(110_000)], {"0": 1})
+    console = Console(file=io.StringIO(), width=80)
+    console.print(table(plan, told(users)))
+    rows = re.findall(r"^  \w.*", console.file.getvalue(), re.MULTILINE)
+    # The heading, the outcomes, the two sums, the heading of the faults, the faults.
+    assert len(rows) == 1 + 4 + 2 + 1 + len(RULES)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(is_terminal):
+    console = Console(file=io.StringIO(), force_terminal=is_terminal, width=80)
+    with progress(1000, console) as tell:
+        for done in (0, 10, 300, 310, 1000):
+            tell(done)
+    shown = console.file.getvalue()
+    if is_terminal:
+        assert "300/1000" in shown
+    else:
+        assert re.findall(r"(\S+) of 1,000 pushes ended\n", shown) == ["0", "300", "1,000"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [["--users", "499"], ["--users", "x"], ["--personalised", "49"], ["--personalised", "10001"], ["--seed", "x"]],
+)
+def test_bad_values_are_usage_errors(capsys, bad):
+    with pytest.raises(SystemExit, match="2"):
+        app(["demo", *bad])
+    assert bad[0] in capsys.readouterr().err
+
+
+def test_as_a_command_it_prints_one_json_object_and_nothing_else():
+    arguments = ["--users", "600", "--personalised", "60", "--json"]
+    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=30)
+    result = json.loads(ended.stdout)
+    assert ended.returncode == 0
+    assert list(result) == ["client", "service", "faults", "lost", "doubled", "seconds"]
+    assert list(result["client"]) == ["ACCEPTED", "REJECTED", "NOT_SENT", "UNKNOWN"]
+    assert list(result["service"]) == ["users", "pushes", "campaigns"]
+    assert result["faults"].keys() == RULES
+    assert (result["lost"], result["doubled"], sum(result["client"].values())) == (0, 0, 660)
+    assert ended.stderr.splitlines()[-1] == "660 of 660 pushes ended"
+
+
+def test_ctrl_c_ends_it_with_130_and_no_traceback():
+    with subprocess.Popen(
+        COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        while process.stderr.readline() not in ("0 of 22,000 pushes ended\n", ""):
+            pass
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
