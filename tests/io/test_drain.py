@@ -9,7 +9,7 @@ import pytest
 from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, hang, outcome_of, refused, start
 from support.virtual_time import turns, virtual
 
-from pushsdk import ClientClosedError, OutcomeUnknownError, RejectedError, RetryPolicy
+from pushsdk import ClientClosedError, Limits, OutcomeUnknownError, Rate, RejectedError, RetryPolicy
 
 
 @virtual
@@ -65,3 +65,24 @@ async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close
     assert (len(report.unknown), len(report.rejected)) == (4, 4)
     ended = [type(await outcome_of(task)) for task in tasks]
     assert sorted(kind.__name__ for kind in ended) == [OutcomeUnknownError.__name__] * 4 + [RejectedError.__name__] * 4
+
+
+@pytest.mark.xfail(strict=True, reason="a call admitted in the turn of the close is in none of the places that it ends")
+@virtual
+async def test_a_call_admitted_while_the_client_closes_is_ended_with_the_drain() -> None:
+    for lead in range(6):
+        service = FakeService()
+        limits, rate = Limits(queued_users=1), Rate(requests_per_second=0.1)
+        client = client_of(service, limits=limits, rate=rate)
+        await client.send("first", MESSAGE)
+        in_line = start(client.send("in line", MESSAGE))
+        await turns()
+        not_admitted = start(client.send("not admitted", MESSAGE))
+        await turns()
+        before = asyncio.get_running_loop().time()
+        closing = start(client.aclose(drain=0.0))
+        await turns(lead)
+        in_line.cancel()
+        await closing
+        assert isinstance(await outcome_of(not_admitted), ClientClosedError)
+        assert asyncio.get_running_loop().time() == before, f"cancelled {lead} turns after"
