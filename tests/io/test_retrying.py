@@ -1,0 +1,299 @@
+"""What is repeated after a failed attempt, how often, after which wait, and who can't wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.fake_service import (
+    LATENCY,
+    MESSAGE,
+    Behaviour,
+    FakeService,
+    answer,
+    client_of,
+    fails,
+    hang,
+    idle,
+    lost,
+    outcome_of,
+    partial,
+    refused,
+    stale,
+    start,
+)
+from support.virtual_time import turns, virtual
+
+from pushsdk import (
+    Batching,
+    Limits,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    RateLimitedError,
+    Receipt,
+    RetryPolicy,
+    RetryScheduled,
+)
+from pushsdk._core.outcome import Failure
+
+OTHER = {"title": {"en": "Other"}}
+COLLAPSIBLE = {"title": {"en": "Hello"}, "collapseId": "news"}
+SAFE, NONE = RetryPolicy.safe, RetryPolicy.none
+OFTEN, COLLAPSE = RetryPolicy.at_least_once, RetryPolicy.collapsible
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "policy", "message", "attempts", "outcome"),
+    [
+        (refused(), SAFE, MESSAGE, 4, Outcome.NOT_SENT),
+        (refused(), NONE, MESSAGE, 1, Outcome.NOT_SENT),
+        (fails(Failure.CERTIFICATE), SAFE, MESSAGE, 1, Outcome.NOT_SENT),
+        (answer(429), SAFE, MESSAGE, 4, Outcome.REJECTED),
+        (answer(408), SAFE, MESSAGE, 4, Outcome.REJECTED),
+        (answer(401), OFTEN, MESSAGE, 1, Outcome.REJECTED),
+        (answer(503, {"Retry-After": "1"}), SAFE, MESSAGE, 4, Outcome.REJECTED),
+        (answer(503, {"Retry-After": "1"}), NONE, MESSAGE, 1, Outcome.REJECTED),
+        (answer(503), SAFE, MESSAGE, 1, Outcome.UNKNOWN),
+        (answer(503), OFTEN, MESSAGE, 4, Outcome.UNKNOWN),
+        (answer(500), COLLAPSE, MESSAGE, 1, Outcome.UNKNOWN),
+        (answer(500), COLLAPSE, COLLAPSIBLE, 4, Outcome.UNKNOWN),
+        (lost(processed=True), SAFE, MESSAGE, 1, Outcome.UNKNOWN),
+        (partial(), SAFE, COLLAPSIBLE, 1, Outcome.UNKNOWN),
+        (answer(204), OFTEN, MESSAGE, 1, Outcome.ACCEPTED),
+    ],
+)
+@virtual
+async def test_how_often_each_policy_tries(
+    behaviour: Behaviour, policy: Callable[[], RetryPolicy], message: Any, attempts: int, outcome: Outcome
+) -> None:
+    service = FakeService(then=behaviour)
+    async with client_of(service, retry=policy(), limits=Limits(in_flight=2)) as client:
+        ended = await outcome_of(start(client.send("a", message)))
+    assert (len(service.requests), len(ended.attempts), ended.outcome) == (attempts, attempts, outcome)
+    assert len({request.body for request in service.requests}) == 1
+
+
+@virtual
+async def test_an_unknown_attempt_is_not_forgotten_by_a_later_rejection() -> None:
+    service = FakeService(lost(processed=False), answer(401))
+    async with client_of(service, retry=OFTEN()) as client:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await client.send("a", MESSAGE)
+    assert [attempt.outcome.value for attempt in caught.value.attempts] == ["UNKNOWN", "REJECTED"]
+
+
+@virtual
+async def test_an_accepted_repeat_makes_the_call_accepted() -> None:
+    service = FakeService(refused(), answer(429))
+    async with client_of(service) as client:
+        receipt = await client.send("a", MESSAGE)
+    assert [attempt.status for attempt in receipt.attempts] == [None, 429, 204]
+
+
+@virtual
+async def test_stale_connections_are_replaced_under_none_and_at_most_pool_size_plus_one_times() -> None:
+    service = FakeService(*[stale()] * 3)
+    async with client_of(service, retry=NONE(), limits=Limits(in_flight=2)) as client:
+        receipt = await client.send("a", MESSAGE)
+        assert (len(receipt.attempts), client.stats().retry_tokens, client.stats().stale_connections) == (1, 500, 3)
+    service = FakeService(then=stale())
+    async with client_of(service, retry=NONE(), limits=Limits(in_flight=2)) as client:
+        with pytest.raises(NotSentError):
+            await client.send("a", MESSAGE)
+    assert len(service.requests) == 1 + 3
+
+
+@virtual
+async def test_waits_grow_with_full_jitter_up_to_the_cap() -> None:
+    waits: dict[int, list[float]] = {}
+
+    def told(event: object) -> None:
+        if isinstance(event, RetryScheduled):
+            waits.setdefault(event.number, []).append(event.wait)
+
+    service = FakeService(then=refused())
+    policy = SAFE(attempts=7, base=1.0, cap=5.0)
+    async with client_of(service, retry=policy, on_event=told) as client:
+        for user in range(16):
+            await outcome_of(start(client.send(f"user-{user}", MESSAGE, timeout=100.0)))
+    for number, most in enumerate((1.0, 2.0, 4.0, 5.0, 5.0, 5.0), start=1):
+        assert all(0.0 <= wait <= most for wait in waits[number])
+        assert most * 0.5 < max(waits[number])
+        assert min(waits[number]) < most * 0.5
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most"),
+    [
+        ("2", 2.0, 2.1),
+        ("0", 0.0, 0.1),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0, 0.1),
+        ("-3", 0.0, 1.0),
+        ("soon", 0.0, 1.0),
+        ("", 0.0, 1.0),
+    ],
+)
+@virtual
+async def test_a_retry_after_is_a_minimum_with_jitter_on_top(value: str, least: float, most: float) -> None:
+    service = FakeService(answer(429, {"Retry-After": value}))
+    async with client_of(service) as client:
+        before = now()
+        receipt = await client.send("a", MESSAGE)
+    assert receipt.attempts[0].retry_after == (None if most == 1.0 else least)
+    assert least <= service.requests[1].started - before - LATENCY <= most
+
+
+@pytest.mark.parametrize("value", ["61", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"])
+@virtual
+async def test_a_retry_after_beyond_the_policy_ends_the_call_at_once(value: str) -> None:
+    service = FakeService(answer(503, {"Retry-After": value}))
+    async with client_of(service, timeout=None) as client:
+        before = now()
+        with pytest.raises(RateLimitedError) as caught:
+            await client.send("a", MESSAGE)
+        assert now() == pytest.approx(before + LATENCY)
+        assert caught.value.retry_after > 60.0
+        assert 59.0 < client.stats().paused <= 60.0
+
+
+@virtual
+async def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once() -> None:
+    service = FakeService(answer(429, {"Retry-After": "5"}))
+    async with client_of(service) as client:
+        before = now()
+        with pytest.raises(RateLimitedError) as caught:
+            await client.send("a", MESSAGE, timeout=3.0)
+        assert now() == pytest.approx(before + LATENCY)
+    assert (caught.value.retry_after, caught.value.status) == (5.0, 429)
+
+
+@virtual
+async def test_a_retry_after_pauses_the_whole_client() -> None:
+    service = FakeService(answer(429, {"Retry-After": "2"}))
+    async with client_of(service) as client:
+        before = now()
+        first = start(client.send("a", MESSAGE))
+        await asyncio.sleep(0.5)
+        await client.send("b", OTHER)
+        await first
+    assert all(request.started >= before + 2.0 for request in service.requests[1:])
+
+
+@virtual
+async def test_a_new_call_that_cannot_wait_the_pause_out_ends_at_once() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}))
+    async with client_of(service) as client:
+        first = start(client.send("a", MESSAGE))
+        await asyncio.sleep(1.0)
+        before = now()
+        with pytest.raises(NotSentError) as caught:
+            await client.send("b", OTHER, timeout=5.0)
+        assert now() == before
+        assert caught.value.retry_after == pytest.approx(19.0 + LATENCY)
+        assert isinstance(await first, Receipt)
+
+
+@virtual
+async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_pause_is_too_long_for_them() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}, after=0.1))
+    limits = Limits(in_flight=1, queued_users=3)
+    async with client_of(service, limits=limits, batching=Batching(linger=0.3)) as client:
+        first = start(client.send("a", MESSAGE, timeout=0.25))
+        short = [start(client.send(user, OTHER, timeout=0.29)) for user in ("in line", "with it")]
+        lingers = start(client.send("lingers", OTHER, timeout=5.0))
+        patient = start(client.send("too many", {"title": {"en": "x"}}, timeout=30.0))
+        not_admitted = start(client.send("not admitted", OTHER, timeout=6.0))
+        before = now()
+        errors = [await outcome_of(task) for task in (*short, lingers, not_admitted)]
+        assert now() == pytest.approx(before + 0.1)
+        assert all(type(error) is NotSentError for error in errors)
+        assert [error.retry_after for error in errors] == pytest.approx([20.0] * 4)
+        assert isinstance(await outcome_of(first), RateLimitedError)
+        assert isinstance(await outcome_of(patient), Receipt)
+        assert idle(client)
+
+
+@virtual
+async def test_a_call_between_two_attempts_ends_when_another_brings_a_pause_too_long_for_it() -> None:
+    service = FakeService(answer(429), answer(429, {"Retry-After": "20"}))
+    policy = SAFE(throttle_base=5.0)
+    async with client_of(service, retry=policy) as client:
+        waits = start(client.send("a", MESSAGE, timeout=8.0))
+        await asyncio.sleep(0.1)
+        paused = start(client.send("b", OTHER))
+        await asyncio.sleep(LATENCY + 0.001)
+        error = await outcome_of(waits)
+        assert isinstance(error, RateLimitedError)
+        assert error.status == 429
+        assert isinstance(await outcome_of(paused), Receipt)
+    assert len(service.requests) == 3
+
+
+@virtual
+async def test_a_wait_that_would_end_after_the_deadline_is_refused_at_once() -> None:
+    service = FakeService(then=refused())
+    async with client_of(service, retry=SAFE(base=1000.0, cap=1000.0)) as client:
+        before = now()
+        with pytest.raises(NotSentError):
+            await client.send("a", MESSAGE, timeout=1.0)
+        assert now() == before
+
+
+@virtual
+async def test_no_place_is_held_between_two_attempts() -> None:
+    service = FakeService(refused())
+    async with client_of(service, limits=Limits(in_flight=1), retry=SAFE(base=5.0)) as client:
+        waits = start(client.send("a", MESSAGE))
+        await turns(10)
+        assert (client.stats().in_flight, client.stats().queued_users) == (0, 1)
+        before = now()
+        await client.send("b", OTHER)
+        assert now() == pytest.approx(before + LATENCY)
+        await waits
+
+
+@virtual
+async def test_a_repeat_waits_for_its_place_as_everybody_does_and_not_beyond_its_deadline() -> None:
+    service = FakeService(refused(), hang())
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        repeats = start(client.send("a", MESSAGE, timeout=1.0))
+        await turns(10)
+        busy = start(client.send("b", OTHER, timeout=3.0))
+        before = now()
+        error = await outcome_of(repeats)
+        assert isinstance(error, NotSentError)
+        assert now() <= before + 1.01
+        await outcome_of(busy)
+        assert idle(client)
+
+
+@virtual
+async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_once() -> None:
+    service = FakeService(then=refused())
+    async with client_of(service) as client:
+        for number in range(200):
+            before = now()
+            error = await outcome_of(start(client.send(f"user-{number}", MESSAGE)))
+        assert now() == before
+        assert "budget" in str(error)
+        assert client.stats().retries == 100
+        assert client.stats().retry_tokens == 0
+    assert len(service.requests) == 300
+
+
+@virtual
+async def test_first_try_successes_refill_the_budget() -> None:
+    service = FakeService(refused())
+    async with client_of(service) as client:
+        await client.send("a", MESSAGE)
+        assert client.stats().retry_tokens == 495
+        for number in range(7):
+            await client.send(f"user-{number}", MESSAGE)
+        assert client.stats().retry_tokens == 500

@@ -1,0 +1,246 @@
+"""tenacity's own strategies, campaigns, and the key: what the sender does beside the plain push."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+from typing import Any
+
+import pytest
+import tenacity
+from support.fake_service import (
+    MESSAGE,
+    FakeService,
+    Request,
+    answer,
+    client_of,
+    hang,
+    idle,
+    lost,
+    outcome_of,
+    refused,
+    start,
+)
+from support.virtual_time import turns, virtual
+
+from pushsdk import (
+    AuthenticationError,
+    CampaignRequest,
+    ClientClosedError,
+    Limits,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PushError,
+    Receipt,
+    RetryPolicy,
+    UnexpectedResponseError,
+)
+
+CAMPAIGN = CampaignRequest(external_id="spring")
+UUID = "11111111-2222-3333-4444-555555555555"
+CREATED = answer(200, body=b'{"uuid": "%s"}' % UUID.encode())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def attempts_of(policy: RetryPolicy, service: FakeService) -> int:
+    async with client_of(service, retry=policy) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+        assert idle(client)
+    return len(service.requests)
+
+
+@virtual
+async def test_tenacitys_stop_wait_and_retry_are_obeyed() -> None:
+    policy = RetryPolicy.from_tenacity(
+        stop=tenacity.stop_after_attempt(6),
+        wait=tenacity.wait_fixed(0.5),
+        retry=tenacity.retry_if_exception_type(NotSentError),
+    )
+    service = FakeService(then=refused())
+    before = now()
+    assert await attempts_of(policy, service) == 6
+    assert [request.started for request in service.requests] == pytest.approx([before + 0.5 * n for n in range(6)])
+    assert await attempts_of(policy, FakeService(then=answer(429))) == 1
+
+
+@virtual
+async def test_a_predicate_of_tenacity_may_be_async() -> None:
+    async def retry(state: tenacity.RetryCallState) -> bool:
+        await asyncio.sleep(0.01)
+        return isinstance(state.outcome.exception(), OutcomeUnknownError)  # type: ignore[union-attr]
+
+    assert await attempts_of(RetryPolicy.from_tenacity(retry=retry), FakeService(then=answer(500))) == 4
+    assert await attempts_of(RetryPolicy.from_tenacity(retry=retry), FakeService(then=refused())) == 1
+
+
+@pytest.mark.parametrize("strategy", ["stop", "wait", "retry"])
+@virtual
+async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(
+    strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(state: object) -> Any:
+        raise KeyError("secret")
+
+    service = FakeService(then=answer(429))
+    async with client_of(service, retry=RetryPolicy.from_tenacity(**{strategy: broken})) as client:
+        with caplog.at_level(logging.ERROR), pytest.raises(PushError) as caught:
+            await client.send("a", MESSAGE)
+    assert caught.value.outcome is Outcome.REJECTED
+    assert len(service.requests) == 1
+    assert "KeyError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("wait", [math.nan, math.inf, -1.0])
+@virtual
+async def test_a_wait_that_is_no_number_of_seconds_is_none(wait: float) -> None:
+    service = FakeService(refused())
+    before = now()
+    assert await attempts_of(RetryPolicy.from_tenacity(wait=lambda state: wait), service) == 2
+    assert service.requests[1].started == before
+
+
+@virtual
+async def test_a_retry_after_holds_under_tenacitys_wait_too() -> None:
+    service = FakeService(answer(429, {"Retry-After": "3"}, after=0.0))
+    before = now()
+    await attempts_of(RetryPolicy.from_tenacity(wait=tenacity.wait_none()), service)
+    assert service.requests[1].started == pytest.approx(before + 3.0)
+
+
+@virtual
+async def test_a_predicate_is_asked_of_our_errors_only_and_a_cancellation_goes_through() -> None:
+    service = FakeService(refused(), then=hang())
+    policy = RetryPolicy.from_tenacity(retry=lambda state: True, wait=tenacity.wait_none())
+    async with client_of(service, retry=policy) as client:
+        task = start(client.send("a", MESSAGE))
+        await turns(20)
+        task.cancel()
+        assert isinstance(await outcome_of(task), asyncio.CancelledError)
+        assert idle(client)
+    assert len(service.requests) == 2
+
+
+@virtual
+async def test_a_campaign_is_created_and_counted() -> None:
+    service = FakeService(CREATED)
+    async with client_of(service) as client:
+        assert str((await client.create_campaign(CAMPAIGN)).uuid) == UUID
+        assert client.stats().campaigns == 1
+    assert (service.campaigns, service.requests[0].path) == (1, "v1/campaigns")
+
+
+@virtual
+async def test_an_unknown_campaign_is_not_repeated_by_collapsible_and_carries_its_external_id() -> None:
+    service = FakeService(then=lost(processed=True))
+    async with client_of(service, retry=RetryPolicy.collapsible()) as client:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await client.create_campaign(CAMPAIGN)
+    assert caught.value.external_id == "spring"
+    assert service.campaigns == 1
+
+
+@virtual
+async def test_an_unknown_campaign_is_repeated_by_at_least_once() -> None:
+    service = FakeService(lost(processed=False), CREATED)
+    async with client_of(service) as client:
+        await client.create_campaign(CAMPAIGN, retry=RetryPolicy.at_least_once())
+    assert len(service.requests) == 2
+
+
+@virtual
+async def test_a_created_campaign_without_a_readable_uuid_is_accepted_and_said_so() -> None:
+    service = FakeService(answer(200, body=b"<html>"))
+    async with client_of(service) as client:
+        with pytest.raises(UnexpectedResponseError) as caught:
+            await client.create_campaign(CAMPAIGN)
+    assert (caught.value.outcome, caught.value.status) == (Outcome.ACCEPTED, 200)
+    assert (caught.value.body, caught.value.external_id) == (b"<html>", "spring")
+
+
+@virtual
+async def test_a_campaign_keeps_its_deadline_with_and_without_a_total() -> None:
+    service = FakeService(answer(after=100.0), CREATED)
+    async with client_of(service) as client:
+        before = now()
+        with pytest.raises(OutcomeUnknownError):
+            await client.create_campaign(CAMPAIGN, timeout=2.0)
+        assert now() <= before + 2.01
+        view = client.with_options(timeout=None)
+        await view.create_campaign(CAMPAIGN)
+
+
+@virtual
+async def test_a_campaign_on_its_way_is_drained_and_one_that_hangs_is_ended_by_the_close() -> None:
+    service = FakeService(CREATED, hang(processed=True))
+    client = client_of(service)
+    drained, hangs = start(client.create_campaign(CAMPAIGN)), start(client.create_campaign(CAMPAIGN))
+    await turns()
+    before = now()
+    await client.aclose(drain=1.0)
+    assert now() <= before + 1.01
+    assert str((await drained).uuid) == UUID
+    assert isinstance(await outcome_of(hangs), OutcomeUnknownError)
+    with pytest.raises(ClientClosedError):
+        await client.create_campaign(CAMPAIGN)
+
+
+@virtual
+async def test_a_campaign_that_waits_for_its_place_is_ended_by_the_close_as_never_sent() -> None:
+    service = FakeService(then=hang())
+    client = client_of(service, limits=Limits(in_flight=1))
+    busy = start(client.send("a", MESSAGE))
+    await turns()
+    waits = start(client.create_campaign(CAMPAIGN))
+    await turns()
+    await client.aclose(drain=0.0)
+    assert isinstance(await outcome_of(waits), ClientClosedError)
+    await outcome_of(busy)
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("callers", [1, 3])
+@virtual
+async def test_a_transport_that_raises_ends_every_caller_as_unknown_and_leaves_nothing_behind(callers: int) -> None:
+    async def broken(request: Request) -> None:
+        request.write()
+        raise RuntimeError("a bug")
+
+    service = FakeService(then=broken)
+    async with client_of(service) as client:
+        tasks = [start(client.send(f"user-{number}", MESSAGE)) for number in range(callers)]
+        ended = [await outcome_of(task) for task in tasks]
+        assert all(isinstance(each, RuntimeError if callers == 1 else OutcomeUnknownError) for each in ended)
+        assert client.stats().unknown == callers
+        assert idle(client)
+
+
+@virtual
+async def test_a_campaign_on_a_transport_that_raises_gives_its_place_back() -> None:
+    async def broken(request: Request) -> None:
+        raise RuntimeError("a bug")
+
+    async with client_of(FakeService(then=broken)) as client:
+        with pytest.raises(RuntimeError):
+            await client.create_campaign(CAMPAIGN)
+        assert idle(client)
+
+
+@virtual
+async def test_a_rotated_key_is_used_once_after_a_401() -> None:
+    keys = (f"key-{number}" for number in itertools.count())
+    service = FakeService(then=answer(401))
+    async with client_of(service, api_key=lambda: next(keys)) as client:
+        with pytest.raises(AuthenticationError):
+            await client.send("a", MESSAGE)
+    assert len(service.requests) == 2
+    service = FakeService(answer(401))
+    async with client_of(service, api_key=lambda: next(keys), retry=RetryPolicy.none()) as client:
+        assert isinstance(await client.send("a", MESSAGE), Receipt)
+    assert service.requests[0].key != service.requests[1].key
