@@ -1,0 +1,197 @@
+"""What waits is bounded: a call beyond the limits waits its turn, or is refused; nothing is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start
+from support.virtual_time import turns, virtual
+
+from pushsdk import ClientClosedError, Limits, NotSentError, Outcome, QueueFullError, Receipt
+
+OTHER = {"title": {"en": "Other"}}
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def titled(number: int) -> dict[str, dict[str, str]]:
+    return {"title": {"en": f"number {number}"}}
+
+
+@virtual
+async def test_a_full_queue_refuses_at_once_where_it_is_told_to() -> None:
+    service = FakeService()
+    limits = Limits(in_flight=1, queued_users=2, when_full="raise")
+    async with client_of(service, limits=limits) as client:
+        tasks = [start(client.send("a", MESSAGE))]
+        await turns()
+        tasks.append(start(client.send(["b", "c"], OTHER)))
+        await turns()
+        with pytest.raises(QueueFullError) as caught:
+            await client.send("d", OTHER)
+        assert (caught.value.outcome, caught.value.user_ids) == (Outcome.NOT_SENT, ("d",))
+        await asyncio.gather(*tasks)
+        assert isinstance(await client.send("d", OTHER), Receipt)
+    assert service.processed["d"] == 1
+
+
+@virtual
+async def test_a_full_queue_lets_calls_wait_in_the_order_they_came() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
+        most = 0
+
+        async def send(number: int) -> None:
+            nonlocal most
+            await client.send(f"user-{number}", titled(number))
+            most = max(most, client.stats().queued_users)
+
+        await asyncio.gather(*(send(number) for number in range(12)))
+        assert 1 <= most <= 2
+    assert service.sent == [(f"user-{number}",) for number in range(12)]
+    assert service.most_in_flight == 1
+
+
+@pytest.mark.xfail(strict=True, reason="what fits is measured without the frame of the body that is counted then")
+@virtual
+async def test_queued_bytes_bound_what_waits() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_bytes=300)) as client:
+        tasks = [start(client.send(f"user-{number}", titled(number))) for number in range(9)]
+        most = 0
+        while not all(task.done() for task in tasks):
+            most = max(most, client.stats().queued_bytes)
+            await asyncio.sleep(LATENCY / 4)
+    assert most <= 300
+    assert sum(service.processed.values()) == 9
+
+
+@virtual
+async def test_a_call_larger_than_the_limits_is_admitted_where_nothing_else_waits() -> None:
+    service = FakeService()
+    for when_full in ("wait", "raise"):
+        async with client_of(service, limits=Limits(queued_users=2, when_full=when_full)) as client:
+            receipt = await client.send([f"user-{number}" for number in range(9)], MESSAGE)
+            assert receipt.users == 9
+
+
+@virtual
+async def test_a_large_call_is_not_overtaken_for_ever() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
+        first = start(client.send("first", MESSAGE))
+        await turns()
+        small = [start(client.send(f"before-{number}", titled(number))) for number in range(2)]
+        large = start(client.send(["x", "y", "z"], OTHER))
+        later = [start(client.send(f"after-{number}", titled(number))) for number in range(2)]
+        await asyncio.gather(first, *small, large, *later)
+    assert [users[0] for users in service.sent] == ["first", "before-0", "before-1", "x", "after-0", "after-1"]
+
+
+@virtual
+async def test_a_call_whose_deadline_passes_while_it_waits_for_room_was_not_sent() -> None:
+    service = FakeService(answer(after=2.0))
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        before = now()
+        with pytest.raises(NotSentError):
+            await client.send("c", titled(0), timeout=0.5)
+        assert before + 0.5 <= now() <= before + 0.51
+        await asyncio.gather(*tasks)
+        assert idle(client)
+    assert service.processed["c"] == 0
+
+
+@virtual
+async def test_a_call_cancelled_while_it_waits_for_room_lets_the_next_one_in() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        large = start(client.send(["c", "d", "e"], titled(0)))
+        behind = start(client.send("f", titled(1)))
+        await turns()
+        assert client.stats().queued_users == 1
+        large.cancel()
+        await turns()
+        assert client.stats().queued_users == 2
+        await asyncio.gather(*tasks, behind)
+        assert idle(client)
+    assert service.sent == [("a",), ("b",), ("f",)]
+
+
+@virtual
+async def test_a_call_cancelled_in_the_turn_of_its_admission_gives_the_room_back() -> None:
+    service = FakeService(then=answer(after=1.0))
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        waits = start(client.send("c", titled(0)))
+        behind = start(client.send("d", titled(1)))
+        await turns()
+        # "b" leaves the queue, and "c" is told to come in; it is cancelled before it does.
+        tasks[1].cancel()
+        await turns(1)
+        waits.cancel()
+        assert isinstance(await outcome_of(waits), asyncio.CancelledError)
+        await asyncio.gather(tasks[0], behind)
+        assert idle(client)
+    assert service.sent == [("a",), ("d",)]
+
+
+@virtual
+async def test_a_call_that_waits_for_room_is_ended_by_the_close() -> None:
+    service = FakeService(then=hang())
+    client = client_of(service, limits=Limits(in_flight=1, queued_users=1))
+    tasks = [start(client.send(user, titled(number))) for number, user in enumerate("abc")]
+    await turns()
+    report = await client.aclose(drain=0.0)
+    assert (report.unknown, report.not_sent) == (("a",), ("c", "b"))
+    assert [isinstance(await outcome_of(task), ClientClosedError) for task in tasks] == [False, True, True]
+
+
+@virtual
+async def test_waits_between_attempts_count_as_queued() -> None:
+    service = FakeService(answer(429, {"Retry-After": "5"}))
+    async with client_of(service, limits=Limits(queued_users=1, when_full="raise")) as client:
+        waits = start(client.send("a", MESSAGE))
+        await asyncio.sleep(1.0)
+        with pytest.raises(QueueFullError):
+            await client.send("b", OTHER)
+        await waits
+
+
+@pytest.mark.xfail(strict=True, reason="the pause looks at waiting calls only up to the first that can wait it out")
+@virtual
+async def test_a_call_that_waits_for_admission_behind_a_patient_one_ends_when_the_pause_is_too_long_for_it() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}, after=0.1))
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("in line", OTHER))]
+        await turns()
+        tasks.append(start(client.send("patient", {"title": {"en": "x"}})))
+        await turns()
+        before = now()
+        error = await outcome_of(start(client.send("impatient", {"title": {"en": "y"}}, timeout=5.0)))
+        assert isinstance(error, NotSentError)
+        ended, told = now(), error.retry_after
+        await asyncio.gather(*tasks)
+    assert (ended, told) == pytest.approx((before + 0.1, 20.0))
+
+
+@pytest.mark.xfail(strict=True, reason="a call that comes while the client is paused waits for admission regardless")
+@virtual
+async def test_a_call_that_comes_to_a_full_queue_during_a_pause_too_long_for_it_ends_at_once() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}))
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("in line", OTHER))]
+        await asyncio.sleep(1.0)
+        before = now()
+        error = await outcome_of(start(client.send("impatient", MESSAGE, timeout=5.0)))
+        assert isinstance(error, NotSentError)
+        ended, told = now(), error.retry_after
+        await asyncio.gather(*tasks)
+    assert (ended, told) == pytest.approx((before, 19.0 + LATENCY))

@@ -1,0 +1,213 @@
+"""``timeout``: it covers a call as a whole, ends it within 10 ms, and with a true outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.fake_service import (
+    LATENCY,
+    MESSAGE,
+    FakeService,
+    answer,
+    client_of,
+    hang,
+    idle,
+    outcome_of,
+    refused,
+    start,
+)
+from support.virtual_time import turns, virtual
+
+from pushsdk import (
+    Batching,
+    Event,
+    Limits,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    Receipt,
+    RetryPolicy,
+    SendAbandoned,
+    Timeout,
+)
+
+OTHER = {"title": {"en": "Other"}}
+GRACE = 0.010
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def sleeps(seconds: float) -> Callable[[], Any]:
+    async def key() -> str:
+        await asyncio.sleep(seconds)
+        return "key"
+
+    return key
+
+
+@pytest.mark.parametrize("total", [0.001, 0.0137, 0.25, 1.0, 29.999])
+@pytest.mark.parametrize(
+    ("behaviour", "options", "kind"),
+    [
+        (hang(), {}, OutcomeUnknownError),
+        (hang(connecting=True), {}, NotSentError),
+        (hang(), {"api_key": sleeps(math.inf)}, NotSentError),
+        (refused(after=0.0007), {"retry": RetryPolicy.safe(attempts=1000, base=0.001, cap=0.001)}, NotSentError),
+        (hang(), {"batching": Batching(linger=0.9)}, OutcomeUnknownError),
+    ],
+    ids=["hangs", "never connects", "no key", "retries", "lingers"],
+)
+@virtual
+async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(
+    behaviour: Any, options: dict[str, Any], kind: type[Exception], total: float
+) -> None:
+    service = FakeService(then=behaviour)
+    async with client_of(service, **options) as client:
+        before = now()
+        error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=total, attempt=None))))
+        assert now() <= before + total + GRACE
+        assert type(error) is kind
+        assert idle(client)
+
+
+@virtual
+async def test_deadlines_hold_for_calls_that_come_at_any_time_and_in_any_order() -> None:
+    async with client_of(FakeService(then=hang())) as client:
+        late = []
+
+        async def send(number: int) -> None:
+            await asyncio.sleep(number * 0.00113)
+            total = 0.001 + (number * 7 % 13) * 0.0021
+            before = now()
+            await outcome_of(start(client.send(f"user-{number}", MESSAGE, timeout=total)))
+            late.append(now() - before - total)
+
+        await asyncio.gather(*(send(number) for number in range(100)))
+        assert len(late) == 100
+        assert min(late) >= 0.0
+        assert max(late) <= GRACE
+
+
+@virtual
+async def test_a_deadline_that_falls_on_the_start_of_an_attempt_is_not_sent() -> None:
+    service = FakeService(answer(after=1.0))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("a", MESSAGE))
+        await turns()
+        with pytest.raises(NotSentError):
+            await client.send("b", OTHER, timeout=1.0 - 1e-9)
+        await busy
+    assert service.sent == [("a",)]
+
+
+@virtual
+async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call() -> None:
+    service = FakeService(then=hang())
+    async with client_of(service, retry=RetryPolicy.at_least_once(base=0.001)) as client:
+        before = now()
+        error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=1.2, attempt=0.5))))
+        assert now() <= before + 1.2 + GRACE
+    assert [attempt.seconds for attempt in error.attempts] == pytest.approx([0.5, 0.5, 0.2], abs=GRACE)
+    assert "attempt timeout" in error.attempts[0].reason
+    assert "deadline" in error.attempts[2].reason
+
+
+@virtual
+async def test_without_a_total_there_is_no_deadline() -> None:
+    service = FakeService(answer(after=10_000.0))
+    async with client_of(service) as client:
+        await client.send("a", MESSAGE, timeout=Timeout(total=None, attempt=None))
+
+
+@virtual
+async def test_a_shared_request_runs_until_the_latest_deadline_of_its_callers() -> None:
+    service, told = FakeService(answer(after=2.0), hang()), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5, on_event=told.append) as client:
+        busy = start(client.send("busy", OTHER, timeout=5.0))
+        await asyncio.sleep(1.0)
+        early = start(client.send("early", MESSAGE))
+        await asyncio.sleep(0.6)
+        later = start(client.send("later", MESSAGE))
+        before = now()
+        assert isinstance(await outcome_of(early), OutcomeUnknownError)
+        assert before + 0.9 <= now() <= before + 0.9 + GRACE
+        assert client.stats().in_flight == 1
+        assert isinstance(await outcome_of(later), OutcomeUnknownError)
+        assert before + 1.5 <= now() <= before + 1.5 + GRACE
+        await busy
+        assert idle(client)
+    ended = [(event.user_ids, event.outcome) for event in told if isinstance(event, SendAbandoned)]
+    assert (("early",), Outcome.UNKNOWN) in ended
+
+
+@virtual
+async def test_a_caller_past_its_deadline_knows_nothing_and_its_end_is_told_later() -> None:
+    service, told = FakeService(answer(after=0.5), answer(after=1.9)), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), timeout=2.2, on_event=told.append) as client:
+        busy = start(client.send("busy", OTHER, timeout=5.0))
+        await turns()
+        early = start(client.send(["early", "bird"], MESSAGE))
+        await asyncio.sleep(0.4)
+        later = start(client.send("later", MESSAGE))
+        error = await outcome_of(early)
+        assert (type(error), error.user_ids) == (OutcomeUnknownError, ("early", "bird"))
+        assert isinstance(await outcome_of(later), Receipt)
+        await busy
+    ended = [(event.user_ids, event.outcome) for event in told if isinstance(event, SendAbandoned)]
+    assert ended == [(("early", "bird"), Outcome.ACCEPTED)]
+
+
+@pytest.mark.xfail(strict=True, reason="a caller leaves a shared request that ends in the same tick, and hears nothing")
+@virtual
+async def test_callers_of_a_shared_request_that_ends_with_their_deadline_are_told_how() -> None:
+    service, told = FakeService(then=hang(connecting=True)), list[Event]()
+    async with client_of(service, on_event=told.append) as client:
+        tasks = [start(client.send(user, MESSAGE, timeout=1.0)) for user in "ab"]
+        errors = [await outcome_of(task) for task in tasks]
+    assert [error.outcome for error in errors] == [Outcome.NOT_SENT] * 2
+    assert [len(error.attempts) for error in errors] == [1, 1]
+    assert not any(isinstance(event, SendAbandoned) for event in told)
+
+
+@virtual
+async def test_a_caller_past_its_deadline_before_anything_left_was_not_sent_and_the_others_go() -> None:
+    service = FakeService(answer(after=1.0))
+    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5) as client:
+        busy = start(client.send("busy", OTHER, timeout=5.0))
+        await turns()
+        patient = client.with_options(timeout=1.5)
+        early = start(client.send("early", MESSAGE, timeout=0.5))
+        later = start(patient.send("later", MESSAGE))
+        assert isinstance(await outcome_of(early), NotSentError)
+        assert isinstance(await outcome_of(later), Receipt)
+        await busy
+    assert service.processed == {"busy": 1, "later": 1}
+
+
+@virtual
+async def test_one_of_a_batch_in_line_leaves_at_its_deadline_and_the_rest_stays() -> None:
+    service = FakeService(answer(after=1.8))
+    async with client_of(service, limits=Limits(in_flight=1), timeout=1.5) as client:
+        busy = start(client.send("busy", OTHER, timeout=5.0))
+        await turns()
+        early = start(client.send("early", MESSAGE))
+        await asyncio.sleep(1.0)
+        later = start(client.send("later", MESSAGE))
+        assert isinstance(await outcome_of(early), NotSentError)
+        assert isinstance(await outcome_of(later), Receipt)
+        await busy
+        assert idle(client)
+    assert service.sent == [("busy",), ("later",)]
+
+
+@virtual
+async def test_an_answer_that_comes_before_the_deadline_counts() -> None:
+    service = FakeService(answer(after=1.0 - LATENCY))
+    async with client_of(service) as client:
+        assert isinstance(await client.send("a", MESSAGE, timeout=1.0), Receipt)

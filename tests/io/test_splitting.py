@@ -1,0 +1,216 @@
+"""A rejected merged request: its culprit is found, its neighbours are not punished, nobody is pushed twice."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+from support.fake_service import (
+    MESSAGE,
+    FakeService,
+    Request,
+    answer,
+    client_of,
+    idle,
+    lost,
+    outcome_of,
+    refused,
+    start,
+)
+from support.virtual_time import virtual
+
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    Event,
+    Limits,
+    Outcome,
+    PartialError,
+    PayloadTooLargeError,
+    Receipt,
+    RejectedError,
+    RequestSplit,
+    RetryPolicy,
+)
+
+MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
+
+
+def refuses(*culprits: str, status: int = 400) -> Any:
+    return lambda request: answer(status if {*culprits} & {*request.users} else 204)
+
+
+async def send_all(client: AsyncPushClient, users: list[Any], message: Any = MESSAGE) -> list[Any]:
+    tasks = [start(client.send(user, message)) for user in users]
+    return [await outcome_of(task) for task in tasks]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("count", [2, 3, 8, 21])
+@virtual
+async def test_one_culprit_is_found_with_few_extra_requests(status: int, count: int) -> None:
+    service = FakeService(then=refuses("user-1", status=status))
+    async with client_of(service) as client:
+        ended = await send_all(client, [f"user-{number}" for number in range(count)])
+        assert idle(client)
+    assert [type(each) for number, each in enumerate(ended) if number != 1] == [Receipt] * (count - 1)
+    assert type(ended[1]) is RejectedError
+    assert ended[1].user_ids == ("user-1",)
+    assert service.processed == Counter(f"user-{number}" for number in range(count) if number != 1)
+    assert len(service.requests) - 1 <= 2 * math.ceil(math.log2(count))
+
+
+@virtual
+async def test_the_users_of_one_call_are_one_unit_for_a_400() -> None:
+    service = FakeService(then=refuses("b"))
+    async with client_of(service) as client:
+        first, second = await send_all(client, [["a", "b", "c"], ["d", "e"]])
+    assert (type(first), type(second)) == (RejectedError, Receipt)
+    assert service.sent == [("a", "b", "c", "d", "e"), ("a", "b", "c"), ("d", "e")]
+
+
+@virtual
+async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered() -> None:
+    service = FakeService(then=lambda request: answer(400))
+    async with client_of(service) as client:
+        ended = await send_all(client, [f"user-{number}" for number in range(64)])
+        assert all(type(each) is RejectedError and each.status == 400 for each in ended)
+        first = len(service.requests)
+        assert first < 30
+        ended = await send_all(client, [f"user-{number}" for number in range(64)])
+        assert all(type(each) is RejectedError for each in ended)
+        assert len(service.requests) == first + 1
+        # Another message is worth it still.
+        await send_all(client, ["a", "b"], {"title": {"en": "Other"}})
+        assert len(service.requests) > first + 2
+
+
+@virtual
+async def test_an_acceptance_makes_a_remembered_message_worth_splitting_again() -> None:
+    broken = True
+    service = FakeService(then=lambda request: answer(400 if broken or "culprit" in request.users else 204))
+    async with client_of(service) as client:
+        await send_all(client, [f"user-{number}" for number in range(16)])
+        broken = False
+        await client.send("one", MESSAGE)
+        ended = await send_all(client, ["culprit", "a", "b"])
+    assert [type(each) for each in ended] == [RejectedError, Receipt, Receipt]
+
+
+@virtual
+async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests() -> None:
+    service, told = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204)), list[Event]()
+    async with client_of(service, on_event=told.append) as client:
+        receipt = await client.send(MANY, MESSAGE)
+        assert (receipt.users, receipt.requests) == (40, 4)
+        assert client.stats().splits == 3
+    assert service.processed == Counter(MANY)
+    splits = [event for event in told if isinstance(event, RequestSplit)]
+    assert {(event.status, event.calls, event.parts) for event in splits} == {(413, 1, 2)}
+
+
+@virtual
+async def test_the_size_that_failed_is_remembered() -> None:
+    service = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204))
+    async with client_of(service) as client:
+        await client.send(MANY, MESSAGE)
+        before = len(service.requests)
+        receipt = await client.send(MANY, MESSAGE)
+        assert 4 <= receipt.requests <= 5
+        assert all(len(request.users) <= 10 for request in service.requests[before:])
+        await send_all(client, MANY)
+        assert all(len(request.users) <= 10 for request in service.requests[before:])
+
+
+@virtual
+async def test_a_413_for_a_message_that_is_most_of_the_bytes_is_not_halved() -> None:
+    service = FakeService(then=answer(413))
+    async with client_of(service) as client:
+        with pytest.raises(PayloadTooLargeError):
+            await client.send(["a", "b"], {"title": {"en": "x" * 1000}})
+    assert len(service.requests) == 1
+
+
+@virtual
+async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_of_each_user() -> None:
+    service = FakeService(answer(413), answer(), lost(processed=True))
+    async with client_of(service) as client:
+        with pytest.raises(PartialError) as caught:
+            await client.send(MANY, MESSAGE)
+    error = caught.value
+    assert error.outcome is Outcome.UNKNOWN
+    assert (error.users(Outcome.ACCEPTED), error.users(Outcome.UNKNOWN)) == (tuple(MANY[:20]), tuple(MANY[20:]))
+    assert error.user_ids == tuple(MANY)
+    assert service.processed == Counter(MANY)
+
+
+@virtual
+async def test_parts_that_were_all_refused_are_one_rejected_error() -> None:
+    service = FakeService(answer(413), then=answer(401))
+    async with client_of(service) as client:
+        with pytest.raises(RejectedError) as caught:
+            await client.send(MANY, MESSAGE)
+    assert caught.value.status == 401
+    assert [attempt.status for attempt in caught.value.attempts] == [413, 401, 401]
+
+
+@virtual
+async def test_a_part_is_repeated_as_any_request() -> None:
+    service = FakeService(answer(413), refused(), answer())
+    async with client_of(service) as client:
+        receipt = await client.send(MANY, MESSAGE)
+    assert [attempt.status for attempt in receipt.attempts].count(204) == 2
+    assert service.processed == Counter(MANY)
+
+
+@virtual
+async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split() -> None:
+    service = FakeService(lost(processed=True), answer(413), then=answer())
+    async with client_of(service, retry=RetryPolicy.at_least_once()) as client:
+        ended = await outcome_of(start(client.send(MANY, MESSAGE)))
+    assert ended.outcome is Outcome.UNKNOWN
+    assert len(service.requests) == 2
+
+
+@virtual
+async def test_an_empty_split_on_switches_it_off() -> None:
+    service = FakeService(then=refuses("a"))
+    async with client_of(service, batching=Batching(split_on=frozenset())) as client:
+        ended = await send_all(client, ["a", "b", "c"])
+    assert [type(each) for each in ended] == [RejectedError] * 3
+    assert len(service.requests) == 1
+
+
+@virtual
+async def test_a_call_past_its_deadline_in_the_middle_of_a_split_is_told_of_the_part_that_is_through() -> None:
+    def then(request: Request) -> Any:
+        return answer(400) if len(request.users) == 4 else answer(after=0.01 if "a" in request.users else 5.0)
+
+    service, told = FakeService(then=then), list[Event]()
+    async with client_of(service, timeout=1.0, limits=Limits(in_flight=2), on_event=told.append) as client:
+        ended = await send_all(client, ["a", "b", "c", "d"])
+        assert idle(client)
+    assert [each.outcome.value for each in ended] == ["ACCEPTED", "ACCEPTED", "UNKNOWN", "UNKNOWN"]
+
+
+@virtual
+async def test_a_call_in_two_pieces_past_its_deadline_knows_what_is_known() -> None:
+    def then(request: Request) -> Any:
+        if len(request.users) > 21:
+            return answer(413)
+        return answer(after=0.01) if MANY[0] in request.users else answer(after=5.0)
+
+    service = FakeService(then=then)
+    async with client_of(service, limits=Limits(in_flight=8)) as client:
+        view = client.with_options(timeout=1.0)
+        call = start(view.send(MANY, MESSAGE))
+        await asyncio.sleep(0.0)
+        other = start(view.send("late", MESSAGE))
+        error = await outcome_of(call)
+        assert isinstance(error, PartialError)
+        assert {error.outcomes[user] for user in MANY[:20]} == {Outcome.ACCEPTED}
+        assert {error.outcomes[user] for user in MANY[22:]} == {Outcome.UNKNOWN}
+        await outcome_of(other)
