@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from support.wire_case import Case
 from support.wire_cases import CASES, MAJOR
@@ -27,8 +29,11 @@ async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, in
     async with rigged(case, always, hang=1.0, injected=injected) as rig:
         if case.at == "pool":
             await ledger.ask(rig.client, "warm")
+        started = asyncio.get_running_loop().time()
         ending = await ledger.ask(rig.client, "user", **ways(case))
+        took = asyncio.get_running_loop().time() - started
     ledger.judge(rig.server, ledger.endings)
+    assert took < CALM.attempt / 2, "it waited for something that it need not"
     if case.race and ending.outcome is Outcome.NOT_SENT:
         assert ending.tries <= QUICK.attempts
         return
@@ -57,8 +62,11 @@ async def test_nothing_is_repeated_under_none_but_a_stale_connection(case: Case)
     async with rigged(case, first(1), hang=1.0, retry=RetryPolicy.none()) as rig:
         if case.at == "pool":
             await ledger.ask(rig.client, "warm")
+        started = asyncio.get_running_loop().time()
         ending = await ledger.ask(rig.client, "user", **ways(case))
+        took = asyncio.get_running_loop().time() - started
     ledger.judge(rig.server, ledger.endings)
+    assert took < CALM.attempt / 2, "it waited for something that it need not"
     assert ending.outcome is case.outcome or case.race
     assert rig.server.processed["user"] <= 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -97,6 +98,36 @@ async def test_one_call_goes_through_a_whole_pool_of_spoiled_connections(policy:
     assert server.processed == dict.fromkeys([*users, "user"], 1)
 
 
+# Debt: on 3.11 a stray answer that was read first ends the call's attempt, and its connection goes back to the pool.
+POOLED_AGAIN = pytest.mark.xfail(sys.version_info < (3, 12), strict=False, reason="a spoiled connection is used again")
+UNSEEN = [
+    pytest.param(closed, id="closed"),
+    pytest.param(reset, id="reset"),
+    pytest.param(stray_204, id="a stray 204", marks=POOLED_AGAIN),
+    pytest.param(late_408, id="a late 408"),
+]
+
+
+@OWN_OR_INJECTED
+@PLAIN_OR_TLS
+@pytest.mark.parametrize("spoil", UNSEEN)
+async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(
+    spoil: Spoil, injected: bool, tls: bool
+) -> None:
+    ledger = Ledger()
+    async with (
+        WireServer(tls=wire_tls.good() if tls else None) as server,
+        client_of(server, injected=injected, timeout=Timeout(total=9.0, attempt=AMONG)) as client,
+    ):
+        for turns in range(6):
+            await ledger.ask(client, f"warm-{turns}")
+            with spoiled(server, noticed(spoil, turns)) as done:
+                await ledger.ask(client, f"user-{turns}")
+            assert len(done) == 1
+    ledger.judge(server, ledger.endings)
+    assert ledger.count == {Outcome.ACCEPTED: 12}
+
+
 @OWN_OR_INJECTED
 @PLAIN_OR_TLS
 async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bool) -> None:
@@ -116,14 +147,12 @@ async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bo
     assert server.processed == {"warm": 1}
 
 
-# Debt: only connections that the client itself used before are looked at before the first byte.
-TRUSTED = pytest.mark.xfail(strict=False, reason="a stray 204 on somebody else's connection is believed")
 SPOILS = [
     pytest.param(closed, id="closed"),
     pytest.param(reset, id="reset"),
-    pytest.param(stray_204, id="a stray 204", marks=TRUSTED),
+    pytest.param(stray_204, id="a stray 204"),
     pytest.param(late_408, id="a late 408"),
-    pytest.param(noticed(stray_204), id="a stray 204 that was read", marks=TRUSTED),
+    pytest.param(noticed(stray_204), id="a stray 204 that was read"),
     pytest.param(noticed(late_408), id="a late 408 that was read"),
 ]
 

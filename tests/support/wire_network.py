@@ -186,12 +186,12 @@ def told(data: bytes) -> Spoil:
     return saying
 
 
-def noticed(spoil: Spoil) -> Spoil:
+def noticed(spoil: Spoil, turns: int = 3) -> Spoil:
     """The same, and the client's loop has turned since: it may have seen it."""
 
     async def spoiling(wire: Wire) -> None:
         await spoil(wire)
-        for _ in range(3):
+        for _ in range(turns):
             await asyncio.sleep(0)
 
     return spoiling
