@@ -134,18 +134,25 @@ class Batch(msgspec.Struct, eq=False, gc=False):
 class Batches:
     """The open batches, by content: at most one each."""
 
-    __slots__ = ("_batching", "_open", "_sizes")
+    __slots__ = ("_batching", "_learned", "_max_bytes", "_max_users", "_open", "_sizes")
 
     def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
         self._batching = batching
         self._sizes = sizes
         self._open: dict[Hashable, Batch] = {}
+        # The bounds of now, and what was learned when they were set.
+        self._max_users = batching.max_users
+        self._max_bytes = batching.max_bytes
+        self._learned: tuple[int | None, int | None] = (None, None)
 
     def join(self, content: Content, call: Call) -> tuple[Batch, bool]:
         """Put the call into the open batch of its content, or into a new one; the second is whether it is new.
 
         A batch that has no room for the call, or holds one of its users, is closed: it waits on without company.
         """
+        sizes = self._sizes
+        if sizes.users is not None and (sizes.users, sizes.bytes) != self._learned:
+            self._learn(sizes)
         batch = self._open.get(content.key)
         if batch is not None and self._has_room(batch, call):
             batch.add(call)
@@ -162,7 +169,7 @@ class Batches:
 
     def is_full(self, batch: Batch) -> bool:
         """Whether nothing more can be merged into it."""
-        return batch.users >= self._max_users() or batch.size >= self._max_bytes()
+        return batch.users >= self._max_users or batch.size >= self._max_bytes
 
     def close(self, batch: Batch) -> None:
         """Nobody joins it any more."""
@@ -171,16 +178,15 @@ class Batches:
 
     def _has_room(self, batch: Batch, call: Call) -> bool:
         return (
-            batch.users + len(call.users) <= self._max_users()
-            and batch.size + len(call.ids) + 1 <= self._max_bytes()
+            batch.users + len(call.users) <= self._max_users
+            and batch.size + len(call.ids) + 1 <= self._max_bytes
             and not batch.holds(call.users)
         )
 
-    def _max_users(self) -> int:
-        return min(self._batching.max_users, self._sizes.users or self._batching.max_users)
-
-    def _max_bytes(self) -> int:
-        return min(self._batching.max_bytes, self._sizes.bytes or self._batching.max_bytes)
+    def _learn(self, sizes: LearnedSizes) -> None:
+        self._learned = (sizes.users, sizes.bytes)
+        self._max_users = min(self._batching.max_users, sizes.users or self._batching.max_users)
+        self._max_bytes = min(self._batching.max_bytes, sizes.bytes or self._batching.max_bytes)
 
 
 class Backlog:

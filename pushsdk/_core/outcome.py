@@ -63,6 +63,9 @@ class Failure(StrEnum):
     OTHER = "the transport failed"
 
 
+# Looked up once: a member of an enumeration costs more to reach than a global.
+_ACCEPTED = Outcome.ACCEPTED
+
 NEEDS_A_PERSON = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.CLOSED})
 """Proven not sent, and yet not repeated: the next try would fail the same way until somebody changes something."""
 
@@ -207,7 +210,7 @@ def judge(
     """Judge one attempt by what it left behind. Where nothing is proven, the answer is UNKNOWN."""
     if evidence.written and evidence.status == 204 and not statuses:
         # The table's answer for nearly every push, without reading the table.
-        return Attempt(outcome=Outcome.ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
+        return Attempt(outcome=_ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
     outcome, repeatable = _weigh(evidence, statuses, repeat)
     return Attempt(
         outcome=outcome,

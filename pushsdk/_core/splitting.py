@@ -49,7 +49,8 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     def of(cls, segments: Sequence[Segment], history: tuple[Attempt, ...] = ()) -> Piece:
         """A piece of these segments."""
         if len(segments) == 1:
-            return cls(segments, len(segments[0].users), segments[0].ids, history)
+            alone = segments[0]
+            return cls(segments, len(alone.users), alone.ids, history)
         users = sum([len(segment.users) for segment in segments])
         return cls(segments, users, b",".join([segment.ids for segment in segments]), history)
 

@@ -362,10 +362,13 @@ class Coalescer:
             users=piece.users,
             policy=content.policy,
             timeout=content.timeout,
-            deadline=max([segment.call.deadline for segment in segments]),
+            deadline=segments[0].call.deadline,
             collapsible=content.collapsible,
-            attempts=list(piece.history),
         )
+        if len(segments) > 1:
+            job.deadline = max([segment.call.deadline for segment in segments])
+        if piece.history:
+            job.attempts.extend(piece.history)
         # The first request of the batch takes its place over.
         has_slot, batch.has_slot = batch.has_slot, False
         try:
@@ -412,7 +415,7 @@ class Coalescer:
             users = tuple(user for part, _ in ended for user in part)
             event = SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(ended))
             self.abandoned.append(event)
-            logger.warning("a send of %d users ended %s after its caller had left", len(users), outcome.value)
+            logger.info("a send of %d users ended %s after its caller had left", len(users), outcome.value)
             if self._emit is not None:
                 self._emit(event)
 

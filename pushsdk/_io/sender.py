@@ -33,6 +33,8 @@ from pushsdk._io.transport import Transport
 __all__ = ["Job", "Sender"]
 
 logger = logging.getLogger("pushsdk")
+# Without a handler of the application's, nothing is to appear on its stderr.
+logger.addHandler(logging.NullHandler())
 PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
 
 
@@ -234,6 +236,7 @@ class Sender:
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
             until = self._loop.time() + seconds
+            logger.info("the service asked for a pause of %.3f s", seconds)
             self._slots.pause(until)
             if self.when_paused is not None:
                 self.when_paused(until)
@@ -296,6 +299,7 @@ class _Steps:
             job.failure = Failure.BUDGET
         else:
             sender._counters.retries += 1
+            logger.debug("%s of %d users: %s; again in %.3f s", job.endpoint, job.users, job.attempts[-1].reason, wait)
             if sender._emit is not None:
                 sender._emit(
                     RetryScheduled(
