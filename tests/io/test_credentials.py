@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import pickle
+from typing import Any
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of
-from support.virtual_time import virtual
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
+from support.virtual_time import turns, virtual
 
-from pushsdk import NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
+from pushsdk import (
+    AuthenticationError,
+    ConfigurationError,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    Receipt,
+    RetryPolicy,
+    Timeout,
+)
+from pushsdk._io.credentials import Credentials
+
+NONE = RetryPolicy.none()
+
+
+def raises() -> str:
+    raise ValueError("key-that-must-not-show")
+
+
+async def raises_later() -> str:
+    await asyncio.sleep(0.01)
+    raise ValueError("key-that-must-not-show")
+
+
+async def hangs() -> str:
+    return await asyncio.get_running_loop().create_future()
 
 
 @virtual
@@ -33,3 +60,131 @@ async def test_a_401_that_the_caller_reads_as_unknown_is_not_repeated_with_a_rot
         with pytest.raises(OutcomeUnknownError):
             await client.send("a", MESSAGE)
     assert service.processed == {"a": 1}
+
+
+@virtual
+async def test_a_callable_is_asked_at_each_attempt_sync_or_async() -> None:
+    numbers = itertools.count()
+
+    async def later() -> str:
+        await asyncio.sleep(0.5)
+        return f"key-{next(numbers)}"
+
+    for source in (lambda: f"key-{next(numbers)}", later):
+        service = FakeService(refused())
+        async with client_of(service, api_key=source) as client:
+            await client.send("a", MESSAGE)
+            await client.send("b", MESSAGE)
+        assert len({request.key for request in service.requests}) == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (raises, "ValueError"),
+        (raises_later, "ValueError"),
+        (lambda: "", "no valid key"),
+        (lambda: None, "no valid key"),
+        (lambda: "two\r\nlines", "no valid key"),
+        (lambda: b"bytes", "no valid key"),
+    ],
+)
+@virtual
+async def test_a_callable_that_gives_no_key_makes_the_call_not_sent_without_showing_why(
+    source: Any, reason: str
+) -> None:
+    service = FakeService()
+    async with client_of(service, api_key=source) as client:
+        with pytest.raises(NotSentError) as caught:
+            await client.send("a", MESSAGE)
+        assert idle(client)
+    assert service.requests == []
+    assert len(caught.value.attempts) == 4
+    assert reason in str(caught.value)
+    assert "must-not-show" not in f"{caught.value!r}{caught.value.__cause__!r}{caught.value.__context__!r}"
+
+
+@pytest.mark.parametrize("patience", [Timeout(total=1.0), Timeout(total=1.0, attempt=0.3)])
+@virtual
+async def test_a_callable_that_hangs_makes_the_call_not_sent_within_the_deadline(patience: Timeout) -> None:
+    service = FakeService()
+    async with client_of(service, api_key=hangs) as client:
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(NotSentError):
+            await client.send("a", MESSAGE, timeout=patience)
+        assert asyncio.get_running_loop().time() <= before + 1.01
+        assert idle(client)
+
+
+@virtual
+async def test_a_callable_that_hangs_is_ended_by_the_close_and_by_a_cancellation() -> None:
+    client = client_of(FakeService(), api_key=hangs)
+    ended, cancelled = start(client.send("a", MESSAGE)), start(client.send("b", {"title": {"en": "x"}}))
+    await turns()
+    cancelled.cancel()
+    assert isinstance(await outcome_of(cancelled), asyncio.CancelledError)
+    report = await client.aclose(drain=0.0)
+    assert isinstance(await outcome_of(ended), NotSentError)
+    assert (report.not_sent, report.abandoned[0].outcome) == (("a",), Outcome.NOT_SENT)
+
+
+@virtual
+async def test_a_401_with_the_same_key_is_not_repeated() -> None:
+    service = FakeService(then=answer(401))
+    async with client_of(service, api_key=lambda: "key") as client:
+        with pytest.raises(AuthenticationError):
+            await client.send("a", MESSAGE)
+    assert len(service.requests) == 1
+
+
+@virtual
+async def test_a_401_after_which_there_is_no_key_any_more_is_rejected() -> None:
+    keys = iter(["key"])
+    service = FakeService(then=answer(401))
+    async with client_of(service, api_key=lambda: next(keys)) as client:
+        with pytest.raises(AuthenticationError):
+            await client.send("a", MESSAGE)
+        assert idle(client)
+
+
+@virtual
+async def test_a_401_after_which_the_callable_hangs_is_rejected_at_the_deadline() -> None:
+    asked = itertools.count()
+
+    async def key() -> str:
+        return "key" if next(asked) == 0 else await hangs()
+
+    service = FakeService(then=answer(401))
+    async with client_of(service, api_key=key) as client:
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(AuthenticationError):
+            await client.send("a", MESSAGE, timeout=1.0)
+        assert asyncio.get_running_loop().time() <= before + 1.01
+        assert idle(client)
+
+
+@virtual
+async def test_a_rotated_key_is_free_of_attempts_and_budget_and_is_used_once() -> None:
+    keys = (f"key-{number}" for number in itertools.count())
+    service = FakeService(answer(401), hang())
+    async with client_of(service, api_key=lambda: next(keys), retry=NONE) as client:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await client.send("a", MESSAGE)
+        assert client.stats().retry_tokens == 500
+        assert isinstance(await client.send("b", MESSAGE), Receipt)
+    assert [attempt.status for attempt in caught.value.attempts] == [401, None]
+
+
+def test_credentials_are_not_shown_and_not_pickled() -> None:
+    credentials = Credentials("secret-key")
+    assert "secret" not in repr(credentials)
+    with pytest.raises(TypeError):
+        pickle.dumps(credentials)
+    with pytest.raises(ConfigurationError):
+        Credentials("")
+
+
+@virtual
+async def test_a_fixed_key_is_what_is_asked_for() -> None:
+    credentials = Credentials("secret-key")
+    assert await credentials.ask() is credentials.fixed

@@ -1,0 +1,164 @@
+"""Deadlines kept by one sweep, and the scope that ends an await at its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+from support.virtual_time import turns, virtual
+
+from pushsdk._core.outcome import Failure
+from pushsdk._io.clock import Deadlines, Scope
+
+
+class Item:
+    """Notes when and why it expired."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[float, Failure]] = []
+
+    def expire(self, reason: Failure) -> None:
+        self.ends.append((now(), reason))
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def timers() -> int:
+    return len(asyncio.get_running_loop().timers)  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_each_item_expires_once_after_its_deadline_and_within_a_tick() -> None:
+    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    items = {delay: Item() for delay in (0.5, 0.0001, 0.0039, 0.25, 0.2501, 3.0)}
+    for delay, item in items.items():
+        keeper.add(item, before + delay)
+    assert timers() == 1
+    await asyncio.sleep(4.0)
+    for delay, item in items.items():
+        ((at, reason),) = item.ends
+        assert reason is Failure.DEADLINE
+        assert delay <= at - before <= delay + 0.005
+    assert timers() == 0
+
+
+@virtual
+async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() -> None:
+    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    removed, kept = Item(), Item()
+    for delay in (0.1, 0.2, 0.3):
+        keeper.remove(removed, keeper.add(removed, before + delay))
+    tick = keeper.add(kept, before + 0.4)
+    await asyncio.sleep(0.11)
+    assert timers() == 1
+    await asyncio.sleep(1.0)
+    assert (removed.ends, len(kept.ends)) == ([], 1)
+    keeper.remove(kept, tick)
+    assert not keeper._buckets
+
+
+@virtual
+async def test_an_earlier_deadline_moves_the_timer_and_a_later_one_does_not() -> None:
+    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    late, early, equal = Item(), Item(), Item()
+    keeper.add(late, before + 5.0)
+    keeper.add(early, before + 1.0)
+    keeper.add(equal, before + 1.0)
+    assert timers() == 1
+    await asyncio.sleep(2.0)
+    assert (len(early.ends), len(equal.ends), late.ends) == (1, 1, [])
+    keeper.close()
+    assert timers() == 0
+
+
+@virtual
+async def test_what_has_no_deadline_is_ended_by_the_close_only() -> None:
+    keeper = Deadlines(asyncio.get_running_loop())
+    with Scope(keeper, math.inf) as scope:
+        assert timers() == 0
+        keeper.add(Item(), math.inf)
+        asyncio.get_running_loop().call_later(100.0, keeper.end_scopes, Failure.CLOSED)
+        await asyncio.get_running_loop().create_future()
+    assert scope.expired is Failure.CLOSED
+    keeper.close()
+
+
+@virtual
+async def test_a_scope_ends_its_await_and_goes_on_after_the_block() -> None:
+    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    with Scope(keeper, before + 1.0) as scope:
+        await asyncio.sleep(10.0)
+    assert scope.expired is Failure.DEADLINE
+    assert before + 1.0 <= now() <= before + 1.005
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    await asyncio.sleep(1.0)
+
+
+@virtual
+async def test_a_scope_that_is_left_in_time_says_so() -> None:
+    keeper = Deadlines(asyncio.get_running_loop())
+    with Scope(keeper, now() + 1.0) as scope:
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(2.0)
+    assert scope.expired is None
+
+
+@virtual
+async def test_the_inner_of_two_scopes_ends_alone() -> None:
+    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    with Scope(keeper, before + 2.0) as outer:
+        with Scope(keeper, before + 1.0) as inner:
+            await asyncio.sleep(10.0)
+        assert (inner.expired, outer.expired) == (Failure.DEADLINE, None)
+        await asyncio.sleep(10.0)
+    assert outer.expired is Failure.DEADLINE
+    assert now() <= before + 2.005
+
+
+@virtual
+async def test_two_scopes_that_end_in_the_same_tick_both_end() -> None:
+    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    with Scope(keeper, before + 1.0) as outer:
+        with Scope(keeper, before + 1.0) as inner:
+            await asyncio.sleep(10.0)
+        await turns()
+    assert (inner.expired, outer.expired) == (Failure.DEADLINE, Failure.DEADLINE)
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    assert now() <= before + 1.005
+
+
+@pytest.mark.parametrize("delay", [0.5, 1.0 - 0.0013, 1.002])
+@virtual
+async def test_a_cancellation_from_outside_goes_through_also_together_with_the_deadline(delay: float) -> None:
+    keeper = Deadlines(asyncio.get_running_loop())
+
+    async def work() -> None:
+        with Scope(keeper, now() + 1.0):
+            await asyncio.sleep(10.0)
+
+    task = asyncio.ensure_future(work())
+    await turns()
+    if delay < 1.0:
+        await asyncio.sleep(delay)
+    else:
+        tick = next(iter(keeper._buckets.values()))
+        next(iter(tick)).expire(Failure.DEADLINE)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    keeper.close()
+
+
+@virtual
+async def test_an_error_in_the_block_is_not_hidden_by_the_deadline() -> None:
+    keeper = Deadlines(asyncio.get_running_loop())
+    with pytest.raises(KeyError):  # noqa: SIM117 - the scope is what is tested
+        with Scope(keeper, now() + 1.0):
+            try:
+                await asyncio.sleep(10.0)
+            except asyncio.CancelledError:
+                raise KeyError from None
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]

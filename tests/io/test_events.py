@@ -1,0 +1,124 @@
+"""``on_event``: told of everything that happens, and unable to change it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
+from support.virtual_time import turns, virtual
+
+from pushsdk import (
+    AttemptEnded,
+    Batching,
+    CampaignRequest,
+    ClientPaused,
+    Outcome,
+    Receipt,
+    RequestSplit,
+    RetryPolicy,
+    RetryScheduled,
+    SendAbandoned,
+)
+
+
+@virtual
+async def test_attempts_retries_and_pauses_are_told_in_order() -> None:
+    told = list[Any]()
+    service = FakeService(answer(429, {"Retry-After": "2"}))
+    async with client_of(service, on_event=told.append) as client:
+        await client.send(["a", "b"], MESSAGE)
+    assert [type(event) for event in told] == [ClientPaused, AttemptEnded, RetryScheduled, AttemptEnded]
+    paused, first, retry, second = told
+    assert paused.seconds == 2.0
+    assert (first.endpoint, first.users, first.number, first.attempt.status) == ("push", 2, 1, 429)
+    assert (retry.number, retry.attempt) == (1, first.attempt)
+    assert 2.0 <= retry.wait <= 2.1
+    assert (second.number, second.attempt.outcome) == (2, Outcome.ACCEPTED)
+
+
+@virtual
+async def test_a_retry_after_of_zero_is_no_pause() -> None:
+    told = list[Any]()
+    async with client_of(FakeService(answer(429, {"Retry-After": "0"})), on_event=told.append) as client:
+        await client.send("a", MESSAGE)
+    assert not any(isinstance(event, ClientPaused) for event in told)
+
+
+@virtual
+async def test_a_campaigns_attempts_are_told_as_such() -> None:
+    told = list[Any]()
+    body = b'{"uuid": "11111111-2222-3333-4444-555555555555"}'
+    async with client_of(FakeService(answer(200, body=body)), on_event=told.append) as client:
+        await client.create_campaign(CampaignRequest(external_id="spring"))
+    assert [(event.endpoint, event.users) for event in told] == [("campaigns", 0)]
+
+
+@virtual
+async def test_a_split_is_told_with_the_status_and_the_number_of_calls() -> None:
+    told = list[Any]()
+    async with client_of(FakeService(answer(422)), on_event=told.append) as client:
+        await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("c", MESSAGE))
+    splits = [event for event in told if isinstance(event, RequestSplit)]
+    assert [(event.status, event.users, event.calls, event.parts) for event in splits] == [(422, 3, 2, 2)]
+
+
+@virtual
+async def test_events_do_not_hold_ids_or_texts_except_where_they_are_about_them() -> None:
+    told = list[Any]()
+    service = FakeService(answer(422, {"Retry-After": "1"}, b"user-name"), refused(), hang())
+    async with client_of(service, on_event=told.append, timeout=1.0) as client:
+        tasks = [start(client.send(user, MESSAGE)) for user in ("user-name", "user-other")]
+        await asyncio.sleep(0.5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.sleep(1.0)
+    assert any(isinstance(event, SendAbandoned) for event in told)
+    assert not any("user-" in repr(event) or "Hello" in repr(event) for event in told)
+
+
+@pytest.mark.parametrize("behaviour", [answer(), answer(429, {"Retry-After": "1"}), answer(413), answer(400)])
+@virtual
+async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its_text(
+    behaviour: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(event: object) -> None:
+        raise RuntimeError("secret text")
+
+    service = FakeService(behaviour)
+    async with client_of(service, on_event=broken) as client:
+        with caplog.at_level(logging.ERROR):
+            tasks = [start(client.send(f"a-user-with-a-name-{number}", MESSAGE)) for number in range(8)]
+            assert all([isinstance(await outcome_of(task), Receipt) for task in tasks])
+        assert idle(client)
+    assert "RuntimeError for AttemptEnded" in caplog.text
+    assert "secret text" not in caplog.text
+
+
+@virtual
+async def test_an_on_event_that_raises_for_an_abandoned_send_breaks_nothing() -> None:
+    def broken(event: object) -> None:
+        raise RuntimeError
+
+    service = FakeService()
+    async with client_of(service, on_event=broken, batching=Batching(linger=1.0)) as client:
+        task = start(client.send("a", MESSAGE))
+        await turns()
+        task.cancel()
+        assert isinstance(await outcome_of(task), asyncio.CancelledError)
+        assert idle(client)
+
+
+@virtual
+async def test_without_on_event_the_same_happens() -> None:
+    service = FakeService(answer(422), refused(), answer(429, {"Retry-After": "1"}))
+    async with client_of(service, retry=RetryPolicy.safe(base=0.01)) as client:
+        await asyncio.gather(client.send("a", MESSAGE), client.send("b", MESSAGE))
+        task = start(client.send("c", MESSAGE))
+        await turns()
+        task.cancel()
+        await outcome_of(task)
+        assert client.stats().abandoned == 1
+    assert service.processed == {"a": 1, "b": 1}

@@ -1,0 +1,145 @@
+"""``with_options`` and ``flush``: views on the same client."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
+from support.virtual_time import turns, virtual
+
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    ClientClosedError,
+    ConfigurationError,
+    NotSentError,
+    OutcomeUnknownError,
+    RetryPolicy,
+    Timeout,
+)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@virtual
+async def test_a_view_has_its_own_policy_and_timeout_and_shares_the_budget() -> None:
+    service = FakeService(then=refused())
+    async with client_of(service) as client:
+        view = client.with_options(retry=RetryPolicy.none())
+        with pytest.raises(NotSentError):
+            await view.send("a", MESSAGE)
+        assert len(service.requests) == 1
+        with pytest.raises(NotSentError):
+            await client.send("a", MESSAGE)
+        assert view.stats() == client.stats()
+        assert len(service.requests) == 5
+
+
+@virtual
+async def test_views_of_equal_options_meet_in_one_request_and_others_do_not() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await asyncio.gather(
+            client.with_options(timeout=7.0).send("a", MESSAGE),
+            client.with_options(timeout=Timeout(total=7.0)).send("b", MESSAGE),
+            client.with_options(timeout=8.0).send("c", MESSAGE),
+            client.with_options().send("d", MESSAGE),
+            client.send("e", MESSAGE),
+        )
+    assert sorted(service.sent) == [("a", "b"), ("c",), ("d", "e")]
+
+
+@virtual
+async def test_a_view_of_a_view_keeps_what_is_not_said_anew() -> None:
+    service = FakeService(then=hang())
+    async with client_of(service, timeout=Timeout(attempt=None)) as client:
+        view = client.with_options(timeout=1.0).with_options(retry=RetryPolicy.at_least_once(attempts=1))
+        before = now()
+        with pytest.raises(OutcomeUnknownError):
+            await view.send("a", MESSAGE)
+        assert before + 1.0 <= now() <= before + 1.01
+
+
+@virtual
+async def test_a_view_ends_with_its_client() -> None:
+    client = client_of(FakeService())
+    view = client.with_options(timeout=1.0)
+    await client.aclose()
+    with pytest.raises(ClientClosedError):
+        await view.send("a", MESSAGE)
+    with pytest.raises(ClientClosedError):
+        await view.flush()
+
+
+@virtual
+async def test_options_of_the_wrong_kind_are_refused() -> None:
+    async with client_of(FakeService()) as client:
+        for options in ({"timeout": "soon"}, {"timeout": True}, {"timeout": -1.0}, {"retry": 3}):
+            with pytest.raises(ConfigurationError):
+                client.with_options(**options)
+
+
+@virtual
+async def test_thousands_of_different_options_are_forgotten_and_sends_stay_apart() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        for number in range(1, 1030):
+            client.with_options(timeout=float(number))
+        assert len(client._engine.policies) <= 1024
+        await asyncio.gather(client.send("a", MESSAGE), client.send("b", MESSAGE, timeout=5000.0))
+    assert sorted(service.sent) == [("a",), ("b",)]
+
+
+@virtual
+async def test_flush_sends_what_lingers_and_waits_for_its_end() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=20.0)) as client:
+        before = now()
+        tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
+        await turns()
+        await client.flush()
+        assert service.processed == {"a": 1, "b": 1}
+        assert all(task.done() for task in tasks)
+        assert now() < before + 1.0
+
+
+@virtual
+async def test_flush_does_not_wait_for_calls_that_come_after_it() -> None:
+    service = FakeService(answer(after=1.0), answer(after=9.0))
+    async with client_of(service) as client:
+        first = start(client.send("a", MESSAGE))
+        await turns()
+        flush = start(client.flush())
+        await turns()
+        later = start(client.send("b", MESSAGE))
+        before = now()
+        await flush
+        assert now() == pytest.approx(before + 1.0)
+        await asyncio.gather(first, later)
+        assert idle(client)
+
+
+@virtual
+async def test_flush_of_a_client_without_work_or_never_used_returns_at_once() -> None:
+    await AsyncPushClient("https://push.example", "key").flush()
+    async with client_of(FakeService()) as client:
+        before = now()
+        await client.flush()
+        assert now() == before
+
+
+@virtual
+async def test_a_flush_that_is_cancelled_leaves_the_sends_alone() -> None:
+    service = FakeService(answer(after=1.0))
+    async with client_of(service) as client:
+        task = start(client.send("a", MESSAGE))
+        await turns()
+        flush = start(client.flush())
+        await turns()
+        flush.cancel()
+        assert isinstance(await outcome_of(flush), asyncio.CancelledError)
+        await task
+    assert service.processed == {"a": 1}
