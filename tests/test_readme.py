@@ -160,11 +160,14 @@ def test_every_command_is_one_that_there_is() -> None:
         assert command in app
 
 
-def test_the_demo_is_of_the_size_that_is_said() -> None:
+def test_the_demo_is_as_it_is_said_to_be() -> None:
+    from pushsdk.cli._demo_plan import Plan
     from pushsdk.cli.demo import demo
 
-    numbers = {name: parameter.default for name, parameter in inspect.signature(demo).parameters.items()}
-    assert f"pushes to {numbers['users'] + numbers['personalised']:,} users" in README
+    sizes = {name: each.default for name, each in inspect.signature(demo).parameters.items() if name != "json"}
+    assert f"pushes to {sizes['users'] + sizes['personalised']:,} users" in README
+    assert len(Plan(**sizes).faults) == 7
+    assert "fails in seven ways" in README
 
 
 def test_the_pythons_are_those_of_the_metadata() -> None:
