@@ -107,7 +107,7 @@ class Batch(msgspec.Struct, eq=False, gc=False):
 
     def add(self, call: Call) -> None:
         """Take the call in."""
-        if self.calls:
+        if self.calls or self.taken is not None:
             self._ids().update(call.users)
         self.calls.append(call)
         self.users += len(call.users)

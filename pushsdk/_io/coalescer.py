@@ -7,6 +7,8 @@ several callers share runs in a task of its own, so that nobody's cancellation t
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import logging
 import math
 import types
@@ -16,7 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 import msgspec
 
 from pushsdk._core import wire
-from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content
+from pushsdk._core.batching import FRAME, Backlog, Batch, Batches, Call, Content
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
 from pushsdk._core.explain import error_for, partial_error
@@ -35,6 +37,8 @@ logger = logging.getLogger("pushsdk")
 GO = "post it yourself"
 SETTLED = "settled"
 ABANDONED_KEPT = 1000
+# From the cancellation of an attempt to the verdict on its request, connecting included.
+TURNS_TO_UNWIND = 4
 
 
 @types.coroutine
@@ -73,6 +77,9 @@ class Coalescer:
         self._batches = Batches(batching, self._sizes)
         # Calls that wait until the backlog has room, first come first served.
         self._admissions: OrderedDict[Call, int] = OrderedDict()
+        # The same by their deadlines, with those that have gone since: a pause ends the first of them.
+        self._impatient: list[tuple[float, int, Call]] = []
+        self._arrivals = itertools.count()
         # Batches that wait for company, and what ends that.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +96,7 @@ class Coalescer:
         self.active.add(call)
         batch: Batch | None = None
         try:
-            size = len(call.ids) + content.size
+            size = len(call.ids) + 1 + FRAME + content.size
             if self._admissions or not self._backlog.fits(len(call.users), size):
                 await self._be_admitted(call, size)
             if call.left:
@@ -133,20 +140,24 @@ class Coalescer:
             for call in batch.calls:
                 if call.deadline < until:
                     call.expire(Failure.PAUSED)
-        # In the order they came, which is that of their deadlines but for calls with timeouts of their own.
-        for call in self._admissions:
-            if call.deadline >= until:
-                break
-            call.expire(Failure.PAUSED)
+        while self._impatient and self._impatient[0][0] < until:
+            call = heapq.heappop(self._impatient)[2]
+            if call in self._admissions:
+                call.expire(Failure.PAUSED)
 
     # -- getting in ---------------------------------------------------------------------------------------------
 
     async def _be_admitted(self, call: Call, size: int) -> None:
         """Wait until there is room. A call that is told something else is settled, as not sent."""
-        if self._raise_when_full:
-            self._settle(call, call.users, self._unsent(Failure.QUEUE_FULL))
+        barred = Failure.QUEUE_FULL if self._raise_when_full else self._barred(call)
+        if barred is not None:
+            self._settle(call, call.users, self._unsent(barred))
             return
         self._admissions[call] = size
+        if len(self._impatient) > 2 * len(self._admissions) + 1000:
+            self._impatient = [place for place in self._impatient if place[2] in self._admissions]
+            heapq.heapify(self._impatient)
+        heapq.heappush(self._impatient, (call.deadline, next(self._arrivals), call))
         call.waiter = self._loop.create_future()
         try:
             told = await self._told(call)
@@ -194,8 +205,9 @@ class Coalescer:
 
     async def _travel(self, call: Call, batch: Batch, *, leads: bool) -> None:
         """Go with the batch, or leave it when told to."""
-        if self._slots.paused_until > call.deadline:
-            self._leave(call, batch, Failure.PAUSED)
+        barred = self._barred(call)
+        if barred is not None:
+            self._leave(call, batch, barred)
             if leads and batch.calls:
                 self._depart(batch)
             return
@@ -207,6 +219,16 @@ class Coalescer:
             await self._deliver(batch)
         elif call.left and not batch.started:
             self._leave(call, batch, told)
+        elif call.left and call.deadline >= max([other.deadline for other in batch.calls]):
+            # The request ends with this call: its verdict comes within these turns.
+            for _ in range(TURNS_TO_UNWIND):
+                await _next_turn()
+
+    def _barred(self, call: Call) -> Failure | None:
+        """Why this call can't go now or later."""
+        if self._sender.closed:
+            return Failure.CLOSED
+        return Failure.PAUSED if self._slots.paused_until > call.deadline else None
 
     async def _told(self, call: Call) -> object:
         """Wait until this call is told something: GO, SETTLED, or the Failure that ends its wait."""

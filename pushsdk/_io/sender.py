@@ -248,9 +248,11 @@ class Sender:
 
     def _may_replace(self, job: Job) -> bool:
         """A stale pooled connection is replaced under every policy: nothing had been sent on it."""
-        self._counters.stale_connections += 1
+        if job.replaced >= self._replacements:
+            return False
         job.replaced += 1
-        return job.replaced <= self._replacements
+        self._counters.stale_connections += 1
+        return True
 
     async def _is_rotated(self, job: Job, key: str | None) -> bool:
         """Whether the callable has another key by now; asked once a request."""

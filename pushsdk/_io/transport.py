@@ -195,7 +195,11 @@ class AiohttpTransport:
                 evidence.failure, evidence.reason = _failure_of(error, evidence), type(error).__name__
         finally:
             if response is not None:
-                response.release()
+                if evidence.written:
+                    response.release()
+                else:
+                    # It answered what had not been sent: nobody is to meet this connection again.
+                    response.close()
 
     async def close(self) -> None:
         """Close the own session; an injected one stays open."""

@@ -165,7 +165,6 @@ def test_who_leaves_before_company_came_leaves_an_empty_batch_of_the_frames_size
     assert (batch.users, batch.size, batch.calls) == (0, batch.frame, [])
 
 
-@pytest.mark.xfail(strict=True, reason="Batch.add counts no ids into an empty batch that was asked whom it holds")
 def test_a_batch_that_all_had_left_still_takes_each_user_once():
     open_batches = batches()
     only = call("a")

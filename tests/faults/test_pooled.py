@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -98,12 +97,10 @@ async def test_one_call_goes_through_a_whole_pool_of_spoiled_connections(policy:
     assert server.processed == dict.fromkeys([*users, "user"], 1)
 
 
-# Debt: on 3.11 a stray answer that was read first ends the call's attempt, and its connection goes back to the pool.
-POOLED_AGAIN = pytest.mark.xfail(sys.version_info < (3, 12), strict=False, reason="a spoiled connection is used again")
 UNSEEN = [
     pytest.param(closed, id="closed"),
     pytest.param(reset, id="reset"),
-    pytest.param(stray_204, id="a stray 204", marks=POOLED_AGAIN),
+    pytest.param(stray_204, id="a stray 204"),
     pytest.param(late_408, id="a late 408"),
 ]
 

@@ -55,7 +55,6 @@ async def test_a_full_queue_lets_calls_wait_in_the_order_they_came() -> None:
     assert service.most_in_flight == 1
 
 
-@pytest.mark.xfail(strict=True, reason="what fits is measured without the frame of the body that is counted then")
 @virtual
 async def test_queued_bytes_bound_what_waits() -> None:
     service = FakeService()
@@ -165,7 +164,6 @@ async def test_waits_between_attempts_count_as_queued() -> None:
         await waits
 
 
-@pytest.mark.xfail(strict=True, reason="the pause looks at waiting calls only up to the first that can wait it out")
 @virtual
 async def test_a_call_that_waits_for_admission_behind_a_patient_one_ends_when_the_pause_is_too_long_for_it() -> None:
     service = FakeService(answer(429, {"Retry-After": "20"}, after=0.1))
@@ -182,7 +180,6 @@ async def test_a_call_that_waits_for_admission_behind_a_patient_one_ends_when_th
     assert (ended, told) == pytest.approx((before + 0.1, 20.0))
 
 
-@pytest.mark.xfail(strict=True, reason="a call that comes while the client is paused waits for admission regardless")
 @virtual
 async def test_a_call_that_comes_to_a_full_queue_during_a_pause_too_long_for_it_ends_at_once() -> None:
     service = FakeService(answer(429, {"Retry-After": "20"}))

@@ -163,7 +163,6 @@ async def test_a_caller_past_its_deadline_knows_nothing_and_its_end_is_told_late
     assert ended == [(("early", "bird"), Outcome.ACCEPTED)]
 
 
-@pytest.mark.xfail(strict=True, reason="a caller leaves a shared request that ends in the same tick, and hears nothing")
 @virtual
 async def test_callers_of_a_shared_request_that_ends_with_their_deadline_are_told_how() -> None:
     service, told = FakeService(then=hang(connecting=True)), list[Event]()

@@ -67,7 +67,6 @@ async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close
     assert sorted(kind.__name__ for kind in ended) == [OutcomeUnknownError.__name__] * 4 + [RejectedError.__name__] * 4
 
 
-@pytest.mark.xfail(strict=True, reason="a call admitted in the turn of the close is in none of the places that it ends")
 @virtual
 async def test_a_call_admitted_while_the_client_closes_is_ended_with_the_drain() -> None:
     for lead in range(6):

@@ -79,7 +79,6 @@ async def test_abandoned_sends_and_splits_are_counted() -> None:
     assert (stats.splits, stats.abandoned, stats.unknown) == (1, 1, 2)
 
 
-@pytest.mark.xfail(strict=True, reason="the last stale connection is counted as replaced, and is not")
 @virtual
 async def test_stale_connections_counts_those_that_were_replaced() -> None:
     service = FakeService(then=stale())

@@ -469,7 +469,8 @@ async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
     left, right = socket.socketpair()
     with left, right:
         transport: Any = SimpleNamespace(is_closing=lambda: False, get_extra_info={"socket": left}.get)
-        await bodies[0].write(SimpleNamespace(protocol=SimpleNamespace(transport=transport, _payload=None), write=write))
+        protocol = SimpleNamespace(transport=transport, _payload=None)
+        await bodies[0].write(SimpleNamespace(protocol=protocol, write=write))
     assert written == [BODY]
 
 
