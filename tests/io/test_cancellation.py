@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
-from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, hang, idle, outcome_of, start
+import pytest
+from support.fake_service import (
+    MESSAGE,
+    Behaviour,
+    FakeService,
+    Request,
+    answer,
+    client_of,
+    hang,
+    idle,
+    outcome_of,
+    refused,
+    start,
+)
 from support.virtual_time import turns, virtual
 
-from pushsdk import AsyncPushClient, Batching, Event, Limits, Outcome, SendAbandoned
+from pushsdk import AsyncPushClient, Batching, Event, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned
 
 OTHER = {"title": {"en": "Other"}}
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
@@ -88,3 +101,85 @@ async def test_a_call_sent_in_pieces_and_cancelled_before_they_start_gives_its_p
         assert len(service.requests) == before
         await cancel(task)
         assert client.stats().in_flight == 0
+
+
+def key_of(service: FakeService) -> object:
+    async def key() -> str:
+        await asyncio.sleep(0.02)
+        return "key"
+
+    return key
+
+
+SCENES: dict[str, tuple[dict[str, object], list[Behaviour]]] = {
+    "plain": ({}, [answer()]),
+    "connecting": ({}, [answer(connecting=0.05)]),
+    "lingering": ({"batching": Batching(linger=0.03)}, [answer()]),
+    "repeated": ({"retry": RetryPolicy.safe(base=0.05)}, [refused(), answer(429), answer()]),
+    "asking for a key": ({"api_key": key_of}, [answer(401), answer()]),
+    "split": ({}, [answer(400), answer(400), answer(connecting=0.02)]),
+    "halved": ({"retry": RetryPolicy.safe(base=0.05)}, [answer(413), answer(), refused()]),
+    "paced": ({"rate": Rate(requests_per_second=30.0)}, [answer(), answer(400)]),
+    "paused": ({}, [answer(429, {"Retry-After": "1"}), answer()]),
+    "few places": ({"limits": Limits(in_flight=1, queued_users=2)}, [answer(), answer(), refused(), answer()]),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("which", [0, 1, 2])
+@virtual
+async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_told_of_truly(scene: str, which: int) -> None:
+    settings, script = SCENES[scene]
+    for moment in range(30):
+        service, told = FakeService(*script), list[Event]()
+        options = {name: value(service) if value is key_of else value for name, value in settings.items()}
+        async with client_of(service, on_event=told.append, **options) as client:
+            calls = [["a"], MANY[:7], ["c"]]
+            tasks = [start(client.send(users, MESSAGE)) for users in calls]
+            await turns(min(moment, 9))
+            await asyncio.sleep(max(0, moment - 9) * 0.0051)
+            tasks[which].cancel()
+            ended = [await outcome_of(task) for task in tasks]
+            await client.flush()
+            await turns()
+            assert idle(client), f"cancelled at moment {moment}"
+            ends = abandoned(told)
+            for users, end in zip(calls, ended, strict=True):
+                for user in users:
+                    if isinstance(end, asyncio.CancelledError):
+                        outcome = ends[user]
+                    else:
+                        outcome = end.outcomes[user] if isinstance(end, PartialError) else end.outcome
+                    taken = service.processed[user]
+                    assert (
+                        taken
+                        == {Outcome.ACCEPTED: 1, Outcome.REJECTED: 0, Outcome.NOT_SENT: 0}.get(outcome, taken)
+                        <= 1
+                    )
+
+
+@virtual
+async def test_a_call_cancelled_while_its_answer_is_read_ended_as_its_status_says() -> None:
+    async def slow_body(request: Request) -> None:
+        request.write()
+        request.respond(401)
+        await asyncio.get_running_loop().create_future()
+
+    told = list[Event]()
+    async with client_of(FakeService(slow_body), on_event=told.append) as client:
+        task = start(client.send("a", MESSAGE))
+        await turns()
+        await cancel(task)
+        assert idle(client)
+    assert abandoned(told) == {"a": Outcome.REJECTED}
+
+
+@virtual
+async def test_a_campaign_cancelled_anywhere_gives_its_place_back() -> None:
+    for script in ([hang()], [hang(connecting=True)], [refused(), hang()], [answer(429, {"Retry-After": "5"})]):
+        async with client_of(FakeService(*script), limits=Limits(in_flight=1)) as client:
+            tasks = [start(client.create_campaign({"externalId": "x"})) for _ in range(2)]
+            await asyncio.sleep(0.5)
+            for task in tasks:
+                await cancel(task)
+            assert idle(client)

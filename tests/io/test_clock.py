@@ -6,10 +6,13 @@ import asyncio
 import math
 
 import pytest
+from support.fake_service import MESSAGE, FakeService, client_of
 from support.virtual_time import turns, virtual
 
+from pushsdk import AsyncPushClient, ConfigurationError
 from pushsdk._core.outcome import Failure
-from pushsdk._io.clock import Deadlines, Scope
+from pushsdk._io import clock
+from pushsdk._io.clock import Deadlines, Scope, fork_generation
 
 
 class Item:
@@ -162,3 +165,28 @@ async def test_an_error_in_the_block_is_not_hidden_by_the_deadline() -> None:
             except asyncio.CancelledError:
                 raise KeyError from None
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+@virtual
+async def test_a_scope_ends_once_for_the_first_reason() -> None:
+    keeper = Deadlines(asyncio.get_running_loop())
+    with Scope(keeper, now() + 1.0) as scope:
+        scope.expire(Failure.CLOSED)
+        scope.expire(Failure.DEADLINE)
+        await asyncio.sleep(10.0)
+    assert scope.expired is Failure.CLOSED
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    keeper.close()
+
+
+@virtual
+async def test_a_client_made_before_a_fork_is_refused_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = AsyncPushClient("https://push.example", "key")
+    opened = client_of(FakeService())
+    monkeypatch.setattr(clock, "_forks", fork_generation())
+    clock._count_fork()
+    for each in (client, opened):
+        with pytest.raises(ConfigurationError, match="fork"):
+            await each.send("a", MESSAGE)
+    monkeypatch.undo()
+    await opened.aclose()

@@ -12,6 +12,7 @@ from support.fake_service import (
     MESSAGE,
     Behaviour,
     FakeService,
+    Request,
     answer,
     client_of,
     fails,
@@ -297,3 +298,40 @@ async def test_first_try_successes_refill_the_budget() -> None:
         for number in range(7):
             await client.send(f"user-{number}", MESSAGE)
         assert client.stats().retry_tokens == 500
+
+
+@pytest.mark.xfail(strict=True, reason="who waits for its leader's turn is in none of the places that a pause looks at")
+@virtual
+async def test_a_pause_in_the_turn_in_which_calls_meet_ends_all_that_cannot_wait_it_out() -> None:
+    gate = asyncio.get_running_loop().create_future()
+
+    async def throttle(request: Request) -> None:
+        request.write()
+        await gate
+        request.respond(429, {"Retry-After": "20"})
+
+    service = FakeService(throttle)
+    async with client_of(service) as client:
+        paused = start(client.send("paused", OTHER))
+        await turns()
+        tasks = [start(client.send(user, MESSAGE, timeout=5.0)) for user in "ab"]
+        gate.set_result(None)
+        before = now()
+        errors = [await outcome_of(task) for task in tasks]
+        ended = now()
+        await paused
+    assert [type(error) for error in errors] == [NotSentError] * 2
+    assert ended == before
+    assert [error.retry_after for error in errors] == pytest.approx([20.0] * 2)
+
+
+@virtual
+async def test_a_pause_leaves_lingering_calls_that_can_wait_it_out() -> None:
+    service = FakeService(answer(429, {"Retry-After": "2"}))
+    async with client_of(service, batching=Batching(linger=0.5)) as client:
+        paused = start(client.send("paused", OTHER, timeout=0.4))
+        lingers = start(client.send("a", MESSAGE, timeout=5.0))
+        assert isinstance(await outcome_of(paused), RateLimitedError)
+        before = now()
+        assert isinstance(await outcome_of(lingers), Receipt)
+        assert now() == pytest.approx(before + 2.0 + LATENCY)

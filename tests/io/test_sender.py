@@ -36,8 +36,10 @@ from pushsdk import (
     PushError,
     Receipt,
     RetryPolicy,
+    Timeout,
     UnexpectedResponseError,
 )
+from pushsdk._io.sender import Job
 
 CAMPAIGN = CampaignRequest(external_id="spring")
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -244,3 +246,46 @@ async def test_a_rotated_key_is_used_once_after_a_401() -> None:
     async with client_of(service, api_key=lambda: next(keys), retry=RetryPolicy.none()) as client:
         assert isinstance(await client.send("a", MESSAGE), Receipt)
     assert service.requests[0].key != service.requests[1].key
+
+
+@virtual
+async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}))
+    async with client_of(service) as client:
+        await outcome_of(start(client.send("a", MESSAGE, retry=RetryPolicy.none())))
+        before = now()
+        with pytest.raises(NotSentError) as caught:
+            await client.create_campaign(CAMPAIGN, timeout=5.0)
+        assert now() == before
+        assert caught.value.retry_after == pytest.approx(20.0)
+
+
+@virtual
+async def test_a_repeat_between_attempts_that_can_wait_a_new_pause_out_goes_on_after_it() -> None:
+    service = FakeService(refused(), answer(429, {"Retry-After": "3"}), CREATED, CREATED)
+    async with client_of(service, retry=RetryPolicy.safe(base=2.0)) as client:
+        before = now()
+        tasks = [start(client.create_campaign(CAMPAIGN)) for _ in range(2)]
+        for task in tasks:
+            await task
+    assert min(request.started for request in service.requests[2:]) >= before + 3.0
+
+
+@virtual
+async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
+    service = FakeService(refused(), then=hang())
+    policy = RetryPolicy.from_tenacity(retry=lambda state: True, wait=tenacity.wait_fixed(0.1))
+    async with client_of(service, retry=policy, limits=Limits(in_flight=1)) as client:
+        task = start(client.send("a", MESSAGE, timeout=1.0))
+        await asyncio.sleep(0.05)
+        busy = start(client.create_campaign(CAMPAIGN, timeout=3.0))
+        before = now()
+        assert isinstance(await outcome_of(task), NotSentError)
+        assert now() <= before + 0.96
+        await outcome_of(busy)
+
+
+@virtual
+async def test_a_job_shows_no_text_and_no_ids() -> None:
+    job = Job("push", b"secret", users=1, policy=RetryPolicy.safe(), timeout=Timeout(), deadline=math.inf)
+    assert repr(job) == "Job(push, users=1, bytes=6, attempts=0)"

@@ -20,6 +20,7 @@ from pushsdk._core.outcome import Evidence, Failure
 __all__ = [
     "LATENCY",
     "MESSAGE",
+    "Behaviour",
     "FakeService",
     "Request",
     "answer",
