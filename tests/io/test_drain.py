@@ -9,7 +9,20 @@ import pytest
 from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, hang, outcome_of, refused, start
 from support.virtual_time import turns, virtual
 
-from pushsdk import ClientClosedError, Limits, OutcomeUnknownError, Rate, RejectedError, RetryPolicy
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    ClientClosedError,
+    ConfigurationError,
+    DrainReport,
+    Limits,
+    OutcomeUnknownError,
+    PushError,
+    Rate,
+    RejectedError,
+    RetryPolicy,
+    Timeout,
+)
 
 
 @virtual
@@ -85,3 +98,102 @@ async def test_a_call_admitted_while_the_client_closes_is_ended_with_the_drain()
         await closing
         assert isinstance(await outcome_of(not_admitted), ClientClosedError)
         assert asyncio.get_running_loop().time() == before, f"cancelled {lead} turns after"
+
+
+@virtual
+async def test_what_ends_within_the_drain_is_reported_as_it_ended() -> None:
+    service = FakeService(answer(after=0.5), answer(401, after=0.5), hang())
+    client = client_of(service)
+    tasks = [start(client.send(user, {"title": {"en": user}})) for user in ("a", "b", "c")]
+    await turns()
+    report = await client.aclose(drain=1.0)
+    assert (report.accepted, report.rejected, report.not_sent, report.unknown) == (("a",), ("b",), (), ("c",))
+    ended = [type(await outcome_of(task)).__name__ for task in tasks]
+    assert ended == ["Receipt", "AuthenticationError", "OutcomeUnknownError"]
+
+
+@virtual
+async def test_the_close_sends_what_lingers_within_the_drain() -> None:
+    service = FakeService()
+    client = client_of(service, batching=Batching(linger=60.0))
+    tasks = [start(client.send(user, MESSAGE)) for user in ("a", "b")]
+    await turns()
+    before = asyncio.get_running_loop().time()
+    report = await client.aclose()
+    assert report.accepted == ("a", "b")
+    assert asyncio.get_running_loop().time() < before + 1.0
+    assert [await outcome_of(task) for task in tasks]
+    assert service.closed == 1
+
+
+@virtual
+async def test_a_call_past_its_deadline_whose_request_is_out_is_reported_as_abandoned() -> None:
+    service = FakeService(answer(after=1.0), hang())
+    client = client_of(service, limits=Limits(in_flight=1), timeout=2.0)
+    busy = start(client.send("busy", {"title": {"en": "x"}}))
+    await turns()
+    early = start(client.send("early", MESSAGE))
+    await asyncio.sleep(0.9)
+    later = start(client.send("later", MESSAGE))
+    assert isinstance(await outcome_of(early), OutcomeUnknownError)
+    report = await client.aclose(drain=0.1)
+    assert [(event.user_ids, event.outcome.value) for event in report.abandoned] == [(("early",), "UNKNOWN")]
+    assert report.unknown == ("later",)
+    assert [await outcome_of(task) for task in (busy, later)]
+
+
+@virtual
+async def test_a_closed_client_takes_nothing_and_closes_twice_without_a_word() -> None:
+    service = FakeService()
+    client = client_of(service)
+    await client.send("a", MESSAGE)
+    assert await client.aclose() == DrainReport()
+    assert await client.aclose() == DrainReport()
+    assert service.closed == 1
+    with pytest.raises(ClientClosedError):
+        await client.send("b", MESSAGE)
+    assert service.processed == {"a": 1}
+
+
+@virtual
+async def test_a_client_never_used_closes_without_a_loop_of_its_own() -> None:
+    client = AsyncPushClient("https://push.example", "key")
+    assert await client.aclose() == DrainReport()
+    with pytest.raises(ClientClosedError):
+        await client.send("b", MESSAGE)
+
+
+@virtual
+async def test_an_aclose_that_is_cancelled_ends_what_is_on_its_way_and_closes() -> None:
+    service = FakeService(then=hang())
+    client = client_of(service)
+    task = start(client.send("a", MESSAGE))
+    await turns()
+    closing = start(client.aclose())
+    await asyncio.sleep(1.0)
+    closing.cancel()
+    assert isinstance(await outcome_of(closing), asyncio.CancelledError)
+    assert isinstance(await outcome_of(task), OutcomeUnknownError)
+    assert service.closed == 1
+
+
+@virtual
+async def test_calls_without_any_deadline_are_ended_by_the_close_wherever_they_are() -> None:
+    service = FakeService(answer(429, {"Retry-After": "50"}), then=hang())
+    client = client_of(service, limits=Limits(in_flight=1, queued_users=3), timeout=Timeout(total=None, attempt=None))
+    tasks = [start(client.send(f"user-{number}", {"title": {"en": f"{number}"}})) for number in range(6)]
+    tasks.append(start(client.create_campaign({"externalId": "x"})))
+    await asyncio.sleep(1.0)
+    before = asyncio.get_running_loop().time()
+    report = await client.aclose(drain=0.0)
+    assert asyncio.get_running_loop().time() == before
+    assert len(report.rejected + report.not_sent + report.unknown) == 6
+    assert all([isinstance(await outcome_of(task), PushError) for task in tasks])
+
+
+@pytest.mark.parametrize("drain", [-1.0, float("nan"), float("inf"), "soon"])
+@virtual
+async def test_a_drain_that_is_no_number_of_seconds_is_refused(drain: float) -> None:
+    async with client_of(FakeService()) as client:
+        with pytest.raises(ConfigurationError):
+            await client.aclose(drain)
