@@ -25,6 +25,8 @@ T_SPLITTING = "tests/core/test_splitting.py"
 T_BATCHING = "tests/core/test_batching.py"
 T_ENDPOINT = "tests/core/test_endpoint.py"
 T_MODEL = "tests/model"
+T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
+T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
 T_WIRE = "tests/io/test_transport.py tests/faults/test_matrix.py"
 
 OUTCOME = [
@@ -150,9 +152,9 @@ BUDGET = [
     Mutant(
         "every success is refunded, not only on the first try",
         IO + "sender.py",
-        "if job.own == 1:",
-        "if True:",
-        T_MODEL + " tests/io",
+        "if not await sender._attempt(job):\n            raise error_for(job.verdict())",
+        "if not await sender._attempt(job):\n            raise error_for(job.verdict())\n        sender.budget.refund()",
+        T_REQUESTS,
     ),
     Mutant(
         "a retry is not paid for",
@@ -227,15 +229,15 @@ COALESCING = [
     Mutant(
         "a batch grows over max_users",
         CORE + "batching.py",
-        "batch.users + len(call.users) <= self._max_users()",
-        "batch.users <= self._max_users()",
+        "batch.users + len(call.users) <= self._max_users",
+        "batch.users <= self._max_users",
         T_BATCHING,
     ),
     Mutant(
         "what was learned is ignored on the way in",
         CORE + "batching.py",
-        "return min(self._batching.max_users, self._sizes.users or self._batching.max_users)",
-        "return self._batching.max_users",
+        "if sizes.users is not None and (sizes.users, sizes.bytes) != self._learned:",
+        "if False:",
         T_BATCHING,
     ),
     Mutant(
@@ -243,77 +245,77 @@ COALESCING = [
         "pushsdk/client.py",
         "key=(encoded, fields, options)",
         "key=(encoded, fields)",
-        T_MODEL + " tests/io",
+        T_CALLS,
     ),
     Mutant(
         "calls of unequal custom fields meet",
         "pushsdk/client.py",
         "key=(encoded, fields, options)",
         "key=(encoded, options)",
-        T_MODEL + " tests/io",
+        T_CALLS,
     ),
     Mutant(
         "the followers' users are lost",
         IO + "coalescer.py",
         "pieces = pieces_of(batch.calls, self._sizes, batch.frame)",
         "pieces = pieces_of(batch.calls[:1], self._sizes, batch.frame)",
-        "tests/io " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "a cancelled caller takes the others of its batch along",
         IO + "coalescer.py",
         "self._leave(call, batch, Failure.CANCELLED)\n            if leads",
         "[self._leave(each, batch, Failure.CANCELLED) for each in tuple(batch.calls)]\n            if leads",
-        "tests/io " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "a cancelled leader leaves its batch behind",
         IO + "coalescer.py",
         "            self._leave(call, batch, Failure.CANCELLED)\n            if leads and batch.calls:",
         "            self._leave(call, batch, Failure.CANCELLED)\n            if False:",
-        "tests/io " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "a batch that left is still joined",
         IO + "coalescer.py",
         "batch.started = batch.has_slot = True\n        self._batches.close(batch)",
         "batch.started = batch.has_slot = True",
-        "tests/io " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "a caller does not leave at its deadline",
         IO + "coalescer.py",
         "tick = self._deadlines.add(call, call.deadline)",
         "tick = self._deadlines.add(call, call.deadline + 3600)",
-        "tests/io " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "a caller past its deadline is told NOT_SENT while its request is out",
         IO + "coalescer.py",
         "rest = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)",
         "rest = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.DEADLINE)",
-        "tests/io " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "a place leaks with a cancelled batch",
         IO + "coalescer.py",
         "if batch is not None and not batch.shared:\n            self._give_back(batch)",
         "",
-        "tests/io/test_cancellation.py " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "how an abandoned send ended is not kept",
         IO + "coalescer.py",
         "self.abandoned.append(event)",
         "pass",
-        "tests/io " + T_MODEL,
+        T_CALLS,
     ),
     Mutant(
         "the backlog is not given back",
         IO + "coalescer.py",
         "self._batches.close(batch)\n        self._backlog.leave(batch.users, batch.size)",
         "self._batches.close(batch)",
-        T_MODEL + " tests/io",
+        T_CALLS,
     ),
 ]
 
@@ -323,7 +325,7 @@ SENDING = [
         IO + "slots.py",
         "and self._future.result() is None:\n                slots.release()",
         "and self._future.result() is None:\n                pass",
-        T_MODEL + " tests/io",
+        T_REQUESTS,
     ),
     Mutant(
         "a pause holds nothing back",
@@ -358,28 +360,28 @@ SENDING = [
         IO + "sender.py",
         "if evidence.failure is Failure.STALE and self._may_replace(job):",
         "if False:",
-        "tests/faults/test_closing.py",
+        T_REQUESTS,
     ),
     Mutant(
         "a refused key is asked for again and again",
         IO + "sender.py",
         "if job.rekeyed or self._credentials.fixed is not None:",
         "if self._credentials.fixed is not None:",
-        "tests/io tests/security/test_destinations.py tests/faults/test_refusals.py",
+        T_REQUESTS,
     ),
     Mutant(
         "a cancellation is repeated like a failure",
         IO + "retrying.py",
         "if state.outcome is None or not isinstance(state.outcome.exception(), PushError):",
         "if state.outcome is None:",
-        "tests/io " + T_MODEL,
+        T_REQUESTS,
     ),
     Mutant(
         "a cancellation from outside is swallowed at a deadline",
         IO + "clock.py",
         "return self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError",
         "self._task.uncancel()\n        return kind is asyncio.CancelledError",
-        "tests/io " + T_MODEL,
+        T_REQUESTS,
     ),
     Mutant(
         "deadlines are kept to half a second",
@@ -394,8 +396,8 @@ TRANSPORT = [
     Mutant(
         "a pooled connection is not looked at before the first byte",
         IO + "transport.py",
-        "elif protocol.should_close or poll(0):",
-        "elif False:",
+        "if evidence.reused and (protocol.should_close or poll(0)):",
+        "if False:",
         T_WIRE,
     ),
     Mutant(
@@ -403,7 +405,7 @@ TRANSPORT = [
         IO + "transport.py",
         "await writer.write(self._value)\n        evidence.written = True",
         "evidence.written = True\n        await writer.write(self._value)",
-        "tests/io/test_transport.py tests/io/test_aiohttp_contract.py tests/faults/test_cancelled.py",
+        T_WIRE,
     ),
     Mutant(
         "`started_writing` is set after the write",
