@@ -153,7 +153,7 @@ BUDGET = [
         "every success is refunded, not only on the first try",
         IO + "sender.py",
         "if not await sender._attempt(job):\n            raise error_for(job.verdict())",
-        "if not await sender._attempt(job):\n            raise error_for(job.verdict())\n        sender.budget.refund()",
+        "if await sender._attempt(job):\n            sender.budget.refund()\n            return\n        raise error_for(job.verdict())",
         T_REQUESTS,
     ),
     Mutant(
