@@ -232,7 +232,7 @@ class WireServer:
     async def _serve(self, wire: Wire) -> None:
         try:
             await self._converse(wire)
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+        except (OSError, asyncio.IncompleteReadError):
             pass  # the peer went away: that is its right
         except Exception as mistake:  # noqa: BLE001 - kept and raised on the way out
             self.mistakes.append(mistake)
