@@ -9,6 +9,7 @@ test against the installed aiohttp.
 from __future__ import annotations
 
 import select
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -18,10 +19,13 @@ from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._version import __version__
 
-__all__ = ["AiohttpTransport", "Transport"]
+__all__ = ["AiohttpTransport", "Session", "Transport", "check_session", "check_ssl"]
+
+Session = aiohttp.ClientSession
 
 ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
@@ -272,3 +276,24 @@ def _is_stale(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def check_session(session: object) -> None:
+    """Raises ConfigurationError unless it is None or an aiohttp session."""
+    if session is not None and not isinstance(session, aiohttp.ClientSession):
+        raise ConfigurationError("session is an aiohttp.ClientSession")
+
+
+def check_ssl(context: object) -> None:
+    """Raises ConfigurationError unless it is None or a context that verifies, by TLS 1.2 or later."""
+    if context is None:
+        return
+    # Not a switch: turning the check off would show the key to whoever answers.
+    if not isinstance(context, ssl.SSLContext):
+        raise ConfigurationError("ssl is an ssl.SSLContext")
+    if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+        raise ConfigurationError(
+            "ssl: the context does not verify the server's certificate and host name; load your own CA into it instead"
+        )
+    if context.minimum_version not in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        raise ConfigurationError("ssl: the context's minimum_version is TLSVersion.TLSv1_2 or later")

@@ -1,0 +1,220 @@
+"""The parts of one client, put together inside its event loop, and their end.
+
+A ``Call`` travels with others (``coalescer``) as a request (``sender``) over aiohttp (``transport``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pushsdk._core.batching import Backlog, Call
+from pushsdk._core.counters import Counters
+from pushsdk._core.errors import ClientClosedError, ConfigurationError
+from pushsdk._core.events import Event
+from pushsdk._core.outcome import Failure, Outcome
+from pushsdk._core.pacing import Gate
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.results import ClientStats, DrainReport
+from pushsdk._io.clock import Deadlines, fork_generation
+from pushsdk._io.coalescer import Coalescer
+from pushsdk._io.credentials import Credentials
+from pushsdk._io.sender import Sender, emitter
+from pushsdk._io.slots import Slots
+from pushsdk._io.transport import AiohttpTransport, Session, Transport
+
+__all__ = ["Engine", "Settings"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What an engine is made from, checked by the client."""
+
+    base_url: str
+    credentials: Credentials
+    batching: Batching
+    limits: Limits
+    rate: Rate
+    session: Session | None
+    proxy: str | None
+    ssl: Any
+    headers: dict[str, str]
+    keepalive: float
+    on_event: Callable[[Event], Any] | None
+
+
+class Engine:
+    """The parts of one client, put together inside its event loop. Shared by all of its views."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.counters = Counters()
+        self.closed = False
+        self.policies: dict[tuple[RetryPolicy, Timeout], int] = {}
+        self.numbers = itertools.count()
+        #: Set on first use.
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.forks = fork_generation()
+
+    def open(self, loop: asyncio.AbstractEventLoop, transport: Transport | None = None) -> None:
+        """Put the parts together. A transport is given by tests only."""
+        settings = self.settings
+        self.loop = loop
+        emit = emitter(settings.on_event)
+        self.deadlines = Deadlines(loop)
+        self.gate = Gate(settings.rate)
+        self.slots = Slots(loop, settings.limits.in_flight, self.gate)
+        self.backlog = Backlog(settings.limits)
+        self.transport = transport or AiohttpTransport(
+            settings.base_url,
+            headers=settings.headers,
+            key=settings.credentials.fixed,
+            session=settings.session,
+            limit=settings.limits.in_flight,
+            keepalive=settings.keepalive,
+            ssl=settings.ssl,
+            proxy=settings.proxy,
+        )
+        self.sender = Sender(
+            self.transport,
+            settings.credentials,
+            loop=loop,
+            deadlines=self.deadlines,
+            slots=self.slots,
+            backlog=self.backlog,
+            counters=self.counters,
+            pool_size=settings.limits.in_flight,
+            emit=emit,
+        )
+        self.coalescer = Coalescer(
+            self.sender,
+            loop=loop,
+            deadlines=self.deadlines,
+            slots=self.slots,
+            backlog=self.backlog,
+            counters=self.counters,
+            batching=settings.batching,
+            limits=settings.limits,
+            emit=emit,
+        )
+        #: Campaigns on their way, and who waits until there is nothing on its way.
+        self.campaigns: set[object] = set()
+        self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
+        self.draining: list[Call] = []
+        self.coalescer.when_ended = self.ended
+        self.sender.when_paused = self.coalescer.pause
+
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """The running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""
+        loop = asyncio.get_running_loop()
+        if loop is not self.loop or self.forks != fork_generation() or self.closed:
+            self._first_use(loop)
+        return loop
+
+    def _first_use(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.closed:
+            raise ClientClosedError("the client is closed: make a new one")
+        if self.forks != fork_generation():
+            raise ConfigurationError(
+                "the client was made before a fork: make one in each process (its connections would be shared)"
+            )
+        if self.loop is not None:
+            raise ConfigurationError(
+                "the client is in use by another event loop: make one in each loop, and one asyncio.run() for it all"
+            )
+        self.open(loop)
+
+    def ended(self, item: object) -> None:
+        """A call or a campaign is through."""
+        if isinstance(item, Call) and self.closed:
+            self.draining.append(item)
+        for items, future in tuple(self.watchers):
+            items.discard(item)
+            if not items and not future.done():
+                future.set_result(None)
+
+    def key_of(self, policy: RetryPolicy, timeout: Timeout) -> int:
+        """A number that is equal for equal options: quicker to compare than they are."""
+        key = self.policies.get((policy, timeout))
+        if key is None:
+            if len(self.policies) >= 1024:
+                # Numbers are never used again: what came before just does not merge with what comes after.
+                self.policies.clear()
+            key = self.policies[policy, timeout] = next(self.numbers)
+        return key
+
+    async def idle(self, seconds: float | None = None) -> bool:
+        """Wait until all that is on its way now has ended; False where that takes longer."""
+        assert self.loop is not None  # noqa: S101 - called on an open engine only
+        items: set[object] = {*self.coalescer.active, *self.campaigns}
+        if not items:
+            return True
+        future = self.loop.create_future()
+        watcher = (items, future)
+        self.watchers.append(watcher)
+        try:
+            done, _ = await asyncio.wait([future], timeout=seconds)
+            return bool(done)
+        finally:
+            self.watchers.remove(watcher)
+
+    async def close(self, drain: float) -> DrainReport:
+        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest."""
+        if self.closed:
+            return DrainReport()
+        self.closed = True
+        if self.loop is None:
+            return DrainReport()
+        try:
+            self.coalescer.flush()
+            await self.idle(drain)
+        finally:
+            self.sender.closed = True
+            self.coalescer.close()
+            self.deadlines.end_scopes(Failure.CLOSED)
+            await self.idle()
+            self.slots.close()
+            self.deadlines.close()
+            await self.transport.close()
+        ended: dict[Outcome, list[str]] = {outcome: [] for outcome in Outcome}
+        for call in self.draining:
+            if not call.gone:
+                for users, verdict in call.parts:
+                    ended[verdict.outcome].extend(users)
+        return DrainReport(
+            accepted=tuple(ended[Outcome.ACCEPTED]),
+            rejected=tuple(ended[Outcome.REJECTED]),
+            not_sent=tuple(ended[Outcome.NOT_SENT]),
+            unknown=tuple(ended[Outcome.UNKNOWN]),
+            abandoned=tuple(self.coalescer.abandoned),
+        )
+
+    def stats(self) -> ClientStats:
+        """The counters as of now."""
+        counters = self.counters
+        told = ClientStats(
+            accepted=counters.users[Outcome.ACCEPTED],
+            rejected=counters.users[Outcome.REJECTED],
+            not_sent=counters.users[Outcome.NOT_SENT],
+            unknown=counters.users[Outcome.UNKNOWN],
+            campaigns=counters.campaigns,
+            requests=counters.requests,
+            attempts=counters.attempts,
+            retries=counters.retries,
+            splits=counters.splits,
+            stale_connections=counters.stale_connections,
+            abandoned=counters.abandoned,
+        )
+        if self.loop is None:
+            return told
+        return msgspec.structs.replace(
+            told,
+            in_flight=self.slots.in_flight,
+            queued_users=self.backlog.users,
+            queued_bytes=self.backlog.bytes,
+            retry_tokens=self.sender.budget.tokens,
+            paused=max(0.0, self.gate.paused_until - self.loop.time()),
+        )
