@@ -192,3 +192,25 @@ async def test_a_call_that_comes_to_a_full_queue_during_a_pause_too_long_for_it_
         ended, told = now(), error.retry_after
         await asyncio.gather(*tasks)
     assert (ended, told) == pytest.approx((before, 19.0 + LATENCY))
+
+
+@virtual
+async def test_calls_that_gave_up_waiting_for_room_are_forgotten() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}, after=1.0))
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        short = start(client.send("c", OTHER, timeout=5.0))
+        await turns()
+        for _ in range(3):
+            gone = [start(client.send(f"gone-{number}", OTHER)) for number in range(600)]
+            await turns()
+            for task in gone:
+                task.cancel()
+            await turns()
+        before = now()
+        assert isinstance(await outcome_of(short), NotSentError)
+        assert now() == pytest.approx(before + 1.0)
+        await asyncio.gather(*tasks)
+        assert idle(client)
+    assert sum(service.processed.values()) == 2

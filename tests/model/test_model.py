@@ -240,6 +240,7 @@ async def live(world: World) -> None:
     assert idle(client), client.stats()
     assert service.closed == 1
     assert service.in_flight == 0
+    assert all(len({*request.users}) == len(request.users) for request in service.requests)
     assert service.most_in_flight <= world.limits.in_flight
     abandoned = [event for event in events if isinstance(event, SendAbandoned)]
     assert list(report.abandoned) == abandoned
