@@ -37,6 +37,11 @@ def run(name: str, loop: str, *, quick: bool) -> dict[str, Any]:
     return result
 
 
+def load() -> float:
+    """Runnable processes, on average over the last five minutes; 0 where the platform does not tell."""
+    return os.getloadavg()[1] if hasattr(os, "getloadavg") else 0.0
+
+
 def meta(*, quick: bool, seconds: float) -> dict[str, Any]:
     packages = ["aiohttp", "aiohttp-retry", "httpx", "httpx-aiohttp", "knockapi", "msgspec", "tenacity", "uvloop"]
     return {
@@ -44,7 +49,7 @@ def meta(*, quick: bool, seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
-        "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
+        "load": load(),
         "packages": {name: importlib.metadata.version(name) for name in packages},
         "quick": quick,
         "seconds": round(seconds, 1),
@@ -71,6 +76,8 @@ def main() -> int:
     if args.compare:
         print(report.compared(results, report.load(args.compare)))
     print(f"\n{time.monotonic() - started:.0f} s; spreads are quartiles over rounds; {path} and .png")
+    if load() > (os.cpu_count() or 1):
+        print(f"The machine was busy (load {load():.1f}): even CPU time is dearer then. Run again when it is quiet.")
     print("\n".join(failed), file=sys.stderr)
     return 1 if failed else 0
 

@@ -1,39 +1,67 @@
-"""Scenario 2: one message to many users, a task for each user, as a service that handles events would.
+"""Scenario 2: one message to many users, merged as the sends meet.
 
 pushsdk merges what meets in one turn of the loop. Against it: bare aiohttp with a request per user (from WORKERS
-tasks, which is kinder to it than a task per user), and the floor: as many tasks, each waiting for a future, the futures
+tasks, whatever the shape), and the floor of each shape: the same tasks, each waiting for a future instead, the futures
 resolved a thousand at a time, and no network. What is above the floor is the price of merging.
 
-Tasks come in waves. A thousand at a time stay in the processor's cache; 50,000 at once do not, and the cycle
-collector walks over them: then the floor itself is several times as dear, whatever a client does.
+The shape decides what a task costs: tasks that live on and send again are cheap, a task per send is dearer, and
+50,000 tasks at once leave the processor's cache and keep the cycle collector busy, whatever a client does.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import contenders as c
 from benchmarks.harness import Contender, Plan, Run, compare, ratio, user
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
-PLAN, QUICK = Plan(12, 0.35), Plan(4, 0.12)
-USERS, QUICK_USERS = 50_000, 20_000  # of each turn, and of the largest wave
-WAVE = 1000
+PLAN, QUICK = Plan(10, 0.35), Plan(3, 0.12)
+USERS, QUICK_USERS = 50_000, 20_000  # of each turn
+TOGETHER = 1000
 BATCH = 1000
 
+Drive = Callable[[Callable[[int], Awaitable[object]], range], Awaitable[None]]
 
-async def in_waves(send: Callable[[int], Awaitable[object]], numbers: range, wave: int) -> None:
-    """A task per number, `wave` of them at a time."""
-    for first in range(0, len(numbers), wave):
-        await asyncio.gather(*(send(number) for number in numbers[first : first + wave]))
+
+async def steadily(send: Callable[[int], Awaitable[object]], numbers: range, *, tasks: int) -> None:
+    """`tasks` tasks that send one after the other."""
+    shared = iter(numbers)
+
+    async def worker() -> None:
+        for number in shared:
+            await send(number)
+
+    await asyncio.gather(*(worker() for _ in range(tasks)))
+
+
+async def in_waves(send: Callable[[int], Awaitable[object]], numbers: range, *, tasks: int) -> None:
+    """A task per number, `tasks` of them at a time."""
+    for first in range(0, len(numbers), tasks):
+        await asyncio.gather(*(send(number) for number in numbers[first : first + tasks]))
+
+
+class Shape(NamedTuple):
+    """Which tasks send."""
+
+    name: str
+    drive: Drive
+
+
+def shapes(users: int) -> list[Shape]:
+    return [
+        Shape(f"{TOGETHER:,} tasks", partial(steadily, tasks=TOGETHER)),
+        Shape(f"waves of {TOGETHER:,}", partial(in_waves, tasks=TOGETHER)),
+        Shape(f"{users:,} at once", partial(in_waves, tasks=users)),
+    ]
 
 
 @asynccontextmanager
-async def waves(base_url: str, *, wave: int) -> AsyncIterator[Run]:
-    """pushsdk, a `send` per task."""
+async def ours(base_url: str, *, drive: Drive) -> AsyncIterator[Run]:
+    """pushsdk, at its defaults."""
     from pushsdk import AsyncPushClient, MobilePush
 
     message = MobilePush(title=c.TITLE, body={"en": "Hello"})
@@ -42,14 +70,11 @@ async def waves(base_url: str, *, wave: int) -> AsyncIterator[Run]:
         async def one(number: int) -> None:
             await client.send(user(number), message)
 
-        async def run(numbers: range) -> None:
-            await in_waves(one, numbers, wave)
-
-        yield run
+        yield partial(drive, one)
 
 
 @asynccontextmanager
-async def floor(_base_url: str, *, wave: int) -> AsyncIterator[Run]:
+async def floor(_base_url: str, *, drive: Drive) -> AsyncIterator[Run]:
     """The least that any merging client does on asyncio."""
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[None]] = []
@@ -69,37 +94,27 @@ async def floor(_base_url: str, *, wave: int) -> AsyncIterator[Run]:
             resolve()
         await future
 
-    async def run(numbers: range) -> None:
-        await in_waves(one, numbers, wave)
-
-    yield run
-
-
-def name(what: str, wave: int) -> str:
-    return f"{what}, {wave:,} tasks"
+    yield partial(drive, one)
 
 
 async def run(*, quick: bool) -> dict[str, Any]:
     users = QUICK_USERS if quick else USERS
-    sizes = (WAVE, users)
     contenders = [c.singly(c.BARE, c.bare)]
-    for wave in sizes:
+    for shape in shapes(users):
         contenders += [
-            Contender(name(c.OURS, wave), partial(waves, wave=wave), posts="merged", fixed=users),
-            Contender(name("floor", wave), partial(floor, wave=wave), posts="none", fixed=users),
+            Contender(f"{c.OURS}, {shape.name}", partial(ours, drive=shape.drive), posts="merged", fixed=users),
+            Contender(f"floor, {shape.name}", partial(floor, drive=shape.drive), posts="none", fixed=users),
         ]
     with sink() as server:
         series = await compare(contenders, server, QUICK if quick else PLAN)
     goals, notes = [], []
-    for wave in sizes:
-        ours, least = series[name(c.OURS, wave)], series[name("floor", wave)]
+    for shape in shapes(users):
+        merging, least = series[f"{c.OURS}, {shape.name}"], series[f"floor, {shape.name}"]
         goals += [
-            Goal(f"x bare aiohttp, {wave:,} tasks at once", ratio(ours, series[c.BARE]), at_least=7),
-            Goal(f"x the floor, {wave:,} tasks at once", ratio(ours, least), at_least=0.5),
+            Goal(f"x bare aiohttp, {shape.name}", ratio(merging, series[c.BARE]), at_least=7),
+            Goal(f"x the floor, {shape.name}", ratio(merging, least), at_least=0.5),
         ]
-        merged = 1 / ours.median(lambda turn: turn.requests / turn.units)
+        merged = 1 / merging.median(lambda turn: turn.requests / turn.units)
         bound = ratio(least, series[c.BARE]).median
-        notes.append(
-            f"{wave:,} tasks at once: {merged:,.0f} users per request; the floor is {bound:.1f} x bare aiohttp"
-        )
+        notes.append(f"{shape.name}: {merged:,.0f} users per request; the floor is {bound:.1f} x bare aiohttp")
     return {**result("coalesced", "user", list(series.values()), goals, baseline=series[c.BARE]), "notes": notes}

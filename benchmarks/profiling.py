@@ -66,11 +66,12 @@ def package_of(filename: str) -> str:
 def contender(name: str) -> Contender:
     from pushsdk import RetryPolicy
 
+    waves = partial(coalesced.in_waves, tasks=coalesced.TOGETHER)
     return {
         "single": c.singly(c.OURS, c.ours),
         "bare": c.singly(c.BARE, c.bare),
         "alone": c.singly("alone", partial(retries.alone, retry=RetryPolicy.safe()), posts="none"),
-        "coalesced": Contender("coalesced", partial(coalesced.waves, wave=1000), posts="merged"),
+        "coalesced": Contender("coalesced", partial(coalesced.ours, drive=waves), posts="merged"),
     }[name]
 
 
