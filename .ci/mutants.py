@@ -153,7 +153,8 @@ BUDGET = [
         "every success is refunded, not only on the first try",
         IO + "sender.py",
         "if not await sender._attempt(job):\n            raise error_for(job.verdict())",
-        "if await sender._attempt(job):\n            sender.budget.refund()\n            return\n        raise error_for(job.verdict())",
+        "if await sender._attempt(job):\n            sender.budget.refund()\n            return\n"
+        "        raise error_for(job.verdict())",
         T_REQUESTS,
     ),
     Mutant(
