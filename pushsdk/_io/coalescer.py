@@ -87,8 +87,8 @@ class Coalescer:
         self.active: set[Call] = set()
         #: The last sends whose callers had stopped waiting.
         self.abandoned: deque[SendAbandoned] = deque(maxlen=ABANDONED_KEPT)
-        #: Set while the client drains: told of every call that ends.
-        self.when_ended: Callable[[Call], None] | None = None
+        #: Set by the engine: told of every call that ends.
+        self.when_ended: Callable[[Call], None] = lambda call: None
         backlog.when_room = self._admit_next
 
     async def send(self, call: Call, content: Content, repeated: int) -> Receipt:
@@ -110,11 +110,11 @@ class Coalescer:
                     await self._deliver(batch)
                 else:
                     await self._travel(call, batch, leads=leads)
-        except BaseException as error:
-            # A cancellation; anything else is a bug of ours, and then nothing is proven.
-            is_cancelled = isinstance(error, asyncio.CancelledError)
-            self._walk_away(call, batch, Outcome.NOT_SENT if is_cancelled else Outcome.UNKNOWN)
+        except asyncio.CancelledError:
+            self._walk_away(call, batch)
             raise
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(call, batch)
         if call.left:
             # Past its deadline while a shared request is out: its end is told to on_event.
             call.gone = True
@@ -246,9 +246,11 @@ class Coalescer:
         timer = self._lingering.pop(batch, None)
         if timer is not None:
             timer.cancel()
-        if not batch.queued:
-            batch.queued = True
-            self._slots.enqueue(_Departure(self, batch))
+        batch.queued = True
+        departure = _Departure(self, batch)
+        self._slots.enqueue(departure)
+        # Those that came while it was in no line, and can't wait for the end of a pause.
+        departure.give_up(Failure.PAUSED, before=self._slots.paused_until)
 
     def _start(self, batch: Batch) -> None:
         """The batch has its place: nobody joins or leaves any more."""
@@ -275,8 +277,6 @@ class Coalescer:
 
     def _leave(self, call: Call, batch: Batch, reason: object) -> None:
         """The call goes before its batch does: proven not sent."""
-        if call not in batch.calls:
-            return
         batch.remove(call)
         self._backlog.leave(len(call.users), len(call.ids) + 1)
         if not batch.calls:
@@ -287,25 +287,30 @@ class Coalescer:
                 timer.cancel()
         self._settle(call, call.users, self._unsent(reason))
 
-    def _walk_away(self, call: Call, batch: Batch | None, rest: Outcome) -> None:
-        """The caller was cancelled: its users leave with it, or go on without it.
-
-        ``rest`` is the outcome of those without a verdict: what was on the wire has one, the others never were.
-        """
+    def _walk_away(self, call: Call, batch: Batch | None) -> None:
+        """The caller was cancelled: its users leave with it, or go on without it."""
         was_settled = not call.left
         call.gone = True
         if batch is not None and not batch.shared:
             self._give_back(batch)
         if was_settled:
             self._tell_abandoned(call)
-        elif batch is None or batch.started:
-            if batch is None or not batch.shared:
-                self._settle(call, _unsettled(call), Verdict(outcome=rest, failure=Failure.CANCELLED))
-        else:
+        elif batch is None or (batch.started and not batch.shared):
+            # What was on the wire has its verdict: the rest never was there.
+            self._settle(call, _unsettled(call), self._unsent(Failure.CANCELLED))
+        elif not batch.started:
             leads = batch.calls[0] is call and not batch.queued and batch not in self._lingering
             self._leave(call, batch, Failure.CANCELLED)
             if leads and batch.calls:
                 self._depart(batch)
+
+    def _fail(self, call: Call, batch: Batch | None) -> None:
+        """A bug of ours ended the call: then nothing is proven, and the caller is told so."""
+        logger.exception("a request failed inside the client")
+        if batch is not None:
+            self._give_back(batch)
+        if call.left:
+            self._settle(call, _unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
 
     def _give_back(self, batch: Batch) -> None:
         """The batch ended before any request took its place over."""
@@ -443,8 +448,7 @@ class Coalescer:
 
     def _end(self, call: Call) -> None:
         self.active.discard(call)
-        if self.when_ended is not None:
-            self.when_ended(call)
+        self.when_ended(call)
 
 
 class _Departure:

@@ -45,6 +45,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     keepalive: float
     on_event: Callable[[Event], Any] | None
 
+    def __repr__(self) -> str:
+        return f"Settings({self.base_url!r})"
+
 
 class Engine:
     """The parts of one client, put together inside its event loop. Shared by all of its views."""

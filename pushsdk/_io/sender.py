@@ -98,7 +98,7 @@ class Sender:
         self._emit = emit
         self.budget = RetryBudget()
         #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
-        self.when_paused: Callable[[float], None] | None = None
+        self.when_paused: Callable[[float], None] = lambda until: None
         self.closed = False
         # The waits between attempts, with the deadlines of their requests.
         self._waits: dict[Scope, float] = {}
@@ -238,8 +238,7 @@ class Sender:
             until = self._loop.time() + seconds
             logger.info("the service asked for a pause of %.3f s", seconds)
             self._slots.pause(until)
-            if self.when_paused is not None:
-                self.when_paused(until)
+            self.when_paused(until)
             for scope, deadline in tuple(self._waits.items()):
                 if deadline < until:
                     scope.expire(Failure.PAUSED)

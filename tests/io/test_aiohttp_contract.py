@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import inspect
 from collections.abc import AsyncIterator
 from typing import Any
 from unittest.mock import Mock
@@ -306,3 +307,15 @@ async def test_what_a_single_request_sets_is_taken_from_any_session(server: Wire
     async with aiohttp.ClientSession(raise_for_status=True, auto_decompress=True) as session:
         options = {"raise_for_status": False, "auto_decompress": False, "allow_redirects": False, "ssl": True}
         assert await post(session, server, Probe(), **options) == 204
+
+
+def test_post_is_a_wrapper_of_the_request_that_the_transport_calls() -> None:
+    called = inspect.getsource(aiohttp.ClientSession.post)
+    assert "_RequestContextManager(" in called
+    assert "self._request(hdrs.METH_POST, url, data=data, **kwargs)" in " ".join(called.split())
+
+
+def test_a_payload_keeps_nothing_that_the_lean_body_leaves_out() -> None:
+    made = payload.BytesPayload(BODY, content_type="application/json")
+    assert set(vars(made)) == {"_encoding", "_filename", "_headers", "_value", "_size"}
+    assert (made._encoding, made._filename) == (None, None)

@@ -300,7 +300,6 @@ async def test_first_try_successes_refill_the_budget() -> None:
         assert client.stats().retry_tokens == 500
 
 
-@pytest.mark.xfail(strict=True, reason="who waits for its leader's turn is in none of the places that a pause looks at")
 @virtual
 async def test_a_pause_in_the_turn_in_which_calls_meet_ends_all_that_cannot_wait_it_out() -> None:
     gate = asyncio.get_running_loop().create_future()

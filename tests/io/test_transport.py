@@ -358,7 +358,7 @@ async def test_a_session_that_is_closed_by_somebody_in_between_is_no_surprise(mo
         raise RuntimeError("Session is closed")
 
     async with transport_of("http://127.0.0.1:9") as transport:
-        monkeypatch.setattr(transport._session, "post", post_)
+        monkeypatch.setattr(transport._session, "_request", post_)
         evidence = await post(transport)
     assert (evidence.failure, evidence.reason) == (Failure.CLOSED, "RuntimeError")
 

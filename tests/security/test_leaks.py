@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from support import wire_tls
 from support.wire_answers import response
@@ -163,7 +164,8 @@ async def test_the_key_is_nowhere(fault: Step | str, injected: bool, caplog: pyt
     out = Out()
     async with failing(fault, out, injected=injected) as client:
         await use(client, out)
-        shown = [repr(client), repr(client._engine.__dict__), repr(client._engine.settings.__dict__)]
+        settings = msgspec.structs.asdict(client._engine.settings)
+        shown = [repr(client), repr(client._engine.__dict__), repr(settings)]
     assert len(out.errors) >= 3
     assert out.events
     leaks = [text for text in (*out.texts(), *out.depths(), *shown, caplog.text) if KEY in text]
