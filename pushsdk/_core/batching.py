@@ -151,7 +151,7 @@ class Batches:
         A batch that has no room for the call, or holds one of its users, is closed: it waits on without company.
         """
         sizes = self._sizes
-        if sizes.users is not None and (sizes.users, sizes.bytes) != self._learned:
+        if (sizes.users, sizes.bytes) != self._learned:
             self._learn(sizes)
         batch = self._open.get(content.key)
         if batch is not None and self._has_room(batch, call):
@@ -169,7 +169,7 @@ class Batches:
 
     def is_full(self, batch: Batch) -> bool:
         """Whether nothing more can be merged into it."""
-        return batch.users >= self._max_users or batch.size >= self._max_bytes
+        return batch.users >= self._max_users or batch.size >= self._limit_of(batch)
 
     def close(self, batch: Batch) -> None:
         """Nobody joins it any more."""
@@ -179,9 +179,14 @@ class Batches:
     def _has_room(self, batch: Batch, call: Call) -> bool:
         return (
             batch.users + len(call.users) <= self._max_users
-            and batch.size + len(call.ids) + 1 <= self._max_bytes
+            and batch.size + len(call.ids) + 1 <= self._limit_of(batch)
             and not batch.holds(call.users)
         )
+
+    def _limit_of(self, batch: Batch) -> int:
+        if self._learned[1] is None or self._sizes.bytes_for(batch.frame) is not None:
+            return self._max_bytes
+        return self._batching.max_bytes
 
     def _learn(self, sizes: LearnedSizes) -> None:
         self._learned = (sizes.users, sizes.bytes)

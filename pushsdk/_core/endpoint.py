@@ -136,6 +136,9 @@ def _wrong_with_url(name: str, url: str | None, *, userinfo: bool = False) -> st
         port = parts.port
     except ValueError:
         return f"{example}: host or port can't be read"
+    # Behind the bracket of an IPv6 address only a port may stand; urlsplit takes anything there on 3.11.
+    if "]" in parts.netloc and not re.search(r"\](:\d+)?$", parts.netloc):
+        return f"{example}: host or port can't be read"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return f"{example}: it needs http(s)://, a host, and a port that is not 0 if any"
     if "@" in parts.netloc and not userinfo:

@@ -39,12 +39,11 @@ class ClientPaused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """A rejected request of ``users`` users in ``calls`` calls is sent again in ``parts`` parts."""
+    """A rejected request of ``users`` users in ``calls`` calls is sent again in parts."""
 
     status: int
     users: int
     calls: int
-    parts: int
 
 
 class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):

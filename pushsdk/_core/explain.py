@@ -79,8 +79,9 @@ def partial_error(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], V
 
 
 def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
-    status = _status_of(verdict.attempts, Outcome.REJECTED) or 0
-    throttled = verdict.retry_after is not None and verdict.attempts[-1].repeatable
+    said = next(each for each in reversed(verdict.attempts) if each.outcome is Outcome.REJECTED)
+    status = said.status or 0
+    throttled = said.retry_after is not None and said.repeatable
     kind = RateLimitedError if throttled else _REJECTIONS.get(status, RejectedError)
     error = kind(
         f"rejected: HTTP {status}{_redirect(status, verdict.headers)}{_ended(verdict)}{_tries(verdict.attempts)}",
@@ -92,7 +93,7 @@ def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
     error.headers = dict(verdict.headers)
     error.body = (verdict.body or b"")[:BODY_KEPT]
     if isinstance(error, RateLimitedError):
-        error.retry_after = verdict.retry_after
+        error.retry_after = said.retry_after
     return error
 
 

@@ -191,12 +191,12 @@ def read_status(
     ``statuses`` is the caller's own reading, asked before the table; ``repeat`` the statuses to repeat.
     """
     told = statuses.get(status)
-    if told is not None:
-        return told, told is not Outcome.ACCEPTED and status in repeat
     for row in TABLE:
         if row.first <= status <= row.last and (retry_after is not None or not row.needs_retry_after):
+            if told is not None:
+                return told, told is Outcome.REJECTED and (row.needs_retry_after or status in repeat)
             return row.outcome, row.outcome is Outcome.REJECTED and (row.needs_retry_after or status in repeat)
-    return Outcome.UNKNOWN, False
+    return told or Outcome.UNKNOWN, False
 
 
 def judge(

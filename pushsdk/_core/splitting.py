@@ -86,6 +86,14 @@ class LearnedSizes:
         size = frame + ids // 2
         self.bytes = min(self.bytes or size, size)
 
+    def bytes_for(self, frame: int) -> int | None:
+        """The bound on a body with this frame; None where the frame alone is most of what the bound was learned for."""
+        return None if self.bytes is None or frame * 2 > self.bytes else self.bytes
+
+    def forget(self, users: int | None, size: int | None) -> None:
+        """Back to what was known before: the sizes were not to blame."""
+        self.users, self.bytes = users, size
+
 
 class Hopeless:
     """The messages that were rejected for everybody: not worth splitting. Bounded; an acceptance clears one."""
@@ -126,9 +134,12 @@ class Splitter:
 
     __slots__ = (
         "_accepted",
+        "_before",
         "_failed",
         "_frame",
+        "_large",
         "_ready",
+        "_smallest_failed",
         "_split_on",
         "_suspects",
         "_worth",
@@ -153,7 +164,11 @@ class Splitter:
         self._frame = frame
         self._worth = worth
         self._ready = list(pieces)
+        # Pieces that were too large, and blocks that hold a culprit.
+        self._large: list[Settled] = []
         self._suspects: deque[Settled] = deque()
+        self._smallest_failed = False
+        self._before = (sizes.users, sizes.bytes)
         self._accepted = False
         self._failed = 0
 
@@ -163,7 +178,7 @@ class Splitter:
             self._accepted = True
         elif verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             if verdict.status == TOO_LARGE:
-                return self._halve(piece, verdict)
+                return self._too_large(piece, verdict)
             if len(piece.segments) > 1 and self._worth:
                 self._suspects.append(Settled(piece, verdict))
                 return None
@@ -173,43 +188,63 @@ class Splitter:
     def next_wave(self) -> list[Piece]:
         """The pieces to send now; empty when all are through (then see ``rest``)."""
         if not self._ready:
-            # So many failed alone, and nobody was accepted: the message is to blame.
-            self.gave_up = not self._accepted and self._failed >= GIVE_UP_AFTER
-            if self._suspects and not self.gave_up:
-                # While nothing was accepted, look in the corner farthest from where the last one failed.
-                far = self._failed and not self._accepted
-                piece, verdict = self._suspects.popleft() if far else self._suspects.pop()
-                self._ready = piece.halves(verdict.attempts, within_calls=False)
+            self._halve()
+        if not self._ready:
+            self._bisect()
         wave, self._ready = self._ready, []
         return wave
 
     def rest(self) -> list[Settled]:
         """The pieces that were given up, once ``next_wave`` is empty: rejected as they were when last sent."""
-        left = list(self._suspects)
+        left = [*self._large, *self._suspects]
+        self._large.clear()
         self._suspects.clear()
         return left
 
-    def _halve(self, piece: Piece, verdict: Verdict) -> Settled | None:
-        size = self._frame + len(piece.ids)
+    def _too_large(self, piece: Piece, verdict: Verdict) -> Settled | None:
         # Where the message is most of the bytes, fewer users don't make it fit.
-        if piece.users == 1 or len(piece.ids) * 2 < size:
+        if piece.users == 1 or len(piece.ids) * 2 < self._frame + len(piece.ids) or not self._worth:
+            self._smallest_failed = True
             return Settled(piece, verdict)
         self.sizes.learn(piece.users, self._frame, len(piece.ids))
-        self._ready += piece.halves(verdict.attempts, within_calls=True)
+        self._large.append(Settled(piece, verdict))
         return None
+
+    def _halve(self) -> None:
+        """What was too large, in halves: one of them until something fits, then all."""
+        if self._smallest_failed and not self._accepted:
+            # Nothing is small enough: it is not the size, and nothing is learned from it.
+            self.gave_up = True
+            self.sizes.forget(*self._before)
+            return
+        count = len(self._large) if self._accepted else min(1, len(self._large))
+        for _ in range(count):
+            piece, verdict = self._large.pop()
+            self._ready += piece.halves(verdict.attempts, within_calls=True)
+
+    def _bisect(self) -> None:
+        """The block that most likely holds a culprit, in halves along its calls."""
+        # So many failed alone, and nobody was accepted: the message is to blame.
+        self.gave_up = self.gave_up or (not self._accepted and self._failed >= GIVE_UP_AFTER)
+        if self._suspects and not self.gave_up:
+            # While nothing was accepted, look in the corner farthest from where the last one failed.
+            far = self._failed and not self._accepted
+            piece, verdict = self._suspects.popleft() if far else self._suspects.pop()
+            self._ready = piece.halves(verdict.attempts, within_calls=False)
 
 
 def pieces_of(calls: Iterable[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:
     """The requests that carry these calls: one, unless that is larger than the service was found to take."""
     segments = [Segment(call, call.users, call.ids) for call in calls]
     whole = Piece.of(segments)
-    if sizes.users is None or sizes.bytes is None:
+    if sizes.users is None:
         return [whole]
-    if whole.users <= sizes.users and frame + len(whole.ids) <= sizes.bytes:
+    limit = sizes.bytes_for(frame)
+    if whole.users <= sizes.users and (limit is None or frame + len(whole.ids) <= limit):
         return [whole]
     if len(whole.ids) * 2 < frame + len(whole.ids):
         return [whole]
-    room = max(1, sizes.bytes - frame)
+    room = None if limit is None else limit - frame
     return [Piece.of(part) for part in _cut(segments, max_users=sizes.users, max_bytes=room)]
 
 

@@ -409,7 +409,7 @@ class Coalescer:
         self._counters.splits += 1
         if self._emit is not None:
             calls = len({id(segment.call) for segment in piece.segments})
-            self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls, parts=2))
+            self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
     # -- who is told what ---------------------------------------------------------------------------------------
 

@@ -324,3 +324,9 @@ def test_a_refused_proxy_is_not_quoted():
     with pytest.raises(ConfigurationError) as caught:
         check_proxy("socks5://user:hunter2@proxy.example", base_url="https://push.example", allow_insecure=False)
     assert "hunter2" not in f"{caught.value!r} {caught.value}"
+
+
+def test_nothing_but_a_port_stands_behind_the_bracket_of_an_address():
+    with pytest.raises(ConfigurationError, match="host or port"):
+        check_base_url("https://[::1]x", allow_insecure=False)
+    assert check_base_url("https://[::1]:8443/api", allow_insecure=False) == "https://[::1]:8443/api"

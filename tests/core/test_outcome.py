@@ -271,3 +271,9 @@ def test_a_reason_of_ours_goes_before_the_failure_of_the_last_attempt():
     left = evidence(touched=True, failure=Failure.REFUSED)
     assert sum_up(tried(NOT_SENT), left).failure is Failure.REFUSED
     assert sum_up(tried(NOT_SENT), left, Failure.BUDGET).failure is Failure.BUDGET
+
+
+def test_a_503_read_as_rejected_may_still_be_repeated_when_the_service_asks_for_it():
+    reading = {"statuses": {503: Outcome.REJECTED}, "repeat": frozenset()}
+    assert read_status(503, retry_after=1.0, **reading) == (Outcome.REJECTED, True)
+    assert read_status(503, retry_after=None, **reading) == (Outcome.REJECTED, False)

@@ -32,7 +32,7 @@ VALUES = [
     AttemptEnded(endpoint="push", users=2, number=1, attempt=ATTEMPTS[0]),
     RetryScheduled(endpoint="campaigns", users=0, number=1, wait=0.5, attempt=ATTEMPTS[0]),
     ClientPaused(seconds=2.0),
-    RequestSplit(status=413, users=10, calls=3, parts=2),
+    RequestSplit(status=413, users=10, calls=3),
     ABANDONED,
 ]
 by_name = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)

@@ -274,12 +274,12 @@ def test_so_it_does_at_a_limit_in_bytes(lengths, max_bytes):
 def test_a_413_is_halved_within_a_call_and_with_the_others_it_is_remembered():
     one = call(*[f"{number:060d}" for number in range(8)])
     service = Service(max_users=2).take([one])
-    assert [[piece.users for piece in wave] for wave in service.waves] == [[8], [4, 4], [2, 2, 2, 2]]
+    assert [[piece.users for piece in wave] for wave in service.waves] == [[8], [4, 4], [2, 2], [2, 2]]
     assert service.sizes.users == 2
     before = len(service.accepted)
     service.take([one])
-    assert service.accepted[before:] == service.waves[3]
-    assert len(service.waves) == 4
+    assert service.accepted[before:] == service.waves[4]
+    assert len(service.waves) == 5
 
 
 def test_a_user_too_large_alone_is_rejected_and_teaches_nothing():
@@ -328,7 +328,7 @@ def check_pieces(calls: Sequence[Call], pieces: Sequence[Piece]) -> None:
         assert piece.history == ()
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40), st.integers(FRAME + 1, 3000))
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40), st.integers(2 * FRAME, 3000))
 def test_pieces_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(counts, users, size):
     calls = [call(*[f"u{number:02d}-{i:02d}-{'x' * 60}" for i in range(count)]) for number, count in enumerate(counts)]
     pieces = pieces_of(calls, learned(users, size), FRAME)
@@ -403,3 +403,19 @@ def test_the_attempts_behind_several_verdicts_are_each_counted_once_oldest_first
     ]
     assert [id(attempt) for attempt in attempts_of(parts)] == [id(each) for each in (first, second, third, twin)]
     assert attempts_of([]) == ()
+
+
+def test_where_nothing_is_small_enough_the_halving_ends_early_and_teaches_nothing():
+    calls = [call(f"{number:060d}") for number in range(512)]
+    service = Service(max_users=0).take(calls)
+    assert service.requests <= 2 * 9 + 1
+    assert len(service.users(REJECTED)) == 512
+    assert service.sizes.users is None
+
+
+def test_a_bound_in_bytes_is_not_held_against_a_message_that_is_most_of_it():
+    calls = [call(f"{number:060d}") for number in range(500)]
+    sizes = LearnedSizes()
+    sizes.learn(1000, FRAME, 40_000)
+    assert len(pieces_of(calls, sizes, FRAME)) == 2
+    assert len(pieces_of(calls, sizes, 20_000)) == 1

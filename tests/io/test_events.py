@@ -62,7 +62,7 @@ async def test_a_split_is_told_with_the_status_and_the_number_of_calls() -> None
     async with client_of(FakeService(answer(422)), on_event=told.append) as client:
         await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("c", MESSAGE))
     splits = [event for event in told if isinstance(event, RequestSplit)]
-    assert [(event.status, event.users, event.calls, event.parts) for event in splits] == [(422, 3, 2, 2)]
+    assert [(event.status, event.users, event.calls) for event in splits] == [(422, 3, 2)]
 
 
 @virtual

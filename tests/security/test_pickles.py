@@ -35,7 +35,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     AttemptEnded: {"endpoint": "push", "users": 1, "number": 1, "attempt": ATTEMPT},
     RetryScheduled: {"endpoint": "push", "users": 1, "number": 1, "wait": 0.1, "attempt": ATTEMPT},
     pushsdk.ClientPaused: {"seconds": 1.0},
-    pushsdk.RequestSplit: {"status": 413, "users": 2, "calls": 1, "parts": 2},
+    pushsdk.RequestSplit: {"status": 413, "users": 2, "calls": 1},
     SendAbandoned: {"outcome": Outcome.UNKNOWN, "user_ids": ("u",)},
     CampaignCreated: {"uuid": "x"},
     pushsdk.Receipt: {"users": 1, "attempts": (ATTEMPT,)},

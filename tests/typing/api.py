@@ -135,7 +135,7 @@ def tell(event: Event) -> None:
             assert_type(wait, float)
         case ClientPaused(seconds=seconds):
             assert_type(seconds, float)
-        case RequestSplit(parts=parts, calls=calls, status=status):
+        case RequestSplit(users=parts, calls=calls, status=status):
             assert_type((parts, calls, status), tuple[int, int, int])
         case SendAbandoned(outcome=outcome, user_ids=user_ids):
             assert_type((outcome, user_ids), tuple[Outcome, tuple[str, ...]])
