@@ -199,7 +199,7 @@ SPLITTING = [
     Mutant(
         "what was learned is ignored on the way out",
         CORE + "splitting.py",
-        "if sizes.users is None or sizes.bytes is None:",
+        "if sizes.users is None:",
         "if True:",
         T_SPLITTING,
     ),
@@ -211,9 +211,16 @@ SPLITTING = [
         T_SPLITTING,
     ),
     Mutant(
+        "the halving goes on where nothing is small enough",
+        CORE + "splitting.py",
+        "if self._smallest_failed and not self._accepted:",
+        "if False:",
+        T_SPLITTING,
+    ),
+    Mutant(
         "what was given up is told to nobody",
         CORE + "splitting.py",
-        "left = list(self._suspects)",
+        "left = [*self._large, *self._suspects]",
         "left: list[Settled] = []",
         T_SPLITTING,
     ),
@@ -237,7 +244,7 @@ COALESCING = [
     Mutant(
         "what was learned is ignored on the way in",
         CORE + "batching.py",
-        "if sizes.users is not None and (sizes.users, sizes.bytes) != self._learned:",
+        "if (sizes.users, sizes.bytes) != self._learned:",
         "if False:",
         T_BATCHING,
     ),
