@@ -289,3 +289,28 @@ async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
 async def test_a_job_shows_no_text_and_no_ids() -> None:
     job = Job("push", b"secret", users=1, policy=RetryPolicy.safe(), timeout=Timeout(), deadline=math.inf)
     assert repr(job) == "Job(push, users=1, bytes=6, attempts=0)"
+
+
+@virtual
+async def test_a_bug_before_a_call_is_in_any_batch_is_told_to_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with client_of(FakeService()) as client:
+        monkeypatch.setattr(client._engine.coalescer, "_join", None)
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("a", MESSAGE)
+        assert idle(client)
+
+
+@virtual
+async def test_a_bug_after_the_verdict_changes_nothing_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        coalescer = client._engine.coalescer
+        settle = coalescer._settle_piece
+
+        def settle_and_fail(piece: Any, verdict: Any) -> None:
+            settle(piece, verdict)
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(coalescer, "_settle_piece", settle_and_fail)
+        assert (await client.send("a", MESSAGE)).users == 1
+        assert idle(client)
