@@ -19,8 +19,8 @@ from benchmarks.harness import Contender, Plan, Run, compare, ratio, user
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
-PLAN, QUICK = Plan(10, 0.35), Plan(3, 0.12)
-USERS, QUICK_USERS = 50_000, 20_000  # of each turn
+PLAN, QUICK = Plan(10, 0.35), Plan(3, 0.08)
+USERS, QUICK_USERS = 50_000, 10_000  # of each turn
 TOGETHER = 1000
 BATCH = 1000
 

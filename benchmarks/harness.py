@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from benchmarks.sink import Counts, Sink, checksum
 
 WORKERS = 64
-WARM_UP = 4 * WORKERS
+WARM_UP = 2 * WORKERS
 
 Posts = Literal["each", "merged", "none"]
 Run = Callable[[range], Awaitable[None]]
@@ -165,7 +165,7 @@ async def compare(contenders: Sequence[Contender], sink: Sink, plan: Plan) -> di
         sizes = {}
         for contender, run in runs:
             await run(numbers.take(WARM_UP))
-            probe = await turn(contender, run, numbers.take(contender.fixed or 4 * WARM_UP), sink)
+            probe = await turn(contender, run, numbers.take(contender.fixed or 3 * WARM_UP), sink)
             sizes[contender.name] = contender.fixed or max(WARM_UP, int(plan.turn / probe.wall * probe.units))
         gc.collect()
         gc.freeze()

@@ -15,7 +15,7 @@ from benchmarks.harness import Contender, Plan, compare, difference, user
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
-PLAN, QUICK = Plan(40, 0.08), Plan(10, 0.06)
+PLAN, QUICK = Plan(40, 0.08), Plan(6, 0.05)
 
 SAFE, NONE = f"{c.OURS}, safe()", f"{c.OURS}, none()"
 SAFE_ALONE, NONE_ALONE = f"{SAFE}, no network", f"{NONE}, no network"

@@ -8,7 +8,7 @@ from benchmarks.harness import Contender, Plan, compare, ratio
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
 
-PLAN, QUICK = Plan(12, 0.35), Plan(4, 0.12)
+PLAN, QUICK = Plan(12, 0.35), Plan(3, 0.08)
 
 
 def field() -> list[Contender]:
