@@ -64,6 +64,10 @@ class Engine:
 
     def open(self, loop: asyncio.AbstractEventLoop, transport: Transport | None = None) -> None:
         """Put the parts together. A transport is given by tests only."""
+        # Here, not above: tenacity would double the time that this package takes to import. And not at the first
+        # failure, which would hold the loop up for it.
+        from pushsdk._io.retrying import repeat
+
         settings = self.settings
         self.loop = loop
         emit = emitter(settings.on_event)
@@ -89,6 +93,7 @@ class Engine:
             slots=self.slots,
             backlog=self.backlog,
             counters=self.counters,
+            repeat=repeat,
             pool_size=settings.limits.in_flight,
             emit=emit,
         )

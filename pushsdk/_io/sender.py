@@ -9,8 +9,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,11 +26,13 @@ from pushsdk._core.pacing import parse_retry_after
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._io.clock import Deadlines, Scope
 from pushsdk._io.credentials import Credentials, NoKeyError
-from pushsdk._io.retrying import repeat
 from pushsdk._io.slots import Slots, Ticket
 from pushsdk._io.transport import Transport
 
-__all__ = ["Job", "Sender"]
+if TYPE_CHECKING:
+    from pushsdk._io.retrying import Steps
+
+__all__ = ["Job", "Sender", "emitter"]
 
 logger = logging.getLogger("pushsdk")
 # Without a handler of the application's, nothing is to appear on its stderr.
@@ -83,6 +85,7 @@ class Sender:
         slots: Slots,
         backlog: Backlog,
         counters: Counters,
+        repeat: Callable[[PushError, Steps, RetryPolicy], Awaitable[None]],
         pool_size: int,
         emit: Callable[[Event], None] | None,
     ) -> None:
@@ -96,6 +99,7 @@ class Sender:
         # A stale pooled connection is replaced at most this often: then every one of the pool had been stale.
         self._replacements = pool_size + 1
         self._emit = emit
+        self._repeated = repeat
         self.budget = RetryBudget()
         #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
         self.when_paused: Callable[[float], None] = lambda until: None
@@ -131,7 +135,7 @@ class Sender:
 
     async def _repeat(self, job: Job) -> None:
         try:
-            await repeat(error_for(job.verdict()), _Steps(self, job), job.policy)
+            await self._repeated(error_for(job.verdict()), _Steps(self, job), job.policy)
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
