@@ -121,12 +121,13 @@ class Plan:
     def __init__(self, *, users: int, personalised: int, seed: int) -> None:
         draws = random.Random(seed)  # noqa: S311 - repeatable is the point
         ids = [str(uuid.UUID(int=draws.getrandbits(128), version=4)) for _ in range(users + personalised)]
-        self.merged, self.single = ids[:users], ids[users:]
-        self.poisonous = draws.choice(self.merged)
+        self.merged: list[str] = ids[:users]
+        self.single: list[str] = ids[users:]
+        self.poisonous: str = draws.choice(self.merged)
         self.seed = seed
         # Below the client's own maximum of 1000, so that it has something to learn; a lost request stays about 1 %.
-        self.limit = min(500, max(8, users // 100))
-        self.rules = self._rules()
+        self.limit: int = min(500, max(8, users // 100))
+        self.rules: list[Rule] = self._rules()
 
     @property
     def size(self) -> int:

@@ -14,6 +14,6 @@ _COMMANDS = {
     "emulator": ("pushsdk.cli.emulator:emulator", "Run the push service on this machine, with the faults you like."),
 }
 
-app = App(name="pushsdk", version=__version__, help="Push notifications that say of every user what happened.")
+app: App = App(name="pushsdk", version=__version__, help="Push notifications that say of every user what happened.")
 for _name, (_where, _help) in _COMMANDS.items():
     app.command(_where, name=_name, help=_help)

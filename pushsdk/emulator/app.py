@@ -37,7 +37,7 @@ class Service:
         self.store = store
         self.rules = rules  # replaced by Emulator.set_faults
         self.guard = guard
-        self.requests = 0  # every request on the wire, refused ones too
+        self.requests: int = 0  # every request on the wire, refused ones too
         self.closing: asyncio.Future[None] = loop.create_future()  # done when the emulator closes
         self.lost: dict[RequestHandler, asyncio.Future[None]] = {}  # open connections, kept by Connections
 

@@ -232,7 +232,7 @@ class Rules:
     """An ordered list of faults with their counts, deterministic for a seed and an order of requests."""
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
-        self.faults = tuple(faults)
+        self.faults: tuple[Fault, ...] = tuple(faults)
         self._rules = []
         for position, fault in enumerate(self.faults, start=1):
             if not isinstance(fault, Fault):

@@ -39,7 +39,7 @@ class Guard:
         names = ("localhost", "127.0.0.1", "[::1]")
         self._hosts = {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())
         self._max_body = max_body
-        self.too_large = Refusal(413, f"the body is over {max_body} bytes")
+        self.too_large: Refusal = Refusal(413, f"the body is over {max_body} bytes")
 
     def judge(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
         """The first reason to refuse this head, or None. The rows are in the order they count."""

@@ -74,7 +74,7 @@ class Emulator:
     ) -> None:
         if api_key == "":
             raise ValueError("the api_key must not be empty")
-        self.api_key = api_key or f"emulator-{random.SystemRandom().getrandbits(64):016x}"
+        self.api_key: str = api_key or f"emulator-{random.SystemRandom().getrandbits(64):016x}"
         self._port = port  # the one asked for, then the one bound
         self._seed = seed
         self._max_body = max_body
