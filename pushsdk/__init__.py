@@ -23,6 +23,7 @@ from pushsdk._core.events import (
     RetryScheduled,
     SendAbandoned,
 )
+from pushsdk._core.lint import Problem, lint
 from pushsdk._core.models import (
     UNSET,
     Action,
@@ -49,6 +50,7 @@ from pushsdk._core.outcome import (
     Attempt,
     Outcome,
 )
+from pushsdk._core.placeholders import Placeholder, find_placeholders, placeholder, render
 from pushsdk._core.policy import (
     Batching,
     Limits,
@@ -101,7 +103,9 @@ __all__ = [
     "OutcomeUnknownError",
     "PartialError",
     "PayloadTooLargeError",
+    "Placeholder",
     "Priority",
+    "Problem",
     "PushError",
     "PushRequest",
     "QueueFullError",
@@ -122,4 +126,8 @@ __all__ = [
     "UnsetType",
     "ValidationError",
     "__version__",
+    "find_placeholders",
+    "lint",
+    "placeholder",
+    "render",
 ]

@@ -35,6 +35,8 @@ NEEDED: dict[type, dict[str, Any]] = {
     AttemptEnded: {"endpoint": "push", "users": 1, "number": 1, "attempt": ATTEMPT},
     RetryScheduled: {"endpoint": "push", "users": 1, "number": 1, "wait": 0.1, "attempt": ATTEMPT},
     pushsdk.ClientPaused: {"seconds": 1.0},
+    pushsdk.Placeholder: {"name": "first_name", "fallback": "there", "start": 0, "end": 26},
+    pushsdk.Problem: {"path": "$.title", "code": "languages", "message": "advice"},
     pushsdk.RequestSplit: {"status": 413, "users": 2, "calls": 1},
     SendAbandoned: {"outcome": Outcome.UNKNOWN, "user_ids": ("u",)},
     CampaignCreated: {"uuid": "x"},

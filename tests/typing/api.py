@@ -43,7 +43,9 @@ from pushsdk import (
     OutcomeUnknownError,
     PartialError,
     PayloadTooLargeError,
+    Placeholder,
     Priority,
+    Problem,
     PushError,
     PushRequest,
     QueueFullError,
@@ -64,6 +66,10 @@ from pushsdk import (
     UnsetType,
     ValidationError,
     __version__,
+    find_placeholders,
+    lint,
+    placeholder,
+    render,
 )
 
 assert_type(__version__, str)
@@ -263,3 +269,11 @@ def told(outcome: Outcome) -> str:
 
 error_is_a_value_error: ValueError = ValidationError("$.message.ttl: Expected `int`")
 options: Mapping[str, Any] = {}
+
+
+def advice(message: MobilePush) -> None:
+    text: str = placeholder("first_name", "there")
+    found: list[Placeholder] = find_placeholders(text)
+    assert_type(render(text, {"first_name": found[0].name}), str)
+    problems: list[Problem] = lint(message)
+    assert_type(problems[0].path, str)
