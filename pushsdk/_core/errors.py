@@ -22,6 +22,7 @@ __all__ = [
     "QueueFullError",
     "RateLimitedError",
     "RejectedError",
+    "RunFileError",
     "UnexpectedResponseError",
     "ValidationError",
 ]
@@ -137,3 +138,13 @@ class UnexpectedResponseError(PushError):
     status: int = 0
     body: bytes = b""
     external_id: str | None = None
+
+
+class RunFileError(PushError):
+    """The run file can't be used: damaged, of something else, in use, or it could not be written.
+
+    Found before anything was sent (``outcome`` NOT_SENT), or while sending (UNKNOWN): then the run stopped at once,
+    and what had been claimed and was not settled is UNKNOWN when it is taken up again. ``path`` names the file.
+    """
+
+    path: str = ""

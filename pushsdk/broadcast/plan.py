@@ -1,0 +1,120 @@
+"""The plan of a run and the events that its journal is made of. Values only: who stores and who sends is elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any, Literal
+
+import msgspec
+
+from pushsdk._core import wire
+from pushsdk._core.batching import FRAME
+
+__all__ = ["Chunk", "Event", "Header", "Kind", "Piece", "chunks_of"]
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is about. Stored with the plan, and compared when the run is taken up again; holds no key."""
+
+    kind: Literal["broadcast", "each"]
+    base_url: str
+    message: bytes | None = None
+    """As JSON; None where each chunk has its own."""
+    custom_fields: bytes | None = None
+    source: str = ""
+    """Words that name where the user ids came from."""
+    max_users: int
+    max_bytes: int
+    dedupe: bool = True
+    policy: dict[str, Any] = {}
+    """What was asked about repeats, as plain JSON, for people."""
+    created: float = 0.0
+    """Seconds since the epoch."""
+    version: str = ""
+    """Of the package that planned it."""
+
+    def __repr__(self) -> str:
+        return f"Header({self.kind!r}, {self.base_url!r}, source={self.source!r})"
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """One request of the plan. Its boundaries never move again."""
+
+    users: int
+    ids: bytes
+    """The user ids as JSON texts joined by commas, without brackets: as they go over the wire."""
+    message: bytes | None = None
+    """Only in a run of kind "each"; None is the header's."""
+    custom_fields: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Chunk(users={self.users}, bytes={len(self.ids)})"
+
+    def user_ids(self) -> list[str]:
+        """The ids, decoded."""
+        return _decode_ids(b"[" + self.ids + b"]")
+
+
+_decode_ids = msgspec.json.Decoder(list[str]).decode
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """The users ``start`` up to, not including, ``stop`` of chunk number ``chunk``, all counted from 0."""
+
+    chunk: int
+    start: int
+    stop: int
+
+    @property
+    def users(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+class Kind(IntEnum):
+    """What an event says of a piece. The last event that covers a user is the user's state."""
+
+    CLAIMED = 0
+    """Written before the first byte leaves. Without a later event nobody knows: UNKNOWN."""
+    RELEASED = 1
+    """Proven that nothing was taken: planned again."""
+    ACCEPTED = 2
+    REJECTED = 3
+    UNKNOWN = 4
+    RESENT = 5
+    """Claimed again although it was UNKNOWN: somebody asked for that, and may be pushed twice."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One line of the journal."""
+
+    kind: int
+    chunk: int
+    start: int
+    stop: int
+    status: int = 0
+    """The HTTP status, 0 where there is none."""
+    reason: str = ""
+    """In words, where it was not accepted. Never a user id or a text of the message."""
+
+
+def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
+    """Cut ids into chunks within the bounds; ``fixed`` is the bytes of a request's body that are not ids.
+
+    An id or a message that alone is over ``max_bytes`` travels alone and is not refused for that. Raises
+    ``ValidationError`` naming ``$.userIds[i]`` for what is no user id.
+    """
+    room = max_bytes - fixed - FRAME
+    for start in range(0, len(user_ids), max_users):
+        users = user_ids[start : start + max_users]
+        yield from _within(users, wire.encode_user_ids(users)[1:-1], room)
+
+
+def _within(users: Sequence[str], ids: bytes, room: int) -> Iterator[Chunk]:
+    if len(ids) <= room or len(users) == 1:
+        yield Chunk(len(users), ids)
+        return
+    middle = len(users) // 2
+    for half in (users[:middle], users[middle:]):
+        yield from _within(half, wire.encode_user_ids(half)[1:-1], room)
