@@ -1,4 +1,4 @@
-"""Scenario 4: what `import pushsdk` costs over `import aiohttp`, in fresh processes that take turns."""
+"""Scenario 4: what the import of the client costs over `import aiohttp`, in fresh processes that take turns."""
 
 import subprocess
 import sys
@@ -9,14 +9,17 @@ from benchmarks.report import Goal, result
 
 ROUNDS, QUICK_ROUNDS = 21, 7
 TIMED = (
-    "import time; wall, cpu = time.perf_counter(), time.process_time(); import {0}; "
+    "import time; wall, cpu = time.perf_counter(), time.process_time(); {0}; "
     "print(time.perf_counter() - wall, time.process_time() - cpu)"
 )
+# `import pushsdk` alone loads next to nothing: the client comes when it is asked for.
+STATEMENTS = {"pushsdk": "from pushsdk import AsyncPushClient"}
 
 
 def seconds(module: str) -> tuple[float, float]:
     """Of wall time and of CPU time: the first is what people wait for, the second is steady on a busy machine."""
-    done = subprocess.run([sys.executable, "-c", TIMED.format(module)], stdout=subprocess.PIPE, check=True, text=True)
+    code = TIMED.format(STATEMENTS.get(module, f"import {module}"))
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, text=True)
     wall, cpu = done.stdout.split()
     return float(wall), float(cpu)
 
@@ -33,7 +36,10 @@ async def run(*, quick: bool) -> dict[str, Any]:
     goals = [
         Goal("ms over `import aiohttp`", over(0), at_most=60),
         Goal("ms of CPU over `import aiohttp`", over(1)),
-        *(Goal(f"ms, import {m}", Spread.of(each[m][0] * 1e3 for each in rounds)) for m in modules),
+        *(
+            Goal(f"ms, {STATEMENTS.get(m, f'import {m}')}", Spread.of(each[m][0] * 1e3 for each in rounds))
+            for m in modules
+        ),
     ]
     return {
         **result("imports", "import", [], goals),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,8 +46,56 @@ def test_all_is_sorted_and_names_each_thing_once() -> None:
 
 
 def test_all_is_everything_that_is_there() -> None:
+    assert all(hasattr(pushsdk, name) for name in NAMES)
     public = {name for name, each in vars(pushsdk).items() if not name.startswith("_") and not inspect.ismodule(each)}
-    assert public == set(NAMES) - {"__version__"}
+    assert public == set(NAMES) - {"__version__"} | {"TYPE_CHECKING"}
+    assert dir(pushsdk) == sorted(NAMES)
+
+
+def test_a_star_import_brings_every_name() -> None:
+    names: dict[str, object] = {}
+    exec("from pushsdk import *", names)
+    assert names.keys() - {"__builtins__"} == set(NAMES)
+
+
+def test_what_is_imported_for_the_type_checkers_is_what_is_there() -> None:
+    tree = ast.parse(Path(pushsdk.__file__).read_text())
+    imported = {
+        name.name: each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) for name in each.names
+    }
+    assert imported.keys() == {*NAMES, "TYPE_CHECKING"}
+    for name in NAMES:
+        assert getattr(importlib.import_module(str(imported[name])), name) is getattr(pushsdk, name)
+
+
+@pytest.mark.parametrize("wrong", ["nothing", "_core_", "show_path"])
+def test_another_name_is_an_attribute_error_as_in_any_module(wrong: str) -> None:
+    assert not hasattr(pushsdk, wrong)
+    with pytest.raises(ImportError, match=wrong):
+        exec(f"from pushsdk import {wrong}")
+
+
+def test_a_name_that_lives_nowhere_is_an_attribute_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushsdk, "__all__", [*NAMES, "Nowhere"])
+    assert not hasattr(pushsdk, "Nowhere")
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import pushsdk", {"msgspec", "aiohttp", "asyncio", "tenacity"}),
+        ("from pushsdk import MobilePush, PushError, RetryPolicy, lint", {"aiohttp", "asyncio", "tenacity"}),
+        ("from pushsdk import AsyncPushClient", {"tenacity"}),
+    ],
+)
+def test_an_import_brings_no_more_than_it_needs(statement: str, absent: set[str]) -> None:
+    code = f"import sys; {statement}; print(*sys.modules)"
+    root = str(Path(pushsdk.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": root}
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True, env=environment
+    )
+    assert absent.isdisjoint(loaded.stdout.split())
 
 
 @pytest.mark.parametrize("name", NAMES)

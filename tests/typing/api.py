@@ -11,6 +11,7 @@ from typing import Any, assert_never, assert_type
 
 import aiohttp
 
+import pushsdk
 from pushsdk import (
     UNSET,
     Action,
@@ -73,6 +74,7 @@ from pushsdk import (
 )
 
 assert_type(__version__, str)
+nothing = pushsdk.Nothing  # type: ignore[attr-defined]
 
 # --- what travels ---
 
