@@ -7,11 +7,13 @@ a text or repr.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pushsdk._core.outcome import Attempt, Outcome
 
 __all__ = [
     "AuthenticationError",
+    "BroadcastError",
     "ClientClosedError",
     "ConfigurationError",
     "NotSentError",
@@ -148,3 +150,12 @@ class RunFileError(PushError):
     """
 
     path: str = ""
+
+
+class BroadcastError(PushError):
+    """Not every user of a broadcast was accepted: what ``BroadcastReport.raise_for_failures`` raises.
+
+    ``report`` is that report; ``outcome`` the worst there was (UNKNOWN, then NOT_SENT, then REJECTED).
+    """
+
+    report: Any = None

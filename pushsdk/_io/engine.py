@@ -20,9 +20,11 @@ from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.pacing import Gate
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.results import ClientStats, DrainReport
+from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.clock import Deadlines, fork_generation
 from pushsdk._io.coalescer import Coalescer
 from pushsdk._io.credentials import Credentials
+from pushsdk._io.offload import Offload, in_thread
 from pushsdk._io.sender import Sender, emitter
 from pushsdk._io.slots import Slots
 from pushsdk._io.transport import AiohttpTransport, Session, Transport
@@ -58,6 +60,8 @@ class Engine:
         self.closed = False
         self.policies: dict[tuple[RetryPolicy, Timeout], int] = {}
         self.numbers = itertools.count()
+        #: Runs blocking work of broadcasts; tests that have no threads set another.
+        self.offload: Offload = in_thread
         #: Set on first use.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.forks = fork_generation()
@@ -85,6 +89,7 @@ class Engine:
             ssl=settings.ssl,
             proxy=settings.proxy,
         )
+        self.sizes = LearnedSizes()
         self.sender = Sender(
             self.transport,
             settings.credentials,
@@ -111,6 +116,8 @@ class Engine:
         #: Campaigns on their way, and who waits until there is nothing on its way.
         self.campaigns: set[object] = set()
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
+        #: The broadcasts on their way.
+        self.runs: set[Any] = set()
         self.draining: list[Call] = []
         self.coalescer.when_ended = self.ended
         self.sender.when_paused = self.coalescer.pause
@@ -157,7 +164,7 @@ class Engine:
     async def idle(self, seconds: float | None = None) -> bool:
         """Wait until all that is on its way now has ended; False where that takes longer."""
         assert self.loop is not None  # noqa: S101 - called on an open engine only
-        items: set[object] = {*self.coalescer.active, *self.campaigns}
+        items: set[object] = {*self.coalescer.active, *self.campaigns, *self.runs}
         if not items:
             return True
         future = self.loop.create_future()
@@ -178,6 +185,8 @@ class Engine:
             return DrainReport()
         try:
             self.coalescer.flush()
+            for run in tuple(self.runs):
+                run.end("the client was closed")
             await self.idle(drain)
         finally:
             self.sender.closed = True
