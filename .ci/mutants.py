@@ -199,8 +199,36 @@ SPLITTING = [
     Mutant(
         "what was learned is ignored on the way out",
         CORE + "splitting.py",
-        "if sizes.users is None:",
+        "if sizes.fits(whole.users, frame, len(whole.ids)):",
         "if True:",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "all that is sent while a trial is due is a trial",
+        CORE + "splitting.py",
+        "self._trial = (users, size)\n        self.forget(max_users, max_bytes)",
+        "self._trial = (users, size)",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "a trial that failed is soon repeated",
+        CORE + "splitting.py",
+        "self._every = min(self._every * 2, TRIAL_AFTER_AT_MOST)",
+        "pass",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "a trial that failed halves the bound",
+        CORE + "splitting.py",
+        "if (users, frame + ids) == self._trial:",
+        "if False:",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "a larger size is never tried again",
+        CORE + "splitting.py",
+        "if self._accepted >= self._every:",
+        "if False:",
         T_SPLITTING,
     ),
     Mutant(

@@ -24,6 +24,8 @@ __all__ = ["Hopeless", "LearnedSizes", "Piece", "Segment", "Settled", "Splitter"
 TOO_LARGE = 413
 # When so many single calls failed, in different corners of the batch, and none was accepted, it is the message.
 GIVE_UP_AFTER = 3
+# Accepted requests near a learned bound before a larger one is tried; doubled by each trial that fails.
+TRIAL_AFTER, TRIAL_AFTER_AT_MOST = 128, 4096
 
 
 class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -70,29 +72,83 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
 class LearnedSizes:
     """What the service was too small for: requests stay below half of a size that failed with 413.
 
-    Probing upward again belongs here.
+    From time to time one request may be up to twice as large: what was halved is tried whole again, so three such
+    trials undo three halvings. A trial comes after 128 accepted requests near the bound; one that fails doubles that
+    number, up to 4096, and one that succeeds sets it back. So less than 1 % of the requests are trials that fail, and
+    where the limit is raised it is found out within some 4096 requests.
     """
 
-    __slots__ = ("bytes", "users")
+    __slots__ = ("_accepted", "_every", "_proven", "_trial", "bytes", "users")
 
     def __init__(self) -> None:
-        #: The largest request to merge from now on, in users and in bytes of its body; None until a 413.
+        #: The largest request to merge from now on, in users and in bytes of its body; None until a 413. Twice what
+        #: is proven while a trial is due.
         self.users: int | None = None
         self.bytes: int | None = None
+        # What ``users`` and ``bytes`` are without the trial that is due; None while none is.
+        self._proven: tuple[int | None, int | None] | None = None
+        # Accepted requests near the bound since the last trial, and how many there have to be before the next.
+        self._accepted = 0
+        self._every = TRIAL_AFTER
+        # The users and bytes of the trial on its way.
+        self._trial: tuple[int, int] | None = None
+
+    @property
+    def proven(self) -> tuple[int | None, int | None]:
+        """The bounds in users and bytes without any trial; None until a 413."""
+        return self._proven or (self.users, self.bytes)
+
+    def fits(self, users: int, frame: int, ids: int) -> bool:
+        """Whether a request of this size may be sent now. It may be granted as the trial: ask once, then send it."""
+        size = frame + ids
+        max_users, max_bytes = self.proven
+        if max_users is None or max_bytes is None:
+            return True
+        # Where the frame is most of the bound or of the request, fewer ids would not make it fit.
+        if users <= max_users and (size <= max_bytes or frame * 2 > max_bytes):
+            return True
+        if users == 1 or ids * 2 < size:
+            return True
+        if self._proven is None or users > 2 * max_users or size > 2 * max_bytes:
+            return False
+        self._trial = (users, size)
+        self.forget(max_users, max_bytes)
+        return True
+
+    def accepted(self, users: int, size: int) -> None:
+        """A request of this size, its frame included, was accepted."""
+        max_users, max_bytes = self.proven
+        if max_users is None or max_bytes is None:
+            return
+        if (users, size) == self._trial:
+            self._trial = None
+            self._every = TRIAL_AFTER
+            self.forget(max(max_users, users), max(max_bytes, size))
+        elif self._proven is None and (users * 2 > max_users or size * 2 > max_bytes):
+            self._accepted += 1
+            if self._accepted >= self._every:
+                self._proven = (max_users, max_bytes)
+                self.users, self.bytes = max_users * 2, max_bytes * 2
 
     def learn(self, users: int, frame: int, ids: int) -> None:
         """A request of this size was too large. Its frame can't be made smaller, its ids can."""
-        self.users = min(self.users or users, max(1, users // 2))
+        if (users, frame + ids) == self._trial:
+            self._trial = None
+            self._every = min(self._every * 2, TRIAL_AFTER_AT_MOST)
+            return
         size = frame + ids // 2
-        self.bytes = min(self.bytes or size, size)
+        max_users, max_bytes = self.proven
+        self.forget(min(max_users or users, max(1, users // 2)), min(max_bytes or size, size))
 
     def bytes_for(self, frame: int) -> int | None:
         """The bound on a body with this frame; None where the frame alone is most of what the bound was learned for."""
         return None if self.bytes is None or frame * 2 > self.bytes else self.bytes
 
     def forget(self, users: int | None, size: int | None) -> None:
-        """Back to what was known before: the sizes were not to blame."""
+        """Back to these bounds, as after a size that was not to blame; the next trial is a while away."""
         self.users, self.bytes = users, size
+        self._proven = None
+        self._accepted = 0
 
 
 class Hopeless:
@@ -168,7 +224,7 @@ class Splitter:
         self._large: list[Settled] = []
         self._suspects: deque[Settled] = deque()
         self._smallest_failed = False
-        self._before = (sizes.users, sizes.bytes)
+        self._before = sizes.proven
         self._accepted = False
         self._failed = 0
 
@@ -176,6 +232,7 @@ class Splitter:
         """How a piece ended: settled, or None where it is to be split."""
         if verdict.outcome is Outcome.ACCEPTED:
             self._accepted = True
+            self.sizes.accepted(piece.users, self._frame + len(piece.ids))
         elif verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             if verdict.status == TOO_LARGE:
                 return self._too_large(piece, verdict)
@@ -237,15 +294,11 @@ def pieces_of(calls: Iterable[Call], sizes: LearnedSizes, frame: int) -> list[Pi
     """The requests that carry these calls: one, unless that is larger than the service was found to take."""
     segments = [Segment(call, call.users, call.ids) for call in calls]
     whole = Piece.of(segments)
-    if sizes.users is None:
+    if sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
-    limit = sizes.bytes_for(frame)
-    if whole.users <= sizes.users and (limit is None or frame + len(whole.ids) <= limit):
-        return [whole]
-    if len(whole.ids) * 2 < frame + len(whole.ids):
-        return [whole]
-    room = None if limit is None else limit - frame
-    return [Piece.of(part) for part in _cut(segments, max_users=sizes.users, max_bytes=room)]
+    max_users, max_bytes = sizes.proven
+    room = None if max_bytes is None or frame * 2 > max_bytes else max_bytes - frame
+    return [Piece.of(part) for part in _cut(segments, max_users=max_users or whole.users, max_bytes=room)]
 
 
 def _cut(segments: Iterable[Segment], *, max_users: int, max_bytes: int | None) -> list[list[Segment]]:

@@ -419,3 +419,221 @@ def test_a_bound_in_bytes_is_not_held_against_a_message_that_is_most_of_it():
     sizes.learn(1000, FRAME, 40_000)
     assert len(pieces_of(calls, sizes, FRAME)) == 2
     assert len(pieces_of(calls, sizes, 20_000)) == 1
+
+
+# -- larger sizes are tried again -------------------------------------------------------------------------------
+
+ID = 60
+
+
+class Limited:
+    """Sends chunks of a run, in halves of what does not fit, to a service with a limit that may change."""
+
+    def __init__(self, limit: int, *, chunk: int = 1000) -> None:
+        self.sizes = LearnedSizes()
+        self.limit, self.chunk = limit, chunk
+        self.requests = self.refused = 0
+
+    def send_chunks(self, count: int) -> None:
+        for _ in range(count):
+            self.send(self.chunk)
+
+    def send(self, users: int) -> None:
+        if not self.sizes.fits(users, FRAME, users * ID):
+            self.send(users - users // 2)
+            self.send(users // 2)
+            return
+        self.requests += 1
+        if users <= self.limit:
+            self.sizes.accepted(users, FRAME + users * ID)
+            return
+        self.refused += 1
+        self.sizes.learn(users, FRAME, users * ID)
+        self.send(users - users // 2)
+        self.send(users // 2)
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100, 333, 500, 700, 999])
+def test_less_than_one_request_in_a_hundred_is_a_trial_that_fails(limit):
+    run, halvings = Limited(limit), math.ceil(math.log2(1000 / limit))
+    for chunks in (1, 20, 50, 500, 100_000 if limit > 300 else 2000):
+        run.send_chunks(chunks)
+        assert run.refused - halvings < 0.01 * run.requests
+    assert run.refused - halvings < 0.0005 * run.requests
+    assert limit // 2 <= run.sizes.proven[0] <= limit
+
+
+@pytest.mark.parametrize(("limit", "doublings"), [(700, 1), (400, 2), (100, 4)])
+@pytest.mark.parametrize("chunks_before", [10, 20_000])
+def test_a_limit_that_was_raised_is_found_out_after_a_bounded_number_of_requests(limit, doublings, chunks_before):
+    run = Limited(limit)
+    run.send_chunks(chunks_before)
+    run.limit, before = 1000, run.requests
+    bound = (4096 if chunks_before > 10 else 128) + 128 * (doublings - 1) + 1000
+    while run.sizes.proven[0] < 1000 and run.requests - before <= bound:
+        run.send_chunks(1)
+    assert run.requests - before <= bound
+    before = run.requests
+    run.send_chunks(1000)
+    assert run.requests - before == 1000
+
+
+def near(sizes: LearnedSizes, count: int) -> None:
+    for _ in range(count):
+        assert sizes.fits(500, FRAME, 500 * ID)
+        sizes.accepted(500, FRAME + 500 * ID)
+
+
+def after_a_413() -> LearnedSizes:
+    sizes = LearnedSizes()
+    sizes.learn(1000, FRAME, 1000 * ID)
+    return sizes
+
+
+def whole_fits(sizes: LearnedSizes) -> bool:
+    return sizes.fits(1000, FRAME, 1000 * ID)
+
+
+def test_before_any_413_everything_fits_and_nothing_is_counted():
+    sizes = LearnedSizes()
+    sizes.accepted(1, FRAME)
+    assert sizes.fits(10**6, 10**6, 10**6)
+    assert sizes.proven == (None, None)
+
+
+def test_one_request_at_a_time_is_a_trial():
+    sizes = after_a_413()
+    near(sizes, 127)
+    assert not whole_fits(sizes)
+    near(sizes, 1)
+    assert (sizes.users, sizes.proven[0]) == (1000, 500)
+    assert not sizes.fits(1001, FRAME, 1000)
+    assert not sizes.fits(600, FRAME, 1001 * ID)
+    assert whole_fits(sizes)
+    assert not whole_fits(sizes)
+    assert (sizes.users, sizes.proven[0]) == (500, 500)
+
+
+def test_a_trial_that_succeeds_raises_the_bound_and_one_that_fails_leaves_it():
+    sizes = after_a_413()
+    near(sizes, 128)
+    assert whole_fits(sizes)
+    sizes.accepted(1000, FRAME + 1000 * ID)
+    assert sizes.proven == (1000, FRAME + 1000 * ID)
+    sizes = after_a_413()
+    near(sizes, 128)
+    assert sizes.fits(700, FRAME, 700 * ID)
+    sizes.learn(700, FRAME, 700 * ID)
+    assert sizes.proven == (500, FRAME + 500 * ID)
+
+
+def test_each_trial_that_fails_doubles_the_wait_for_the_next_up_to_a_bound_and_one_that_succeeds_ends_that():
+    sizes = after_a_413()
+    waits = []
+    for _ in range(8):
+        count = 0
+        while not whole_fits(sizes) and count < 5000:
+            near(sizes, 1)
+            count += 1
+        waits.append(count)
+        sizes.learn(1000, FRAME, 1000 * ID)
+    assert waits == [128, 256, 512, 1024, 2048, 4096, 4096, 4096]
+    near(sizes, 4096)
+    assert sizes.fits(501, FRAME, 501 * ID)
+    sizes.accepted(501, FRAME + 501 * ID)
+    near(sizes, 128)
+    assert whole_fits(sizes)
+
+
+def test_a_trial_whose_outcome_never_comes_is_followed_by_another():
+    sizes = after_a_413()
+    near(sizes, 128)
+    assert whole_fits(sizes)
+    near(sizes, 128)
+    assert whole_fits(sizes)
+
+
+def test_requests_of_before_a_413_that_end_after_it_are_no_trials():
+    sizes = after_a_413()
+    for _ in range(20):
+        sizes.learn(1000, FRAME, 1000 * ID)
+        sizes.accepted(1000, FRAME + 1000 * ID)
+    assert sizes.proven[0] == 500
+    near(sizes, 127)
+    assert whole_fits(sizes)
+
+
+def test_small_requests_say_nothing_of_large_ones():
+    sizes = after_a_413()
+    for _ in range(1000):
+        sizes.accepted(250, FRAME // 2)
+    assert not whole_fits(sizes)
+
+
+def test_a_single_user_and_a_message_that_is_most_of_its_request_fit_and_are_no_trials():
+    sizes = after_a_413()
+    near(sizes, 128)
+    assert sizes.fits(1, FRAME, 2000 * ID)
+    assert sizes.fits(900, 10**6, 900)
+    assert whole_fits(sizes)
+
+
+def test_what_is_merged_while_a_trial_is_due_is_cut_to_what_is_proven_but_for_one():
+    sizes = after_a_413()
+    near(sizes, 128)
+    calls = [call(f"{number:057d}") for number in range(900)]
+    assert [piece.users for piece in pieces_of(calls, sizes, FRAME)] == [900]
+    assert [piece.users for piece in pieces_of(calls, sizes, FRAME)] == [500, 400]
+    near(sizes, 128)
+    assert [piece.users for piece in pieces_of([*calls, *calls], sizes, FRAME)] == [500, 500, 500, 300]
+
+
+def test_an_acceptance_in_a_split_batch_counts():
+    sizes = after_a_413()
+    near(sizes, 127)
+    splitter = Splitter(
+        pieces_of([call(f"{number:057d}") for number in range(500)], sizes, FRAME),
+        split_on=SPLIT_ON,
+        sizes=sizes,
+        frame=FRAME,
+        worth=True,
+    )
+    (piece,) = splitter.next_wave()
+    splitter.report(piece, Verdict(outcome=ACCEPTED, status=204))
+    assert whole_fits(sizes)
+
+
+def test_what_was_not_to_blame_leaves_no_doubled_bound_behind():
+    sizes = after_a_413()
+    near(sizes, 128)
+    calls = [call("x" * 90_000)]
+    splitter = Splitter(pieces_of(calls, sizes, FRAME), split_on=SPLIT_ON, sizes=sizes, frame=FRAME, worth=True)
+    (piece,) = splitter.next_wave()
+    splitter.report(piece, Verdict(outcome=REJECTED, status=413))
+    assert splitter.next_wave() == []
+    assert sizes.proven[0] == 500
+
+
+steps = st.tuples(
+    st.sampled_from(["accepted", "refused", "lost"]), st.integers(1, 2000), st.integers(0, 5000), st.integers(1, 200)
+)
+
+
+@given(st.lists(steps, max_size=60), st.integers(1, 300))
+def test_the_proven_bound_is_never_above_what_was_accepted_or_half_of_what_was_refused(told, repeats):
+    sizes, largest = LearnedSizes(), 1
+    for end, users, frame, one in told:
+        for _ in range(repeats):
+            if not sizes.fits(users, frame, users * one):
+                break
+            if end == "accepted":
+                sizes.accepted(users, frame + users * one)
+                largest = max(largest, users)
+            elif end == "refused":
+                sizes.learn(users, frame, users * one)
+                largest = max(largest, users // 2)
+        if sizes.users is not None:
+            max_users, max_bytes = sizes.proven
+            assert 1 <= max_users <= largest
+            assert (sizes.users, sizes.bytes) in ((max_users, max_bytes), (2 * max_users, 2 * max_bytes))
+            assert sizes.fits(max_users, 0, max_bytes)
