@@ -1,0 +1,302 @@
+"""The journal of a run: its plan, its log of events, and what they add up to now. Nothing here awaits.
+
+How the rows of the run file make a whole: the seal counts the plan and has a digest of it, each row of the log goes on
+from the one before, and the head names the last. What is missing anywhere, or changed, is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from pushsdk._core.outcome import Outcome
+from pushsdk.broadcast.plan import Chunk, Event, Header, Piece
+from pushsdk.broadcast.records import (
+    Damaged,
+    Meta,
+    Seal,
+    digested,
+    log_row,
+    meta_row,
+    pack,
+    read_events,
+    read_meta,
+    read_sizes,
+    unpack,
+)
+from pushsdk.broadcast.report import Row, Tally
+from pushsdk.broadcast.runfile import Connection, Place, RunFile, refusal
+from pushsdk.broadcast.state import State
+
+__all__ = ["Journal"]
+
+# Rows per query: a reader keeps the writer waiting no longer than one takes, and holds no more in memory.
+PLAN_ROWS, LOG_ROWS = 16, 256
+
+# One statement, so that both rows are of one commit.
+_SELECT_ENDS = "SELECT meta.data, meta.crc, head.seq, head.crc FROM meta, head"
+_SELECT_PLAN = "SELECT first, sizes, bodies, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
+_SELECT_PACK = "SELECT first, sizes, bodies, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
+_SELECT_LOG = "SELECT seq, events, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+
+
+class Journal:
+    """One run, in a file of its own or in a temporary one. For one thread at a time."""
+
+    def __init__(self, file: RunFile, header: Header) -> None:
+        """Use ``create`` or ``open``."""
+        self._file = file
+        self.header = header
+        #: The plan is complete. Set by ``seal``, as is the next one.
+        self.sealed = False
+        #: Ids that came more than once, and count once.
+        self.repeated = 0
+        # Everything that is in the file, and nothing else: changed after each commit.
+        self._state = State()
+        # Over the checksums of the plan's rows.
+        self._digest = hashlib.sha256()
+        # Number and checksum of the log's last row.
+        self._seq = 0
+        self._crc = 0
+        # The row of the plan that was read last: number of its first chunk, and its chunks.
+        self._pack: tuple[int, list[Chunk]] = (0, [])
+
+    @classmethod
+    def create(cls, path: Path | None, header: Header, *, durable: bool = False) -> Journal:
+        """Begin the plan of a new run at ``path``; None is a temporary file, which is gone when it is closed.
+
+        A plan that was never completed is begun anew. Raises RunFileError where there is anything else already.
+        ``durable``: what is committed also survives a power failure, at the price of some syncs per commit.
+        """
+        if path is None:
+            return cls._begin(RunFile.create(None, durable=False), header)
+        place = Place(path, write=True)
+        try:
+            while not place.make():
+                cls._make_room(place)
+            return cls._begin(RunFile.create(place, durable=durable), header)
+        except BaseException:
+            place.release()
+            raise
+
+    @classmethod
+    def open(cls, path: Path, *, write: bool, durable: bool = False) -> Journal:
+        """Open a run, checking all of it. Raises RunFileError where it is damaged, no run file, or in use.
+
+        With ``write=False`` it may be in use: what had been committed is seen. What a killed writer left half done
+        is rolled back first, also then, so the file and its folder must be writable in that one case.
+        """
+        place = Place(path, write=write)
+        try:
+            return cls._read(RunFile.open(place, write=write, durable=durable))
+        except BaseException:
+            place.release()
+            raise
+
+    def __repr__(self) -> str:
+        name = "a temporary file" if self.path is None else repr(str(self.path))
+        sealed = "sealed" if self.sealed else "not sealed"
+        return f"<Journal {name}, {sealed}, chunks={self.chunks}, users={self.users}, {self.tally()}>"
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is; None is a temporary file."""
+        return self._file.path
+
+    @property
+    def chunks(self) -> int:
+        """Planned so far."""
+        return len(self._state.sizes)
+
+    @property
+    def users(self) -> int:
+        """Planned so far."""
+        return self._state.users
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """The next chunks of the plan, in one transaction. Raises RunFileError where they can't be written."""
+        self._expect(sealed=False)
+        sizes = [chunk.users for chunk in chunks]
+        if min(sizes, default=1) < 1:
+            raise ValueError("a chunk without users can't be planned")
+        rows = list(pack(chunks, self.chunks))
+        insert = "INSERT INTO plan VALUES (?, ?, ?, ?)"
+        self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
+        for row in rows:
+            self._digest.update(digested(row))
+        self._state.extend(sizes)
+
+    def seal(self, *, repeated: int) -> None:
+        """The plan is complete: from now on it can be sent, and never changes."""
+        self._expect(sealed=False)
+        seal = Seal(self.chunks, self.users, repeated, self._digest.digest())
+        data, crc = meta_row(Meta(self.header, seal))
+
+        def work(db: Connection) -> None:
+            db.execute("UPDATE meta SET data = ?, crc = ?", (data, crc))
+            db.execute("UPDATE head SET crc = ?", (crc,))
+
+        self._file.commit(work, outcome=Outcome.NOT_SENT)
+        self.sealed, self.repeated, self._crc = True, repeated, crc
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Note ``events``, in one transaction that is committed when this returns.
+
+        Raises RunFileError where that fails: then they did not happen, as far as this journal goes, and nothing can
+        be written to it any more.
+        """
+        self._expect(sealed=True)
+        self._state.check(events)
+        if not events:
+            return
+        row = seq, _, crc = log_row(events, self._seq + 1, self._crc)
+
+        def work(db: Connection) -> None:
+            # Fails where another process has slipped in: it made that row.
+            db.execute("INSERT INTO log VALUES (?, ?, ?)", row)
+            db.execute("UPDATE head SET seq = ?, crc = ?", (seq, crc))
+
+        self._file.commit(work, outcome=Outcome.UNKNOWN)
+        self._seq, self._crc = seq, crc
+        self._state.apply(events)
+
+    def planned(self) -> Iterator[Piece]:
+        """What waits to be sent, in plan order: whole chunks, or what the last events left in one piece.
+
+        Events may be written while this is iterated: a piece is planned when it is yielded; what is planned again
+        behind the iteration's back is not seen.
+        """
+        return self._state.pieces(Outcome.NOT_SENT)
+
+    def held(self) -> Iterator[Piece]:
+        """What is UNKNOWN, or claimed and unsettled, as ``planned`` gives it."""
+        return self._state.pieces(Outcome.UNKNOWN)
+
+    def load(self, chunks: Sequence[int]) -> list[Chunk]:
+        """Chunks by number, in that order. Neighbours are cheap: they share a row."""
+        return [self._load(chunk) for chunk in chunks]
+
+    def tally(self) -> Tally:
+        """Users by what is known of them. Cheap."""
+        return self._state.tally()
+
+    def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
+        """One row per planned user, in plan order; with ``outcome`` only those that ended with it.
+
+        A chunk's rows are as things stand when the first of them is asked for.
+        """
+        for number in self._state.chunks(outcome):
+            ids = self._ids(number)
+            for start, stop, ended, status, reason in self._state.standings(number):
+                if outcome is None or ended is outcome:
+                    for user in ids[start:stop]:
+                        yield Row(user, ended, status, reason)
+
+    def close(self) -> None:
+        """Give back the file and the lock; a temporary file is gone. May be called again, and after a failure."""
+        self._file.close()
+
+    @classmethod
+    def _make_room(cls, place: Place) -> None:
+        """Remove a plan of ours that was never completed: nothing can have been sent of it."""
+        if place.look():
+            there = cls.open(place.path, write=False)
+            there.close()
+            if there.sealed:
+                raise refusal(place.path, "there is a run already: resume it, or give another path")
+        place.clear()
+
+    @classmethod
+    def _begin(cls, file: RunFile, header: Header) -> Journal:
+        data, crc = meta_row(Meta(header, None))
+
+        def work(db: Connection) -> None:
+            file.build()
+            db.execute("INSERT INTO meta VALUES (1, ?, ?)", (data, crc))
+            db.execute("INSERT INTO head VALUES (1, 0, ?)", (crc,))
+
+        try:
+            file.commit(work, outcome=Outcome.NOT_SENT)
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, header)
+
+    @classmethod
+    def _read(cls, file: RunFile) -> Journal:
+        try:
+            return cls._whole(file)
+        except Damaged:
+            file.close()
+            raise file.damaged() from None
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _whole(cls, file: RunFile) -> Journal:
+        ends = file.read(_SELECT_ENDS)
+        if len(ends) != 1:
+            raise Damaged
+        *row, last, end = ends[0]
+        meta, crc = read_meta(row)
+        journal = cls(file, meta.header)
+        journal._crc = crc
+        journal._read_plan(meta.seal)
+        journal._read_log(last)
+        if (journal._seq, journal._crc) != (last, end) or (last and not journal.sealed):
+            raise Damaged
+        return journal
+
+    def _read_plan(self, seal: Seal | None) -> None:
+        while rows := self._file.read(_SELECT_PLAN, self.chunks, PLAN_ROWS):
+            for row in rows:
+                self._state.extend(read_sizes(row, self.chunks))
+                self._digest.update(digested(row))
+        if seal is not None:
+            if seal != Seal(self.chunks, self.users, seal.repeated, self._digest.digest()):
+                raise Damaged
+            self.sealed, self.repeated = True, seal.repeated
+
+    def _read_log(self, last: int) -> None:
+        while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
+            for row in rows:
+                events, crc = read_events(row, self._seq + 1, self._crc)
+                try:
+                    self._state.check(events)
+                except ValueError:
+                    raise Damaged from None
+                self._state.apply(events)
+                self._seq, self._crc = self._seq + 1, crc
+
+    def _load(self, number: int) -> Chunk:
+        if not 0 <= number < self.chunks:
+            raise IndexError(f"there is no chunk number {number} in a plan of {self.chunks}")
+        first, chunks = self._pack
+        if not first <= number < first + len(chunks):
+            first, chunks = self._pack = self._fetch(number)
+        return chunks[number - first]
+
+    def _fetch(self, number: int) -> tuple[int, list[Chunk]]:
+        with suppress(Damaged):
+            for row in self._file.read(_SELECT_PACK, number):
+                first, chunks = unpack(row)
+                if number < first + len(chunks):
+                    return first, chunks
+        raise self._file.damaged()
+
+    def _ids(self, number: int) -> list[str]:
+        chunk = self._load(number)
+        with suppress(msgspec.MsgspecError):
+            ids = chunk.user_ids()
+            if len(ids) == chunk.users:
+                return ids
+        raise self._file.damaged()
+
+    def _expect(self, *, sealed: bool) -> None:
+        if self.sealed is not sealed:
+            raise RuntimeError("the plan is complete" if self.sealed else "the plan is not complete yet: seal it first")

@@ -1,0 +1,326 @@
+"""The run file as SQLite keeps it: how it is made, opened, locked and written, and what its errors mean.
+
+What is in its rows is the journal's business. A rollback journal, not a WAL: after each commit the file alone is the
+truth. One connection, one thread at a time, one process.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
+from pushsdk.broadcast.locking import lock
+
+__all__ = ["FORMAT", "Connection", "Place", "RunFile", "refusal"]
+
+Connection = sqlite3.Connection
+
+# In the first page, where `file` and SQLite's tools look: "push", and the version of what is in the tables.
+APPLICATION = 0x70757368
+FORMAT = 1
+PAGE = 4096
+SCHEMA = (
+    # One row: what the run is about, and once the plan is complete its seal.
+    "CREATE TABLE meta (id INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
+    # One row: the last row of the log, so that its loss is noticed.
+    "CREATE TABLE head (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    # Several chunks per row; `first` is the number of the first of them.
+    "CREATE TABLE plan (first INTEGER PRIMARY KEY, sizes BLOB NOT NULL, bodies BLOB NOT NULL, crc INTEGER NOT NULL)",
+    # The events of one commit per row; the crc goes on from the row before.
+    "CREATE TABLE log (seq INTEGER PRIMARY KEY, events BLOB NOT NULL, crc INTEGER NOT NULL)",
+)
+# Seconds to wait for a reader that is in the middle of a page, or for somebody's backup.
+PATIENCE = 30.0
+
+# By the beginning of SQLite's name of the error.
+_WHY = (
+    ("SQLITE_FULL", "the disk is full: make room, then resume the run"),
+    ("SQLITE_BUSY", "another program keeps it locked (a backup, a database browser): end that, then resume the run"),
+    ("SQLITE_READONLY_ROLLBACK", "its writer was killed: open it once where file and folder may be written"),
+    ("SQLITE_READONLY", "it may not be written: check the permissions of file and folder"),
+    ("SQLITE_CANTOPEN", "it can't be opened: check the permissions of file and folder"),
+    ("SQLITE_IOERR", "the disk failed"),
+    ("SQLITE_TOOBIG", "a request is too large for a run file"),
+    ("SQLITE_CONSTRAINT", "another process has written to it, which no lock kept from that: nothing more is written"),
+)
+_DAMAGED = "it is damaged: use a copy from before, or plan a new run"
+
+
+def refusal(path: Path | None, why: str, *, outcome: Outcome | None = None) -> RunFileError:
+    """The error for a run file, in the words that all of them have in common."""
+    error = RunFileError(f"{path or 'the temporary run file'}: {why}", outcome=outcome)
+    error.path = str(path or "")
+    return error
+
+
+class Place:
+    """Where a run file is or is to be, and whether this process may write there."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        """Raises RunFileError where another process, or another journal of this one, writes to it."""
+        self.path = path
+        # Gives the lock back; set while it is held.
+        self._release: Callable[[], None] | None = None
+        try:
+            # The same place has the same lock, whatever way led there.
+            self.path = path = path.parent.resolve(strict=True) / path.name
+            if write:
+                self._release = lock(path.with_name(path.name + "-lock"))
+        except BlockingIOError:
+            raise refusal(path, "it is in use by another process: wait for that, or end it") from None
+        except (OSError, ValueError) as error:
+            raise refusal(path, f"the folder can't be used: {_words(error)}") from None
+
+    def release(self) -> None:
+        """Let others write. Once is enough."""
+        if self._release is not None:
+            release, self._release = self._release, None
+            release()
+
+    def look(self) -> int:
+        """The bytes of the file. Raises RunFileError where there is none, or something else than a file."""
+        try:
+            found = os.lstat(self.path)
+        except OSError as error:
+            raise refusal(self.path, f"it can't be opened: {_words(error)}") from None
+        if stat.S_ISLNK(found.st_mode):
+            raise refusal(self.path, "it is a symbolic link: give the path of the file itself")
+        if not stat.S_ISREG(found.st_mode):
+            raise refusal(self.path, "it is not a file: give the path of a run file")
+        if not os.access(self.path, os.R_OK):
+            raise refusal(self.path, "it may not be read: check its permissions")
+        return found.st_size
+
+    def make(self) -> bool:
+        """Create the file, empty and for its owner only; False where there is something already."""
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise refusal(self.path, f"it can't be created: {_words(error)}") from None
+        with suppress(OSError, AttributeError):  # a mask may have taken bits away; not on Windows
+            os.fchmod(file, 0o600)
+        os.close(file)
+        return True
+
+    def clear(self) -> None:
+        """Remove the file, and what a killed writer left beside it."""
+        try:
+            self.path.unlink()
+            self.path.with_name(self.path.name + "-journal").unlink(missing_ok=True)
+        except OSError as error:
+            raise refusal(self.path, f"it can't be planned anew: {_words(error)}") from None
+
+
+class RunFile:
+    """One open run file. Raises RunFileError, whatever SQLite raises."""
+
+    def __init__(self, place: Place | None, db: sqlite3.Connection, *, write: bool) -> None:
+        self.path = None if place is None else place.path
+        self._place = place
+        self._db = db
+        # A fork's child shares the connection, and must not touch it.
+        self._owner = os.getpid()
+        # Why nothing can be written; set by the first failure. A failed sync is never tried again: the system may
+        # have dropped what it could not write, and say yes the next time.
+        self._failed = None if write else "it was opened for reading only"
+        self._closed = False
+
+    @classmethod
+    def create(cls, place: Place | None, *, durable: bool) -> RunFile:
+        """Put a schema into the empty file at ``place``; None makes a temporary one that is gone when it is closed."""
+        uri = "" if place is None else place.path.as_uri() + "?mode=rw"
+        return cls(place, _connect(place, uri), write=True)._prepared(lambda file: file._for_writing(durable=durable))
+
+    @classmethod
+    def open(cls, place: Place, *, write: bool, durable: bool = False) -> RunFile:
+        """Open the file at ``place``, once it has been seen to be a run file, and to be whole as SQLite sees it.
+
+        Also a reader opens it for writing where it may: what a killed writer left half done has to be rolled back.
+        """
+        if not place.look():
+            raise refusal(place.path, "it is empty, nothing was planned in it")
+        _identify(place)
+
+        def prepare(file: RunFile) -> None:
+            file._db.execute("PRAGMA cell_size_check = ON")
+            file._check_schema()
+            if write:
+                # A reader does without: it would keep the writer waiting, and what it reads has checksums.
+                file._check_structure()
+                file._for_writing(durable=durable)
+                file._db.execute("BEGIN IMMEDIATE")  # is it allowed to?
+                file._db.execute("ROLLBACK")
+            else:
+                file._db.execute("PRAGMA query_only = ON")
+
+        uri = place.path.as_uri() + "?mode=rw"
+        return cls(place, _connect(place, uri), write=write)._prepared(prepare)
+
+    def build(self) -> None:
+        """The tables of a new file; within the first commit, so that there never is half a schema."""
+        self._db.execute(f"PRAGMA application_id = {APPLICATION}")
+        self._db.execute(f"PRAGMA user_version = {FORMAT}")
+        for statement in SCHEMA:
+            self._db.execute(statement)
+
+    def read(self, sql: str, *values: int) -> list[Any]:
+        """All rows at once: a statement that is left open would keep the writer waiting."""
+        self._check_usable()
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise refusal(self.path, _why(error)) from None
+
+    def commit(self, work: Callable[[Connection], object], *, outcome: Outcome) -> None:
+        """Do ``work`` in one transaction. After one failure every later call fails, with the same words.
+
+        ``outcome`` is what the error says of the users where it fails.
+        """
+        self._check_usable()
+        if self._failed is not None:
+            raise refusal(self.path, self._failed, outcome=outcome)
+        execute = self._db.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            work(self._db)
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            why = _why(error)
+            self._fail(why)
+            raise refusal(self.path, why, outcome=outcome) from error
+        except BaseException:
+            self._fail("an earlier write was broken off")
+            raise
+
+    def damaged(self) -> RunFileError:
+        """What it holds is not what was written."""
+        return refusal(self.path, _DAMAGED)
+
+    def close(self) -> None:
+        """Give back the file and the lock. May be called again, and after anything."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._owner != os.getpid():
+            _inherited.append(self._db)
+            return
+        with suppress(sqlite3.Error):
+            if self._failed is None and self._place is not None:
+                # The rollback journal, which is kept between commits, is not needed any more.
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
+        self._db.close()
+        if self._place is not None:
+            self._place.release()
+
+    def _prepared(self, prepare: Callable[[RunFile], None]) -> RunFile:
+        try:
+            prepare(self)
+        except sqlite3.Error as error:
+            self.close()
+            raise refusal(self.path, _why(error)) from None
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise refusal(self.path, "it has been closed: open it again")
+        if self._owner != os.getpid():
+            raise refusal(self.path, "it was opened by the process that this one was forked from: open it here")
+
+    def _fail(self, why: str) -> None:
+        self._failed = why
+        # Readers, this process too, get to see what was committed before.
+        with suppress(sqlite3.Error):
+            self._db.execute("ROLLBACK")
+
+    def _for_writing(self, *, durable: bool) -> None:
+        db, kept = self._db, self._place is not None
+        db.execute(f"PRAGMA page_size = {PAGE}")
+        # A journal that is kept between commits is the cheapest; a temporary file has nobody to roll it back.
+        mode = "PERSIST" if kept else "MEMORY"
+        if db.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0].decode().upper() != mode:
+            raise refusal(self.path, "its journal mode can't be set: remove what lies beside it (-wal, -shm)")
+        # Killing the process loses nothing that the system has been given: only a power failure needs the disk.
+        db.execute(f"PRAGMA synchronous = {'EXTRA' if durable and kept else 'OFF'}")
+        if durable and self.path is not None:
+            _sync_folder(self.path.parent)
+
+    def _check_schema(self) -> None:
+        if tuple(sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master")) != _SCHEMA_BYTES:
+            raise self.damaged()
+
+    def _check_structure(self) -> None:
+        if self._db.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)]:
+            raise self.damaged()
+
+
+_SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
+# Connections of the process that this one was forked from: to close them would write to the file, or unlock it.
+_inherited: list[sqlite3.Connection] = []
+
+
+def _connect(place: Place | None, uri: str) -> sqlite3.Connection:
+    try:
+        db = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise refusal(None if place is None else place.path, _why(error)) from None
+    # A damaged text must not raise from within.
+    db.text_factory = bytes
+    return db
+
+
+def _identify(place: Place) -> None:
+    """Refuse what is not ours before anything is done to it.
+
+    ``immutable`` takes no lock, rolls nothing back and makes no file; and unlike a descriptor of our own, closing it
+    leaves alone the locks that SQLite holds on the file for another journal of this process.
+    """
+    db = _connect(place, place.path.as_uri() + "?mode=ro&immutable=1")
+    try:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
+        raise refusal(place.path, f"it is not a run file, or its beginning is damaged ({_name(error)})") from None
+    finally:
+        db.close()
+    if application != APPLICATION:
+        raise refusal(place.path, "it is not a run file")
+    if version > FORMAT:
+        raise refusal(place.path, "it was made by a newer pushsdk: update this one")
+    if version != FORMAT:
+        raise refusal(place.path, _DAMAGED)
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the name of the file is on the disk, too. Where a folder can't be synced, there is nothing to do."""
+    with suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def _why(error: sqlite3.Error) -> str:
+    name = _name(error)
+    return next((why for start, why in _WHY if name.startswith(start)), _DAMAGED) + (f" ({name})" if name else "")
+
+
+def _name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "")
+
+
+def _words(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
