@@ -22,6 +22,8 @@ CORE, IO = "pushsdk/_core/", "pushsdk/_io/"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
 T_SPLITTING = "tests/core/test_splitting.py"
+T_PACING = "tests/core/test_pacing.py"
+T_BRAKE = "tests/core/test_brake.py"
 T_BATCHING = "tests/core/test_batching.py"
 T_ENDPOINT = "tests/core/test_endpoint.py"
 T_MODEL = "tests/model"
@@ -254,6 +256,117 @@ SPLITTING = [
     ),
 ]
 
+PACING = [
+    Mutant(
+        "what was under way at a decrease decreases again",
+        CORE + "pacing.py",
+        "elif started < self._since or now < self._decreased + ONE_EVENT:",
+        "elif now < self._decreased + ONE_EVENT:",
+        T_PACING,
+    ),
+    Mutant(
+        "a quota that is used up decreases the rate with each throttle",
+        CORE + "pacing.py",
+        "elif started < self._since or now < self._decreased + ONE_EVENT:",
+        "elif started < self._since:",
+        T_PACING,
+    ),
+    Mutant(
+        "the rate is never let go",
+        CORE + "pacing.py",
+        "if not self._peak or seconds >= OFF_AFTER:",
+        "if not self._peak:",
+        T_PACING,
+    ),
+    Mutant(
+        "the rate has no floor",
+        CORE + "pacing.py",
+        "return max(FLOOR, self._peak *",
+        "return max(0.0, self._peak *",
+        T_PACING,
+    ),
+    Mutant(
+        "the rate does not rise",
+        CORE + "pacing.py",
+        "max(0.0, seconds) / BACK_AFTER) ** 5",
+        "0.0) ** 5",
+        T_PACING,
+    ),
+    Mutant(
+        "the rate rises during a pause",
+        CORE + "pacing.py",
+        "self._since = max(self._since, until)",
+        "pass",
+        T_PACING,
+    ),
+    Mutant(
+        "the adaptive rate replaces a fixed one",
+        CORE + "pacing.py",
+        "due = max(due, max(before, now - SLACK) + 1.0 / rate)",
+        "due = max(before, now - SLACK) + 1.0 / rate",
+        T_PACING,
+    ),
+    Mutant(
+        "a rate far above what is sent is believed",
+        CORE + "pacing.py",
+        "rate = min(rate, busiest)",
+        "pass",
+        T_PACING,
+    ),
+]
+
+BRAKE = [
+    Mutant(
+        "a refused key is one failure of many",
+        CORE + "brake.py",
+        "REFUSED_KEYS.get(status or 0) or self._too_many()",
+        "self._too_many()",
+        T_BRAKE,
+    ),
+    Mutant(
+        "a share is of the whole run",
+        CORE + "brake.py",
+        "if window.users >= self._brake.after and window.requests >= FEWEST_REQUESTS:",
+        "if False:",
+        T_BRAKE,
+    ),
+    Mutant(
+        "two requests prove a share",
+        CORE + "brake.py",
+        "and before.requests + filling.requests >= FEWEST_REQUESTS:",
+        "and before.requests + filling.requests >= 2:",
+        T_BRAKE,
+    ),
+    Mutant(
+        "requests count, not users",
+        CORE + "brake.py",
+        "window.failed[outcome] += users",
+        "window.failed[outcome] += 1",
+        T_BRAKE,
+    ),
+    Mutant(
+        "a long pause is an outage",
+        CORE + "brake.py",
+        "now - max(self._heard_at, paused_until) >= limit",
+        "now - self._heard_at >= limit",
+        T_BRAKE,
+    ),
+    Mutant(
+        "pauses without end hold a run for ever",
+        CORE + "brake.py",
+        "self._too_many() or self._outage(now, _in_words(status))",
+        "self._too_many()",
+        T_BRAKE,
+    ),
+    Mutant(
+        "an acceptance does not end an outage",
+        CORE + "brake.py",
+        "self._accepted_at = self._heard_at = now\n        else:",
+        "self._heard_at = now\n        else:",
+        T_BRAKE,
+    ),
+]
+
 COALESCING = [
     Mutant(
         "the same user is merged twice",
@@ -480,4 +593,4 @@ TRANSPORT = [
     ),
 ]
 
-MUTANTS = [*OUTCOME, *POLICY, *BUDGET, *SPLITTING, *COALESCING, *SENDING, *TRANSPORT]
+MUTANTS = [*OUTCOME, *POLICY, *BUDGET, *SPLITTING, *PACING, *BRAKE, *COALESCING, *SENDING, *TRANSPORT]

@@ -1,6 +1,7 @@
-"""When the next request may start: the pause that the service asked for, and the fixed rates.
+"""When the next request may start: the service's pause, the fixed rates, and the rate that it was found to take.
 
-The seam for adaptive pacing: what changes a rate while running belongs into ``Gate``, told by ``charge`` and ``pause``.
+The adaptive rate counts requests, not users. A throttle names no unit; where the service counts users, a lower rate of
+requests lets the batches that wait grow to ``max_users`` and no further, so that the users per second are held too.
 """
 
 from __future__ import annotations
@@ -13,11 +14,41 @@ from pushsdk._core.policy import Rate
 
 __all__ = ["Gate", "parse_retry_after"]
 
+# Requests per second that are tried in any case: how else would the end of an outage be noticed?
+FLOOR = 1.0
+# What a throttle leaves of the rate. AWS and CUBIC (RFC 9438) have 0.7; from 0.8 a hard limit is used to 95 %.
+DECREASE = 0.8
+# Seconds until the rate is back where it was at the throttle, and until it is not held back at all.
+BACK_AFTER, OFF_AFTER = 10.0, 30.0
+# Seconds between two decreases: a quota that is used up throttles until its window ends, however slow one becomes.
+ONE_EVENT = 1.0
+# Lateness in seconds that may be made up for: timers have a resolution of a millisecond, a fast rate has not.
+SLACK = 0.01
+
 
 class Gate:
-    """Says how long the next request has to wait. Times are seconds on the caller's clock."""
+    """Says how long the next request has to wait. Times are seconds on the caller's clock.
 
-    __slots__ = ("_per_request", "_per_user", "not_before", "paused_until")
+    The first throttle engages the adaptive rate, from the starts of the busiest of the last two seconds. From then on
+    starts are spaced out. A throttle leaves four fifths of the rate, once for all requests that were under way then. It
+    is back after 10 s, rises slowly past where it was for another 10 s, then ever faster, to a thousandfold; and 30 s
+    after the last throttle, or the end of the pause that came with it, nothing is held back any more. That bounds every
+    recovery. The rate is never below one request per second; the fixed rates hold in any case.
+    """
+
+    __slots__ = (
+        "_before",
+        "_decreased",
+        "_held",
+        "_peak",
+        "_per_request",
+        "_per_user",
+        "_second_ends",
+        "_since",
+        "_starts",
+        "not_before",
+        "paused_until",
+    )
 
     def __init__(self, rate: Rate) -> None:
         self._per_request = 1.0 / rate.requests_per_second if rate.requests_per_second else 0.0
@@ -26,6 +57,15 @@ class Gate:
         self.paused_until = -math.inf
         #: When the pause and the rates allow the next request. Set by ``pause`` and ``charge``.
         self.not_before = -math.inf
+        # Whether a start costs anything: by a fixed rate, or by the adaptive one.
+        self._held = bool(self._per_request or self._per_user)
+        # The starts of this second and of the one before, counted by ``charge``.
+        self._starts = self._before = 0
+        self._second_ends = -math.inf
+        # Requests per second when the service throttled last; 0 while not engaged. Set by ``throttled``.
+        self._peak = 0.0
+        # When it was decreased last, and since when it may rise: from then, or from the end of a pause.
+        self._decreased = self._since = -math.inf
 
     def delay(self, now: float) -> float:
         """Seconds until the next request may start; 0 or less is now."""
@@ -36,14 +76,57 @@ class Gate:
 
         Its cost is paid afterwards, by the wait of the next: so a request larger than a second's worth still leaves.
         """
-        if self._per_request or self._per_user:
-            cost = max(self._per_request, self._per_user * users)
-            self.not_before = max(self.not_before, now) + cost
+        if now >= self._second_ends:
+            self._before = self._starts if now < self._second_ends + 1.0 else 0
+            self._starts = 0
+            self._second_ends = now + 1.0
+        self._starts += 1
+        if self._held:
+            self._pay(now, users)
 
     def pause(self, until: float) -> None:
         """Start nothing before ``until``; a shorter pause never shortens a longer one."""
         self.paused_until = max(self.paused_until, until)
         self.not_before = max(self.not_before, until)
+        self._since = max(self._since, until)
+
+    def throttled(self, started: float, now: float) -> None:
+        """A request that started then was answered now, with 429 or with 503 and Retry-After."""
+        busiest = float(max(self._before, self._starts))
+        rate = self.rate(now)
+        if rate is None:
+            rate = busiest
+        elif started < self._since or now < self._decreased + ONE_EVENT:
+            # It was under way when the rate was decreased: the same event.
+            return
+        elif now >= self._since + 2.0:
+            # The rate may have risen far above what is sent at all.
+            rate = min(rate, busiest)
+        self._peak = max(FLOOR, rate)
+        self._held = True
+        self._decreased = now
+        self._since = max(now, self.paused_until)
+
+    def rate(self, now: float) -> float | None:
+        """The adaptive rate in requests per second; None while nothing is held back by it."""
+        seconds = now - self._since
+        if not self._peak or seconds >= OFF_AFTER:
+            return None
+        # CUBIC's curve, with a flatter middle, and as a factor: it recovers in the same time from however far below.
+        return max(FLOOR, self._peak * math.pow(DECREASE, (1.0 - max(0.0, seconds) / BACK_AFTER) ** 5))
+
+    def _pay(self, now: float, users: int) -> None:
+        before = due = self.not_before
+        cost = max(self._per_request, self._per_user * users)
+        if cost:
+            due = max(before, now) + cost
+        rate = self.rate(now)
+        if rate is not None:
+            due = max(due, max(before, now - SLACK) + 1.0 / rate)
+        elif self._peak:
+            self._peak = 0.0
+            self._held = bool(cost)
+        self.not_before = due
 
 
 def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:

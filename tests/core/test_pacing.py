@@ -1,13 +1,15 @@
-"""When the next request may start: the service's pause, the fixed rates, and the Retry-After parser."""
+"""When the next request may start: the service's pause, the fixed and the adaptive rate, the Retry-After parser."""
 
 from __future__ import annotations
 
 import math
 from email.utils import formatdate
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.throttling import Bucket, Outage, Window, busy
 
 from pushsdk._core.pacing import Gate, parse_retry_after
 from pushsdk._core.policy import Rate
@@ -194,3 +196,297 @@ def test_over_any_stretch_no_more_starts_than_the_rates_allow(per_request, per_u
         stretch = started[-1][0] - begin
         assert len(paid) <= stretch * per_request * (1 + 1e-9) + 1e-6
         assert sum(users for _, users in paid) <= stretch * per_user * (1 + 1e-9) + 1e-3
+
+
+# -- the adaptive rate, step by step ----------------------------------------------------------------------------
+
+
+def busy_second(count: int, *, until: float = 10.0) -> Gate:
+    """A gate through which so many requests went in the second before."""
+    gate = Gate(Rate())
+    for number in range(count):
+        gate.charge(until - 1 + number / count, 1)
+    return gate
+
+
+def test_before_the_first_throttle_nothing_is_held_back():
+    gate = busy_second(10_000)
+    assert gate.rate(10.0) is None
+    assert may_start(gate, 10.0)
+
+
+def test_a_pause_alone_engages_nothing():
+    gate = busy_second(100)
+    gate.pause(12.0)
+    assert gate.rate(12.0) is None
+
+
+def test_the_first_throttle_leaves_four_fifths_of_the_rate_measured_and_spaces_the_starts():
+    gate = busy_second(100)
+    gate.throttled(9.99, 10.0)
+    assert gate.rate(10.0) == pytest.approx(80.0)
+    gate.charge(10.0, 1)
+    # The first start makes up for up to a hundredth of a second.
+    assert gate.delay(10.0) == pytest.approx(1 / 80 - 0.01)
+    gate.charge(10.0025, 1)
+    assert gate.delay(10.0025) == pytest.approx(1 / 80, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("starts", "rate"),
+    [
+        ([], 1.0),
+        ([9.9] * 40, 32.0),
+        ([8.5] * 40, 32.0),
+        ([8.0] * 40 + [9.0] * 20, 32.0),
+        ([8.0] * 20 + [9.0] * 40, 32.0),
+        ([8.0] * 20 + [9.0] * 40 + [10.0] * 5, 32.0),
+        ([6.0] * 40 + [9.0] * 20, 16.0),
+        ([7.0] * 40 + [9.0] * 20, 16.0),
+        ([9.0], 1.0),
+    ],
+    ids=[
+        "none",
+        "a burst",
+        "a burst a while ago",
+        "the second before",
+        "this second",
+        "a new second has begun",
+        "long ago does not count",
+        "nor does the last but one",
+        "never below one",
+    ],
+)
+def test_measured_is_the_busier_of_the_last_two_seconds_with_starts(starts, rate):
+    gate = Gate(Rate())
+    for start in starts:
+        gate.charge(start, 1)
+    gate.throttled(9.0, 10.0)
+    assert gate.rate(10.0) == pytest.approx(rate)
+
+
+def test_it_is_back_after_10_s_a_quarter_above_after_20_and_after_30_nothing_is_held_back():
+    gate = busy_second(100)
+    gate.throttled(9.99, 10.0)
+    rates = [gate.rate(10.0 + seconds) for seconds in (0, 5, 10, 15, 20, 25, 29.999)]
+    assert rates == pytest.approx([80, 99.3, 100, 100.7, 125, 544, 126_000], rel=0.01)
+    assert gate.rate(40.0) is None
+    gate.charge(40.0, 1)
+    gate.charge(40.0, 1)
+    assert gate.delay(40.0) <= 0
+
+
+def test_it_rises_from_the_end_of_the_pause_whichever_is_told_first():
+    early, late = busy_second(100), busy_second(100)
+    early.pause(25.0)
+    early.throttled(9.99, 10.0)
+    late.throttled(9.99, 10.0)
+    late.pause(25.0)
+    for gate in (early, late):
+        assert [gate.rate(now) for now in (9.0, 10.0, 25.0, 35.0)] == pytest.approx([80, 80, 80, 100])
+        assert gate.rate(54.9) is not None
+        assert gate.rate(55.0) is None
+
+
+def test_what_was_under_way_at_a_decrease_does_not_decrease_again():
+    gate = busy_second(100)
+    gate.throttled(9.9, 10.0)
+    for number in range(50):
+        gate.throttled(9.999, 10.0 + number)
+        assert gate.rate(10.0) == pytest.approx(80)
+
+
+def test_within_a_second_there_is_one_decrease():
+    gate = busy_second(100)
+    gate.throttled(9.9, 10.0)
+    gate.throttled(10.5, 10.99)
+    assert gate.rate(10.0) == pytest.approx(80)
+    gate.throttled(10.5, 11.0)
+    assert gate.rate(11.0) == pytest.approx(0.8 * 100 * 0.8 ** (0.9**5))
+
+
+def test_what_was_answered_after_a_pause_but_left_before_it_does_not_decrease_again():
+    gate = busy_second(100)
+    gate.throttled(9.9, 10.0)
+    gate.pause(15.0)
+    gate.throttled(10.0, 15.5)
+    assert gate.rate(15.0) == pytest.approx(80)
+    gate.throttled(15.0, 15.6)
+    assert gate.rate(15.6) < 70
+
+
+def test_a_rate_that_rose_far_above_what_is_sent_is_decreased_from_what_is_sent():
+    gate = busy_second(100)
+    gate.throttled(9.9, 10.0)
+    for number in range(60):
+        gate.charge(31.0 + number / 20, 1)
+    assert gate.rate(34.0) > 200
+    gate.throttled(33.9, 34.0)
+    assert gate.rate(34.0) == pytest.approx(16.0)
+
+
+def test_a_throttle_after_it_was_disengaged_measures_anew():
+    gate = busy_second(100)
+    gate.throttled(9.9, 10.0)
+    for number in range(50):
+        gate.charge(60.0 + number / 100, 1)
+    gate.throttled(60.4, 60.5)
+    assert gate.rate(60.5) == pytest.approx(40.0)
+
+
+def test_the_fixed_rates_hold_while_the_adaptive_one_is_engaged_and_after():
+    gate = Gate(Rate(requests_per_second=2))
+    gate.throttled(9.9, 10.0)
+    assert gate.rate(10.0) == 1.0
+    gate.charge(10.0, 1)
+    assert gate.delay(10.0) == pytest.approx(0.99)
+    for now in (38.0, 50.0, 51.0):
+        gate.charge(now, 1)
+        assert gate.delay(now) == 0.5
+
+
+def test_a_fixed_rate_below_the_floor_holds():
+    gate = Gate(Rate(requests_per_second=0.1))
+    gate.throttled(9.9, 10.0)
+    gate.charge(10.0, 1)
+    assert gate.delay(10.0) == 10.0
+
+
+def test_a_late_timer_is_made_up_for_but_an_idle_time_is_not():
+    gate = busy_second(1000)
+    gate.throttled(9.99, 10.0)
+    starts, now = 0, 10.5
+    gate.charge(now, 1)
+    for _ in range(100):
+        now += 0.005
+        while gate.delay(now) <= 0:
+            gate.charge(now, 1)
+            starts += 1
+    assert starts == pytest.approx(0.5 * gate.rate(10.75), rel=0.03)
+    now += 5.0
+    burst = 0
+    while gate.delay(now) <= 0:
+        gate.charge(now, 1)
+        burst += 1
+    assert burst <= 12
+
+
+# -- the adaptive rate, against services that throttle ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+@pytest.mark.parametrize(
+    ("limit", "make"),
+    [
+        (100, lambda: Bucket(100, 100, retry_after=1)),
+        (100, lambda: Bucket(100, 10, retry_after=1)),
+        (100, lambda: Bucket(100, 100)),
+        (100, lambda: Bucket(100, 5)),
+        (250, lambda: Bucket(250, 50)),
+        (5, lambda: Bucket(5, 5, retry_after=1)),
+        (5, lambda: Bucket(5, 5)),
+        (100, lambda: Window(100, 1, tells=True)),
+        (100, lambda: Window(100, 1, tells=False)),
+        (100, lambda: Window(100, 10, tells=True)),
+    ],
+    ids=[
+        "bucket, Retry-After",
+        "small bucket, Retry-After",
+        "bucket",
+        "small bucket",
+        "fast",
+        "slow, Retry-After",
+        "slow",
+        "window, Retry-After",
+        "window",
+        "long window, Retry-After",
+    ],
+)
+def test_a_limit_is_used_to_85_percent_and_less_than_5_percent_are_throttled(limit, make, latency):
+    day = busy(Gate(Rate()), make(), until=240, latency=latency)
+    assert 0.85 * limit < day.rate(40, 240) < 1.05 * limit
+    assert day.throttled(40, 240) < 0.05
+
+
+@pytest.mark.parametrize("retry_after", [None, 1.0])
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency):
+    service = Bucket(lambda now: 200 if now < 120 else 20, 40, retry_after)
+    day = busy(Gate(Rate()), service, until=300, latency=latency)
+    assert day.rate(30, 120) > 0.85 * 200
+    assert day.throttled(150, 300) < 0.05
+    assert 0.85 * 20 < day.rate(150, 300) < 1.05 * 20
+
+
+@pytest.mark.parametrize("retry_after", [None, 1.0])
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_a_limit_that_is_raised_tenfold_is_used_after_30_s(retry_after, latency):
+    service = Bucket(lambda now: 20 if now < 60 else 200, 40, retry_after)
+    day = busy(Gate(Rate()), service, until=240, latency=latency)
+    assert day.rate(100, 240) > 0.85 * 200
+    assert day.throttled(60, 240) < 0.05
+
+
+@pytest.mark.parametrize("retry_after", [None, 1.0])
+@pytest.mark.parametrize("latency", [0.02, 0.2])
+def test_in_an_outage_one_request_per_second_is_tried_and_30_s_after_it_all_is_as_before(retry_after, latency):
+    service = Outage(Bucket(200, 200, retry_after), 60, 660, retry_after)
+    day = busy(Gate(Rate()), service, until=760, latency=latency)
+    assert day.rate(30, 60) > 0.85 * 200
+    assert 0.8 <= day.load(120, 660) <= 1.1
+    longest = max(after - before for (before, _), (after, _) in pairwise(day.answers))
+    assert longest <= 1.0 + (retry_after or 0.0) + latency + 0.01
+    assert day.rate(690, 720) > 0.85 * 200
+    assert day.throttled(660, 760) < 0.05
+
+
+def test_where_nothing_is_throttled_any_more_the_load_grows_step_by_step_until_it_is_free():
+    gate = Gate(Rate())
+    day = busy(gate, Outage(Bucket(math.inf, math.inf), 0, 60), until=95)
+    loads = [day.load(60 + second, 61 + second) for second in range(31)]
+    assert all(after <= max(before * 3, 3) for before, after in pairwise(loads[:28]))
+    assert loads[-1] > 1000
+    assert gate.rate(95) is None
+
+
+gaps = st.floats(0, 40)
+told = st.tuples(st.sampled_from(["start", "throttled", "paused"]), gaps, st.floats(0, 100))
+
+
+@given(
+    st.lists(told, max_size=80),
+    st.none() | st.floats(0.01, 1e4),
+    st.floats(-1e6, 1e6),
+)
+def test_whatever_it_is_told_it_is_never_below_its_floor_nor_holds_back_30_s_after_the_last(script, fixed, now):
+    gate = Gate(Rate(requests_per_second=fixed))
+    cost = 1 / fixed if fixed else 0.0
+    last = -math.inf
+    for what, gap, seconds in script:
+        now += gap
+        if what == "start":
+            now += max(0.0, gate.delay(now))
+            gate.charge(now, 1)
+            assert gate.delay(now) <= max(1.0, cost) + 1e-6
+        elif what == "throttled":
+            gate.throttled(now - seconds, now)
+            last = max(last, now, gate.paused_until)
+        else:
+            gate.pause(now + seconds)
+            last = max(last, now + seconds)
+        assert not math.isnan(gate.delay(now))
+        assert gate.delay(now) <= max(1.0, cost, gate.paused_until - now) + 1e-6
+        rate = gate.rate(now)
+        assert rate is None or 1.0 <= rate < math.inf
+    now = max(now, last + 30.001, gate.not_before)
+    assert gate.rate(now) is None
+    gate.charge(now, 1)
+    assert gate.delay(now) <= cost + 1e-6
+
+
+@given(st.floats(0, 29.9), st.floats(0, 29.9))
+def test_between_two_throttles_the_rate_only_rises(early, late):
+    gate = busy_second(50)
+    gate.throttled(9.9, 10.0)
+    early, late = sorted((early, late))
+    assert gate.rate(10.0 + early) <= gate.rate(10.0 + late)

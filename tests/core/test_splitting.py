@@ -499,6 +499,7 @@ def test_before_any_413_everything_fits_and_nothing_is_counted():
     sizes.accepted(1, FRAME)
     assert sizes.fits(10**6, 10**6, 10**6)
     assert sizes.proven == (None, None)
+    assert sizes.bytes_for(10) is None
 
 
 def test_one_request_at_a_time_is_a_trial():
