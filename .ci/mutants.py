@@ -35,8 +35,8 @@ OUTCOME = [
     Mutant(
         "a 502 is a rejection",
         CORE + "outcome.py",
-        'Row(501, 501, Outcome.REJECTED, False, "not implemented")',
-        'Row(501, 502, Outcome.REJECTED, False, "not implemented")',
+        'Rule(501, 501, Outcome.REJECTED, False, "not implemented")',
+        'Rule(501, 502, Outcome.REJECTED, False, "not implemented")',
         T_OUTCOME,
     ),
     Mutant(

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from pushsdk._version import __version__
 
 if TYPE_CHECKING:
+    from pushsdk._core.brake import Brake
     from pushsdk._core.errors import (
         AuthenticationError,
+        BroadcastError,
         ClientClosedError,
         ConfigurationError,
         NotSentError,
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
         QueueFullError,
         RateLimitedError,
         RejectedError,
+        RunFileError,
         UnexpectedResponseError,
         ValidationError,
     )
@@ -69,6 +72,9 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
+    from pushsdk.broadcast.report import Progress, Row
+    from pushsdk.broadcast.results import BroadcastReport
+    from pushsdk.broadcast.runs import read_report
     from pushsdk.client import (
         AsyncPushClient,
         AsyncPushView,
@@ -85,6 +91,10 @@ _MODULES = (
     "_core.events",
     "_core.placeholders",
     "_core.lint",
+    "_core.brake",
+    "broadcast.report",
+    "broadcast.results",
+    "broadcast.runs",
     "client",
 )
 
@@ -101,6 +111,9 @@ __all__ = [
     "AttemptEnded",
     "AuthenticationError",
     "Batching",
+    "Brake",
+    "BroadcastError",
+    "BroadcastReport",
     "CampaignCreated",
     "CampaignRequest",
     "ClickAction",
@@ -123,6 +136,7 @@ __all__ = [
     "Placeholder",
     "Priority",
     "Problem",
+    "Progress",
     "PushError",
     "PushRequest",
     "QueueFullError",
@@ -134,6 +148,8 @@ __all__ = [
     "RequestSplit",
     "RetryPolicy",
     "RetryScheduled",
+    "Row",
+    "RunFileError",
     "Schedule",
     "ScheduleType",
     "Segment",
@@ -146,6 +162,7 @@ __all__ = [
     "find_placeholders",
     "lint",
     "placeholder",
+    "read_report",
     "render",
 ]
 

@@ -6,20 +6,22 @@ A ``send`` becomes a ``Call`` (``_core.batching``), travels with others (``_io.c
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
 from pushsdk._core.batching import Call, Content
+from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy, sealed
 from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError
 from pushsdk._core.events import Event
 from pushsdk._core.explain import BODY_KEPT, error_for
-from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush
+from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
@@ -27,6 +29,11 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
+from pushsdk.broadcast import runs
+from pushsdk.broadcast.plan import ChunkSource
+from pushsdk.broadcast.report import Progress
+from pushsdk.broadcast.results import BroadcastReport
+from pushsdk.broadcast.runs import OnUnknown, RunPath, Wishes
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -130,6 +137,81 @@ class AsyncPushView:
             error.status, error.body, error.external_id = verdict.status or 0, answer[:BODY_KEPT], external_id
         raise error
 
+    async def broadcast(
+        self,
+        user_ids: Iterable[str] | AsyncIterable[str] | ChunkSource,
+        message: MobilePush | Mapping[str, Any],
+        *,
+        custom_fields: Mapping[str, Any] | None = None,
+        run: RunPath | None = None,
+        on_unknown: OnUnknown = "hold",
+        brake: Brake | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+        stop: asyncio.Event | None = None,
+        limit: int | None = None,
+        dedupe: bool = True,
+        durable: bool = False,
+    ) -> BroadcastReport:
+        """Push one message to any number of users; memory does not grow with them. Never raises for a part.
+
+        First the plan: the distinct ids (``dedupe=False`` leaves that out) are cut into requests and stored in the
+        file ``run`` (mode 0600: it holds user ids), or in a temporary one. Then it is sent: each request is claimed in
+        the file before its first byte leaves, and settled after. A ``run`` that exists is taken up where it ended, also
+        after kill -9, without reading ``user_ids`` again; it must be of this message, base_url and source. What was
+        claimed and never settled is UNKNOWN: held, unless ``on_unknown="resend"``. Throttled and unsent requests are
+        repeated as long as it takes; ``brake`` says when to give up, ``limit`` after how many users to pause, ``stop``
+        ends it early, after what is on its way. ``durable`` syncs each claim to the disk, for a loss of power.
+        ``on_progress`` is told twice a second.
+
+        Raises ValidationError or ConfigurationError before anything is sent, RunFileError where the file can't be used.
+        """
+        return await runs.broadcast(
+            self._engine,
+            self._wishes(run, on_unknown, brake, on_progress, stop=stop, limit=limit, durable=durable),
+            user_ids,
+            message=message,
+            custom_fields=custom_fields,
+            dedupe=dedupe,
+        )
+
+    async def send_each(
+        self,
+        requests: Iterable[PushRequest | Mapping[str, Any]] | AsyncIterable[PushRequest | Mapping[str, Any]],
+        *,
+        run: RunPath | None = None,
+        on_unknown: OnUnknown = "hold",
+        brake: Brake | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+        stop: asyncio.Event | None = None,
+        limit: int | None = None,
+        durable: bool = False,
+    ) -> BroadcastReport:
+        """Send many requests, each with a message of its own, as ``broadcast`` sends one: planned, claimed, settled.
+
+        Each item has ``user_ids`` (at most ``Batching.max_users``) and a ``message``. A ``run`` that exists is taken
+        up without reading ``requests`` again.
+        """
+        wishes = self._wishes(run, on_unknown, brake, on_progress, stop=stop, limit=limit, durable=durable)
+        return await runs.send_each(self._engine, wishes, requests)
+
+    async def resume(
+        self,
+        run: RunPath,
+        *,
+        on_unknown: OnUnknown = "hold",
+        brake: Brake | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+        stop: asyncio.Event | None = None,
+        limit: int | None = None,
+        durable: bool = False,
+    ) -> BroadcastReport:
+        """Take up a run file where it ended; nothing but the file and a client of the same base_url is needed.
+
+        Raises RunFileError where the file is not a run, is in use, damaged, or was never planned to its end.
+        """
+        wishes = self._wishes(run, on_unknown, brake, on_progress, stop=stop, limit=limit, durable=durable)
+        return await runs.resume(self._engine, wishes)
+
     def with_options(
         self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None
     ) -> AsyncPushView:
@@ -153,6 +235,30 @@ class AsyncPushView:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
+
+    def _wishes(
+        self,
+        run: RunPath | None,
+        on_unknown: OnUnknown,
+        brake: Brake | None,
+        on_progress: Callable[[Progress], object] | None,
+        *,
+        stop: asyncio.Event | None,
+        limit: int | None,
+        durable: bool,
+    ) -> Wishes:
+        self._engine.enter()
+        return Wishes(
+            run=run,
+            on_unknown=on_unknown,
+            brake=brake,
+            on_progress=on_progress,
+            stop=stop,
+            limit=limit,
+            durable=durable,
+            policy=self._retry,
+            timeout=self._timeout,
+        )
 
     def _options(self, timeout: object, retry: object) -> tuple[RetryPolicy, Timeout]:
         return check_policy(retry, self._retry), check_patience(timeout, self._timeout)

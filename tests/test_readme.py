@@ -21,7 +21,7 @@ import pushsdk
 import pushsdk.emulator
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, PushError, RetryPolicy, Timeout
 from pushsdk._core.budget import CAPACITY, COST, REFUND
-from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Row, judge
+from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Rule, judge
 from pushsdk.emulator import Emulator, Fault
 
 ROOT = Path(__file__).parents[1]
@@ -178,7 +178,7 @@ def test_the_pythons_are_those_of_the_metadata() -> None:
 # -- the tables ---------------------------------------------------------------------------------------------------
 
 
-def answer(row: Row) -> str:
+def answer(row: Rule) -> str:
     if (row.first, row.last) == (TABLE[-1].first, TABLE[-1].last):
         return "any other status"
     statuses = str(row.first) if row.first == row.last else f"{row.first}-{row.last}"

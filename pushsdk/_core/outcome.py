@@ -17,7 +17,7 @@ __all__ = [
     "Evidence",
     "Failure",
     "Outcome",
-    "Row",
+    "Rule",
     "Verdict",
     "join",
     "judge",
@@ -130,7 +130,7 @@ class Evidence(msgspec.Struct, eq=False, gc=False):
         return f"Evidence(status={self.status}, failure={self.failure!r}, written={self.written})"
 
 
-class Row(msgspec.Struct, frozen=True):
+class Rule(msgspec.Struct, frozen=True):
     """One row of the outcome table: the statuses ``first`` to ``last``, both included."""
 
     first: int
@@ -142,15 +142,15 @@ class Row(msgspec.Struct, frozen=True):
 
 
 # The one table (README's is tested against it). The first row that matches decides; the last two match everything.
-TABLE: tuple[Row, ...] = (
-    Row(200, 299, Outcome.ACCEPTED, False, "any 2xx whose request had been written whole"),
-    Row(300, 399, Outcome.REJECTED, False, "a redirect: never followed, the Api-Key would go elsewhere"),
-    Row(408, 408, Outcome.REJECTED, True, "the service gave up waiting for the request"),
-    Row(425, 425, Outcome.REJECTED, True, "too early"),
-    Row(429, 429, Outcome.REJECTED, True, "throttled"),
-    Row(400, 499, Outcome.REJECTED, False, "any other 4xx"),
-    Row(501, 501, Outcome.REJECTED, False, "not implemented"),
-    Row(
+TABLE: tuple[Rule, ...] = (
+    Rule(200, 299, Outcome.ACCEPTED, False, "any 2xx whose request had been written whole"),
+    Rule(300, 399, Outcome.REJECTED, False, "a redirect: never followed, the Api-Key would go elsewhere"),
+    Rule(408, 408, Outcome.REJECTED, True, "the service gave up waiting for the request"),
+    Rule(425, 425, Outcome.REJECTED, True, "too early"),
+    Rule(429, 429, Outcome.REJECTED, True, "throttled"),
+    Rule(400, 499, Outcome.REJECTED, False, "any other 4xx"),
+    Rule(501, 501, Outcome.REJECTED, False, "not implemented"),
+    Rule(
         503,
         503,
         Outcome.REJECTED,
@@ -158,9 +158,9 @@ TABLE: tuple[Row, ...] = (
         "unavailable with a valid Retry-After: the service asked for it",
         True,
     ),
-    Row(505, 505, Outcome.REJECTED, False, "HTTP version not supported"),
-    Row(500, 599, Outcome.UNKNOWN, False, "any other 5xx: the service or a gateway may have enqueued it"),
-    Row(0, 9999, Outcome.UNKNOWN, False, "anything else: below 200, 600 and above"),
+    Rule(505, 505, Outcome.REJECTED, False, "HTTP version not supported"),
+    Rule(500, 599, Outcome.UNKNOWN, False, "any other 5xx: the service or a gateway may have enqueued it"),
+    Rule(0, 9999, Outcome.UNKNOWN, False, "anything else: below 200, 600 and above"),
 )
 
 REPEATABLE = frozenset(row.first for row in TABLE if row.repeatable and not row.needs_retry_after)

@@ -8,8 +8,8 @@ this package; ``Batching.split_on`` switches it off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence, Set, Sized
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -19,7 +19,17 @@ from pushsdk._core.outcome import Attempt, Outcome, Verdict
 if TYPE_CHECKING:
     from pushsdk._core.batching import Call
 
-__all__ = ["Hopeless", "LearnedSizes", "Piece", "Segment", "Settled", "Splitter", "attempts_of", "pieces_of"]
+__all__ = [
+    "Cuttable",
+    "Hopeless",
+    "LearnedSizes",
+    "Piece",
+    "Segment",
+    "Settled",
+    "Splitter",
+    "attempts_of",
+    "pieces_of",
+]
 
 TOO_LARGE = 413
 # When so many single calls failed, in different corners of the batch, and none was accepted, it is the message.
@@ -174,14 +184,40 @@ class Hopeless:
             self._keys.pop(key, None)
 
 
-class Settled(NamedTuple):
+class Cuttable(Protocol):
+    """What one request carries, and can be cut: a ``Piece`` of calls, or a part of a broadcast."""
+
+    @property
+    def users(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def ids(self) -> bytes:
+        """They as JSON without the brackets."""
+        ...
+
+    @property
+    def segments(self) -> Sized:
+        """The units that a rejection is pinned down to: calls, or users."""
+        ...
+
+    def halves(self, history: tuple[Attempt, ...], *, within_calls: bool) -> list[Self]:
+        """Two of about half the users (``within_calls``) or half the units."""
+        ...
+
+
+P = TypeVar("P", bound=Cuttable)
+
+
+class Settled(NamedTuple, Generic[P]):
     """A piece that is through, and how it ended."""
 
-    piece: Piece
+    piece: P
     verdict: Verdict
 
 
-class Splitter:
+class Splitter(Generic[P]):
     """The splitting of one batch. Send what ``next_wave`` gives, ``report`` each verdict, until a wave is empty.
 
     The pieces of a wave may be sent at the same time. For one culprit among n calls it takes at most 2*ceil(log2 n)
@@ -205,7 +241,7 @@ class Splitter:
 
     def __init__(
         self,
-        pieces: Iterable[Piece],
+        pieces: Iterable[P],
         *,
         split_on: Set[int],
         sizes: LearnedSizes,
@@ -221,14 +257,14 @@ class Splitter:
         self._worth = worth
         self._ready = list(pieces)
         # Pieces that were too large, and blocks that hold a culprit.
-        self._large: list[Settled] = []
-        self._suspects: deque[Settled] = deque()
+        self._large: list[Settled[P]] = []
+        self._suspects: deque[Settled[P]] = deque()
         self._smallest_failed = False
         self._before = sizes.proven
         self._accepted = False
         self._failed = 0
 
-    def report(self, piece: Piece, verdict: Verdict) -> Settled | None:
+    def report(self, piece: P, verdict: Verdict) -> Settled[P] | None:
         """How a piece ended: settled, or None where it is to be split."""
         if verdict.outcome is Outcome.ACCEPTED:
             self._accepted = True
@@ -242,7 +278,7 @@ class Splitter:
             self._failed += 1
         return Settled(piece, verdict)
 
-    def next_wave(self) -> list[Piece]:
+    def next_wave(self) -> list[P]:
         """The pieces to send now; empty when all are through (then see ``rest``)."""
         if not self._ready:
             self._halve()
@@ -251,14 +287,14 @@ class Splitter:
         wave, self._ready = self._ready, []
         return wave
 
-    def rest(self) -> list[Settled]:
+    def rest(self) -> list[Settled[P]]:
         """The pieces that were given up, once ``next_wave`` is empty: rejected as they were when last sent."""
         left = [*self._large, *self._suspects]
         self._large.clear()
         self._suspects.clear()
         return left
 
-    def _too_large(self, piece: Piece, verdict: Verdict) -> Settled | None:
+    def _too_large(self, piece: P, verdict: Verdict) -> Settled[P] | None:
         # Where the message is most of the bytes, fewer users don't make it fit.
         if piece.users == 1 or len(piece.ids) * 2 < self._frame + len(piece.ids) or not self._worth:
             self._smallest_failed = True

@@ -350,7 +350,7 @@ class Coalescer:
                 if call.left:
                     self._settle(call, _unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
 
-    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Settled | None) -> None:
+    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Settled[Piece] | None) -> None:
         """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
         key = batch.content.key
         splitter = Splitter(
@@ -369,11 +369,11 @@ class Coalescer:
         if splitter.gave_up:
             self._hopeless.add(key)
 
-    async def _post_piece(self, batch: Batch, splitter: Splitter, piece: Piece) -> None:
+    async def _post_piece(self, batch: Batch, splitter: Splitter[Piece], piece: Piece) -> None:
         # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
         self._report(batch, splitter, piece, await self._post(batch, piece))
 
-    def _report(self, batch: Batch, splitter: Splitter, piece: Piece, verdict: Verdict) -> None:
+    def _report(self, batch: Batch, splitter: Splitter[Piece], piece: Piece, verdict: Verdict) -> None:
         if splitter.report(piece, verdict) is None:
             self._note_split(piece, verdict)
             return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 
-__all__ = ["Chunk", "Event", "Header", "Kind", "Piece", "chunks_of"]
+__all__ = ["Chunk", "ChunkSource", "Event", "Header", "Kind", "Piece", "chunks_of"]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +57,25 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 _decode_ids = msgspec.json.Decoder(list[str]).decode
+
+
+@runtime_checkable
+class ChunkSource(Protocol):
+    """Users that come as chunks by themselves, quicker than one by one: an ``Audience``. Read in a thread."""
+
+    @property
+    def source(self) -> str:
+        """Words that name where the ids come from: another text is another audience."""
+        ...
+
+    @property
+    def repeated(self) -> int:
+        """How many ids were left out because they came again; known once ``chunks`` has come to its end."""
+        ...
+
+    def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool) -> Iterator[Sequence[Chunk]]:
+        """The chunks, some at a time; ``fixed`` is the bytes of a request's body that are not ids."""
+        ...
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):

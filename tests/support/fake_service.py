@@ -235,9 +235,16 @@ async def outcome_of(task: asyncio.Task[Any]) -> Any:
     return asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
 
 
+async def at_once(work: Callable[[], Any]) -> Any:
+    """Blocking work without a thread: there is none on virtual time."""
+    return work()
+
+
 def client_of(service: FakeService, **options: Any) -> AsyncPushClient:
     """A client of this service, opened in the running loop."""
-    client = AsyncPushClient("https://push.example/api", options.pop("api_key", "secret-key"), **options)
+    options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
+    client = AsyncPushClient(**options)
+    client._engine.offload = at_once
     client._engine.open(asyncio.get_running_loop(), transport=service)
     return client
 

@@ -5,8 +5,10 @@ A line that must not type-check says so by an ignore: mypy fails where it is not
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, assert_never, assert_type
 
 import aiohttp
@@ -25,6 +27,9 @@ from pushsdk import (
     AttemptEnded,
     AuthenticationError,
     Batching,
+    Brake,
+    BroadcastError,
+    BroadcastReport,
     CampaignCreated,
     CampaignRequest,
     ClickAction,
@@ -47,6 +52,7 @@ from pushsdk import (
     Placeholder,
     Priority,
     Problem,
+    Progress,
     PushError,
     PushRequest,
     QueueFullError,
@@ -58,6 +64,8 @@ from pushsdk import (
     RequestSplit,
     RetryPolicy,
     RetryScheduled,
+    Row,
+    RunFileError,
     Schedule,
     ScheduleType,
     Segment,
@@ -70,6 +78,7 @@ from pushsdk import (
     find_placeholders,
     lint,
     placeholder,
+    read_report,
     render,
 )
 
@@ -279,3 +288,29 @@ def advice(message: MobilePush) -> None:
     assert_type(render(text, {"first_name": found[0].name}), str)
     problems: list[Problem] = lint(message)
     assert_type(problems[0].path, str)
+
+
+async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
+    def told(progress: Progress) -> None:
+        assert_type((progress.rate, progress.eta), tuple[float, float | None])
+
+    brake = Brake(rejected=0.1, max_outage=None)
+    report = await client.broadcast(
+        (user for user in ("a", "b")), message, run="spring.run", on_unknown="resend", brake=brake, on_progress=told
+    )
+    assert_type(report, BroadcastReport)
+    each = await client.send_each([PushRequest(user_ids=["a"], message=message), {"userIds": ["b"]}], limit=10)
+    again = await client.resume(Path("spring.run"), stop=asyncio.Event(), durable=True)
+    for row in read_report("spring.run").rows(Outcome.UNKNOWN):
+        assert_type(row, Row)
+        assert_type((row.user_id, row.outcome, row.status), tuple[str, Outcome, int | None])
+    try:
+        report.raise_for_failures()
+    except BroadcastError as error:
+        assert_type(error.outcome, Outcome)
+    except RunFileError as error:
+        assert_type(error.path, str)
+    assert_type(each.accepted + again.accepted, int)
+    with open("report.csv", "w") as file:
+        assert_type(report.write_csv(file), int)
+        report.write_jsonl(file, Outcome.REJECTED)

@@ -1,0 +1,67 @@
+"""How far a run is: a reading twice a second, its rate over the last seconds, and who is told."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.report import Progress
+
+__all__ = ["TICK", "Meter", "OnProgress", "guarded"]
+
+OnProgress = Callable[[Progress], object]
+
+logger = logging.getLogger("pushsdk")
+TICK = 0.5  # seconds between two readings
+RATE_OVER = 10  # readings that the rate is measured over
+
+
+class Meter:
+    """Reads the journal's tally and tells ``on_progress``. Times are seconds on the caller's clock."""
+
+    def __init__(self, journal: Journal, on_progress: OnProgress | None, *, now: float) -> None:
+        self._journal = journal
+        self._on_progress = on_progress
+        self._started = now
+        self._readings: deque[tuple[float, int]] = deque([(now, self._settled())], maxlen=RATE_OVER)
+
+    def _settled(self) -> int:
+        return self._journal.users - self._journal.tally().not_sent
+
+    def tell(self, now: float, *, paused: float, waiting: bool) -> None:
+        """Take a reading and tell it. ``paused`` seconds are left of the service's pause."""
+        if self._on_progress is None:
+            return
+        tally, settled = self._journal.tally(), self._settled()
+        self._readings.append((now, settled))
+        before, had = self._readings[0]
+        rate = (settled - had) / (now - before) if now > before else 0.0
+        progress = Progress(
+            stage="waiting" if paused or waiting else "sending",
+            planned=self._journal.users,
+            accepted=tally.accepted,
+            rejected=tally.rejected,
+            unknown=tally.unknown,
+            not_sent=tally.not_sent,
+            seconds=now - self._started,
+            rate=rate,
+            eta=tally.not_sent / rate if rate else None,
+            paused=paused,
+        )
+        self._on_progress(progress)
+
+
+def guarded(on_progress: OnProgress | None) -> OnProgress | None:
+    """The caller's callback, made unable to break a run."""
+    if on_progress is None:
+        return None
+
+    def tell(progress: Progress) -> None:
+        try:
+            on_progress(progress)
+        except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
+            logger.error("on_progress raised %s", type(error).__name__)
+
+    return tell

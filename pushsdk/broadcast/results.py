@@ -1,0 +1,114 @@
+"""What a broadcast returns: the counts, and from its run file who got it and who did not."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from pushsdk._core.errors import BroadcastError
+from pushsdk._core.outcome import Outcome
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.report import Row
+
+__all__ = ["COLUMNS", "BroadcastReport", "report_of"]
+
+COLUMNS = ("user_id", "outcome", "status", "reason")
+# What a spreadsheet takes for the start of a formula, or strips to get at one (OWASP, CSV injection).
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
+    """What became of a broadcast: users by outcome, ``planned`` in all.
+
+    ``not_sent`` are those whose turn has not come, or who came back untaken: a resume sends to them. ``unknown`` are
+    held: a resume sends to them only when told. ``resent`` of all were sent again after an UNKNOWN, and may have been
+    pushed twice. ``repeated`` ids of the source were left out. ``seconds`` is how long the sending took in this
+    process; ``stopped`` says why it ended before its end, None where it did not; ``run`` names the run file, if there
+    is one.
+    """
+
+    planned: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    not_sent: int = 0
+    unknown: int = 0
+    resent: int = 0
+    repeated: int = 0
+    seconds: float = 0.0
+    stopped: str | None = None
+    run: str | None = None
+    file: str = ""
+    """Where ``rows`` reads: the run file, or without one a temporary file that goes with this report."""
+
+    def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
+        """Every planned user, or those with this outcome, in the plan's order; read from the file while you iterate.
+
+        Raises RunFileError where the file is gone or damaged.
+        """
+        journal = Journal.open(Path(self.file), write=False)
+        try:
+            yield from journal.rows(outcome)
+        finally:
+            journal.close()
+
+    def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
+        """Write the rows as CSV, safe to open in a spreadsheet, and return how many ids were changed for that.
+
+        An id that a spreadsheet might run as a formula (it begins with = + - @, a tab or a line break) gets a ``'``
+        before it; ``write_jsonl`` writes it as it is.
+        """
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        changed = 0
+        for row in self.rows(outcome):
+            user_id = row.user_id
+            if user_id.startswith(_FORMULA_STARTS):
+                user_id = "'" + user_id
+                changed += 1
+            status = "" if row.status is None else row.status
+            writer.writerow((user_id, row.outcome.value, status, row.reason))
+        return changed
+
+    def write_jsonl(self, file: TextIO, outcome: Outcome | None = None) -> None:
+        """Write the rows as JSON lines with the same keys, every id as it is."""
+        encode = msgspec.json.Encoder().encode
+        for row in self.rows(outcome):
+            file.write(encode(row).decode() + "\n")
+
+    def raise_for_failures(self) -> None:
+        """Raises BroadcastError unless every planned user was accepted."""
+        if self.accepted == self.planned:
+            return
+        counts = {Outcome.UNKNOWN: self.unknown, Outcome.NOT_SENT: self.not_sent, Outcome.REJECTED: self.rejected}
+        told = ", ".join(f"{number} {outcome.value}" for outcome, number in counts.items() if number)
+        why = f"; stopped: {self.stopped}" if self.stopped else ""
+        error = BroadcastError(
+            f"{self.accepted} of {self.planned} users were accepted, {told}{why}; see .report",
+            outcome=next(outcome for outcome, number in counts.items() if number),
+        )
+        error.report = self
+        raise error
+
+
+def report_of(
+    journal: Journal, *, run: str | None, seconds: float = 0.0, stopped: str | None = None
+) -> BroadcastReport:
+    """The report of a journal as it stands."""
+    tally = journal.tally()
+    return BroadcastReport(
+        planned=journal.users,
+        accepted=tally.accepted,
+        rejected=tally.rejected,
+        not_sent=tally.not_sent,
+        unknown=tally.unknown,
+        resent=tally.resent,
+        repeated=journal.repeated,
+        seconds=seconds,
+        stopped=stopped,
+        run=run,
+        file=str(journal.path),
+    )

@@ -1,0 +1,355 @@
+"""The sending of a run: who takes which chunk when, what is claimed before and noted after, and when it all stops.
+
+What follows a verdict is decided in ``course``, what a rejected chunk is cut into in ``_core.splitting``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import random
+from collections import deque
+from collections.abc import Iterator, Set
+
+import msgspec
+
+from pushsdk._core.brake import Brake, Watch
+from pushsdk._core.counters import Counters
+from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.splitting import LearnedSizes, Splitter
+from pushsdk._io.clock import Deadlines, Scope
+from pushsdk._io.sender import Job, Sender
+from pushsdk._io.slots import Slots, Ticket
+from pushsdk.broadcast.course import Step, course_of
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.meter import TICK, Meter, OnProgress
+from pushsdk.broadcast.parts import Part
+from pushsdk.broadcast.plan import Chunk, Event, Kind, Piece
+from pushsdk.broadcast.recorder import Recorder
+
+__all__ = ["Options", "Runner"]
+
+logger = logging.getLogger("pushsdk")
+
+# Chunks read ahead, by their number or by their bytes, whichever is less.
+READ_AHEAD = 64
+READ_AHEAD_BYTES = 4 * 1024 * 1024
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What one process is asked to do with a run."""
+
+    policy: RetryPolicy
+    timeout: Timeout
+    resend: bool
+    brake: Brake
+    on_progress: OnProgress | None
+    stop: asyncio.Event | None
+    limit: int | None
+    """Users to send to at most, before the run is left for later; None is all."""
+    split_on: Set[int]
+    in_flight: int
+
+
+class Runner:
+    """Sends what is planned, once. Made for one run in one event loop."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        recorder: Recorder,
+        options: Options,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        sender: Sender,
+        slots: Slots,
+        deadlines: Deadlines,
+        counters: Counters,
+        sizes: LearnedSizes,
+    ) -> None:
+        self._journal = journal
+        self._recorder = recorder
+        self._options = options
+        self._loop = loop
+        self._sender = sender
+        self._slots = slots
+        self._deadlines = deadlines
+        self._counters = counters
+        self._sizes = sizes
+        # One attempt per claim: what is repeated, and when, is the run's business, outside the retry budget.
+        self._policy = msgspec.structs.replace(
+            options.policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None
+        )
+        self._patience = msgspec.structs.replace(options.timeout, total=None)
+        self._watch = Watch(options.brake)
+        self._work = self._agenda()
+        self._read: deque[tuple[Piece, Chunk, bool]] = deque()
+        self._left = math.inf if options.limit is None else options.limit
+        # Workers that wait, for a place or for better times: the end of the run wakes them.
+        self._waiting: set[Scope] = set()
+        self._pausing = 0
+        # Whether the message was rejected for everybody so far: then a chunk is not worth cutting.
+        self._hopeless = False
+        self._meter = Meter(journal, options.on_progress, now=loop.time())
+        #: Why the run ended before its end. Set by ``end``.
+        self.stopped: str | None = None
+
+    async def run(self) -> None:
+        """Send until all is through, or the run is stopped. Raises RunFileError where its file can't be written."""
+        self._watch.started(self._loop.time())
+        self._tell()
+        ticker = self._loop.create_task(self._tick())
+        waker = None if self._options.stop is None else self._loop.create_task(self._await_stop(self._options.stop))
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(self._options.in_flight, self._journal.chunks)):
+                    workers.create_task(self._worker())
+        except* Exception as group:  # noqa: BLE001 - raised again, without its group
+            raise _first(group) from None
+        finally:
+            for task in (ticker, waker):
+                if task is not None:
+                    task.cancel()
+            await self._recorder.flush()
+        if self.stopped is None and self._options.limit is not None and self._journal.tally().not_sent:
+            self.stopped = f"the limit of {self._options.limit} users is reached"
+        self._tell()
+
+    def end(self, reason: str) -> None:
+        """Start nothing more; what is on its way ends by itself."""
+        if self.stopped is None:
+            self.stopped = reason
+            logger.info("the broadcast stops: %s", reason)
+        for scope in tuple(self._waiting):
+            scope.expire(Failure.CLOSED)
+
+    # -- what there is to do ------------------------------------------------------------------------------------
+
+    def _agenda(self) -> Iterator[tuple[Piece, bool]]:
+        """The pieces, and whether they are doubtful already. Those held come last: there may be none to send."""
+        held = list(self._journal.held()) if self._options.resend else []
+        return itertools.chain(((piece, False) for piece in self._journal.planned()), ((piece, True) for piece in held))
+
+    def _next(self) -> tuple[Piece, Chunk, bool] | None:
+        if self.stopped is not None:
+            return None
+        if self._left <= 0:
+            return None
+        if not self._read:
+            self._read_ahead()
+        if not self._read:
+            return None
+        piece, chunk, doubtful = self._read.popleft()
+        if piece.users > self._left:
+            piece = Piece(piece.chunk, piece.start, piece.start + int(self._left))
+        self._left -= piece.users
+        return piece, chunk, doubtful
+
+    def _read_ahead(self) -> None:
+        count = max(1, min(READ_AHEAD, READ_AHEAD_BYTES // self._journal.header.max_bytes))
+        ahead = list(itertools.islice(self._work, count))
+        chunks = self._journal.load([piece.chunk for piece, _ in ahead])
+        self._read.extend((piece, chunk, doubtful) for (piece, doubtful), chunk in zip(ahead, chunks, strict=True))
+
+    async def _worker(self) -> None:
+        while (task := self._next()) is not None:
+            piece, chunk, doubtful = task
+            await self._deliver(Part.of(piece, chunk, self._journal.header), doubtful=doubtful)
+
+    # -- one chunk ----------------------------------------------------------------------------------------------
+
+    async def _deliver(self, whole: Part, *, doubtful: bool) -> None:
+        """Send a part of a chunk, whole or cut, until all of it is through or the run stops."""
+        parts = [whole] if doubtful or self._sizes.users is None else list(whole.within(self._sizes))
+        if len(parts) > 1:
+            await self._split(self._splitter(whole, parts))
+            return
+        verdict = await self._send(whole, doubtful=doubtful)
+        if verdict is None:
+            return
+        if verdict.outcome is Outcome.REJECTED:
+            splitter = self._splitter(whole, [])
+            if self._report(splitter, whole, verdict):
+                await self._split(splitter)
+        elif verdict.outcome is Outcome.ACCEPTED:
+            self._sizes.accepted(whole.users, whole.frame + len(whole.ids))
+
+    def _splitter(self, whole: Part, parts: list[Part]) -> Splitter[Part]:
+        return Splitter(
+            parts,
+            split_on=self._options.split_on,
+            sizes=self._sizes,
+            frame=whole.frame,
+            # In a run of kind "each" every message is another one.
+            worth=not self._hopeless or self._journal.header.message is None,
+        )
+
+    async def _split(self, splitter: Splitter[Part]) -> None:
+        while self.stopped is None and (wave := splitter.next_wave()):
+            async with asyncio.TaskGroup() as sending:
+                for part in wave:
+                    sending.create_task(self._send_part(splitter, part))
+        if self.stopped is None:
+            for part, verdict in splitter.rest():
+                self._note(part, Kind.REJECTED, verdict)
+            self._hopeless = self._hopeless or splitter.gave_up
+
+    async def _send_part(self, splitter: Splitter[Part], part: Part) -> None:
+        verdict = await self._send(part, doubtful=False)
+        if verdict is not None:
+            self._report(splitter, part, verdict)
+
+    def _report(self, splitter: Splitter[Part], part: Part, verdict: Verdict) -> bool:
+        """Note how a part ended; True where it is to be cut."""
+        settled = splitter.report(part, verdict)
+        if verdict.outcome is Outcome.REJECTED and verdict.status in self._options.split_on:
+            self._note(part, Kind.RELEASED if settled is None else Kind.REJECTED, verdict)
+        if settled is None:
+            self._counters.splits += 1
+        return settled is None
+
+    async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
+        """Send a part until it is decided: its verdict, or None where the run stopped first.
+
+        What may be cut (REJECTED, with a status to split on) is left for the caller to note, all else is noted here.
+        """
+        resends = 0
+        for number in itertools.count(1):
+            if not await self._take_place(part.users):
+                return None
+            verdict = await self._attempt(part, Kind.RESENT if doubtful else Kind.CLAIMED)
+            step, note = course_of(
+                verdict,
+                doubtful=doubtful,
+                resends=resends if self._options.resend else None,
+                split_on=self._options.split_on,
+            )
+            if step is Step.SPLIT:
+                return verdict
+            self._note(part, note, verdict)
+            if step is Step.SETTLED:
+                # Refused after a doubt: for whoever may cut it, it is in doubt.
+                return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if note is Kind.UNKNOWN else verdict
+            if step is Step.STOP:
+                self.end(f"{_reason(verdict)}: no request would get through. Mend that, then resume")
+                return None
+            if step is Step.RESEND:
+                resends, doubtful = resends + 1, True
+            if not await self._wait(self._policy.backoff(number, verdict.attempts[-1], random.random())):  # noqa: S311 - jitter
+                return None
+        raise AssertionError  # pragma: no cover - the loop has no end
+
+    async def _attempt(self, part: Part, kind: Kind) -> Verdict:
+        """Claim the part, then send it once. Its place is taken already."""
+        piece = part.piece
+        job = Job(
+            "push",
+            part.body(),
+            users=piece.users,
+            policy=self._policy,
+            timeout=self._patience,
+            deadline=math.inf,
+        )
+        try:
+            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
+        except BaseException:
+            self._slots.release()
+            raise
+        try:
+            return await self._sender.run(job, has_slot=True)
+        except asyncio.CancelledError:
+            verdict = job.verdict()
+            course = course_of(verdict, doubtful=kind is Kind.RESENT, resends=None, split_on=frozenset())
+            self._note(part, course.note, verdict)
+            raise
+
+    def _note(self, part: Part, kind: Kind, verdict: Verdict) -> None:
+        piece = part.piece
+        reason = "" if kind is Kind.ACCEPTED else _reason(verdict)
+        self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, verdict.status or 0, reason))
+        now = self._loop.time()
+        outcome = _OUTCOMES.get(kind)
+        if outcome is None:
+            self._watch.released(verdict.status, now)
+        else:
+            self._counters.users[outcome] += piece.users
+            self._watch.settled(outcome, piece.users, verdict.status, now)
+        if outcome is Outcome.ACCEPTED:
+            self._hopeless = False
+        else:
+            self._look(now)
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    async def _take_place(self, users: int) -> bool:
+        """Wait for a place on the wire; False where the run stopped first."""
+        if self.stopped is not None or self._sender.closed:
+            return False
+        if self._slots.try_take(users):
+            return True
+        scope = Scope(self._deadlines, math.inf)
+        self._waiting.add(scope)
+        try:
+            with scope:
+                return await Ticket(self._loop, users, math.inf).take(self._slots) is None
+        finally:
+            self._waiting.discard(scope)
+        return False
+
+    async def _wait(self, seconds: float) -> bool:
+        """The wait after a failure; False where the run stopped first."""
+        if self.stopped is not None:
+            return False
+        scope = Scope(self._deadlines, math.inf)
+        self._waiting.add(scope)
+        self._pausing += 1
+        try:
+            with scope:
+                await asyncio.sleep(seconds)
+        finally:
+            self._pausing -= 1
+            self._waiting.discard(scope)
+        return scope.expired is None
+
+    async def _await_stop(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self.end("it was asked to stop")
+
+    # -- telling ------------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self._tell()
+            self._look(self._loop.time())
+
+    def _look(self, now: float) -> None:
+        """Stop where the brake says so."""
+        reason = self._watch.verdict(now, paused_until=self._slots.paused_until)
+        if reason is not None:
+            self.end(reason)
+
+    def _tell(self) -> None:
+        now = self._loop.time()
+        paused = max(0.0, self._slots.paused_until - now)
+        self._meter.tell(now, paused=paused, waiting=bool(self._pausing) and not self._slots.in_flight)
+
+
+_OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, Kind.UNKNOWN: Outcome.UNKNOWN}
+
+
+def _reason(verdict: Verdict) -> str:
+    """In words, from fixed texts, statuses and class names only: a service's answer may quote ids."""
+    if verdict.attempts:
+        return verdict.attempts[-1].reason
+    return str(verdict.failure) if verdict.failure else ""
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

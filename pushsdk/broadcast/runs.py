@@ -1,0 +1,306 @@
+"""What the client's ``broadcast``, ``send_each`` and ``resume`` do: open or plan the run, send it, report."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from pushsdk._core import wire
+from pushsdk._core.brake import Brake
+from pushsdk._core.errors import ConfigurationError, RunFileError
+from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._io.engine import Engine
+from pushsdk._version import __version__
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.meter import OnProgress, guarded
+from pushsdk.broadcast.plan import ChunkSource, Header
+from pushsdk.broadcast.planning import Planner, PlanningStoppedError
+from pushsdk.broadcast.recorder import Recorder
+from pushsdk.broadcast.report import Progress
+from pushsdk.broadcast.results import BroadcastReport, report_of
+from pushsdk.broadcast.runner import Options, Runner
+
+__all__ = ["OnUnknown", "RunPath", "Wishes", "broadcast", "read_report", "resume", "send_each"]
+
+OnUnknown = Literal["hold", "resend"]
+RunPath = str | os.PathLike[str]
+Plan = Callable[[Planner], Awaitable[None]]
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What the caller asked for, as it was given."""
+
+    run: RunPath | None
+    on_unknown: OnUnknown
+    brake: Brake | None
+    on_progress: OnProgress | None
+    stop: asyncio.Event | None
+    limit: int | None
+    durable: bool
+    policy: RetryPolicy
+    timeout: Timeout
+
+    @property
+    def path(self) -> Path | None:
+        """Of the run file, absolute; None for a run without one."""
+        return None if self.run is None else Path(os.path.abspath(self.run))
+
+
+async def broadcast(
+    engine: Engine,
+    wishes: Wishes,
+    user_ids: object,
+    *,
+    message: Any,
+    custom_fields: Mapping[str, Any] | None,
+    dedupe: bool,
+) -> BroadcastReport:
+    """See ``AsyncPushView.broadcast``."""
+    header = _header(
+        engine,
+        "broadcast",
+        wishes.policy,
+        message=wire.encode_message(message),
+        custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields),
+        source=user_ids.source if isinstance(user_ids, ChunkSource) else "",
+        dedupe=dedupe,
+    )
+    return await _run(engine, wishes, header, lambda planner: planner.broadcast(user_ids))
+
+
+async def send_each(engine: Engine, wishes: Wishes, requests: object) -> BroadcastReport:
+    """See ``AsyncPushView.send_each``."""
+    header = _header(engine, "each", wishes.policy, dedupe=False)
+    return await _run(engine, wishes, header, lambda planner: planner.each(requests))
+
+
+async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
+    """See ``AsyncPushView.resume``."""
+    _check(wishes)
+    path = wishes.path
+    if path is None:
+        raise ConfigurationError("run is the path of a run file")
+    journal = await engine.offload(lambda: Journal.open(path, write=True, durable=wishes.durable))
+    try:
+        if not journal.sealed:
+            raise _refused(path, "its plan was never finished, nothing was sent: call broadcast() again")
+        _check_base_url(engine, journal.header, path)
+        return await _send(engine, wishes, journal)
+    finally:
+        journal.close()
+
+
+def read_report(run: RunPath) -> BroadcastReport:
+    """The report of a run file, as it stands; nothing is sent.
+
+    Works while another process is sending. Raises RunFileError where it can't be read, or was never planned whole.
+    """
+    path = Path(os.path.abspath(run))
+    journal = Journal.open(path, write=False)
+    try:
+        if not journal.sealed:
+            raise _refused(path, "its plan was never finished and nothing was sent")
+        return report_of(journal, run=str(path))
+    finally:
+        journal.close()
+
+
+# -- the parts ------------------------------------------------------------------------------------------------------
+
+
+async def _run(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> BroadcastReport:
+    _check(wishes)
+    path = wishes.path
+    if path is None:
+        return await _run_without_file(engine, wishes, header, plan)
+    journal = await engine.offload(lambda: _open_or_create(engine, path, header, wishes.durable))
+    try:
+        return await _plan_and_send(engine, wishes, journal, plan)
+    finally:
+        journal.close()
+
+
+async def _run_without_file(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> BroadcastReport:
+    """The same in a temporary file, so that memory does not grow with the audience; it goes with the report."""
+    folder = tempfile.mkdtemp(prefix="pushsdk-")
+    try:
+        journal = Journal.create(Path(folder, "run"), header)
+        try:
+            report = await _plan_and_send(engine, wishes, journal, plan)
+        finally:
+            journal.close()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(report, shutil.rmtree, folder, ignore_errors=True)
+    return report
+
+
+async def _plan_and_send(engine: Engine, wishes: Wishes, journal: Journal, plan: Plan) -> BroadcastReport:
+    if not journal.sealed:
+        try:
+            await plan(Planner(journal, offload=engine.offload, tell=_teller(engine, wishes), stop=wishes.stop))
+        except PlanningStoppedError:
+            run = None if wishes.path is None else str(wishes.path)
+            return report_of(
+                journal, run=run, stopped="it was asked to stop before its plan was finished: nothing was sent"
+            )
+    return await _send(engine, wishes, journal)
+
+
+def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
+    """The sealed run at this path, if it is the same one, or a new one to be planned."""
+    if not path.exists() and not path.is_symlink():
+        return Journal.create(path, header, durable=durable)
+    journal = Journal.open(path, write=True, durable=durable)
+    if not journal.sealed:
+        journal.close()
+        return Journal.create(path, header, durable=durable)
+    try:
+        there = journal.header
+        _check_base_url(engine, there, path)
+        if there.kind != header.kind:
+            raise _refused(path, f"it is a run of {_call(there.kind)}, not of {_call(header.kind)}")
+        if (there.message, there.custom_fields) != (header.message, header.custom_fields):
+            raise _refused(path, "it has another message or other custom fields: give each broadcast a file of its own")
+        if there.source != header.source:
+            raise _refused(
+                path,
+                "its users came from somewhere else, or the source has changed since: use resume(), or another file",
+            )
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastReport:
+    loop = engine.enter()
+    settings = engine.settings
+    recorder = Recorder(journal, loop=loop, offload=engine.offload if wishes.durable else None)
+    options = Options(
+        policy=wishes.policy,
+        timeout=wishes.timeout,
+        resend=wishes.on_unknown == "resend",
+        brake=wishes.brake or Brake(),
+        on_progress=guarded(wishes.on_progress),
+        stop=wishes.stop,
+        limit=wishes.limit,
+        split_on=settings.batching.split_on,
+        in_flight=settings.limits.in_flight,
+    )
+    runner = Runner(
+        journal,
+        recorder,
+        options,
+        loop=loop,
+        sender=engine.sender,
+        slots=engine.slots,
+        deadlines=engine.deadlines,
+        counters=engine.counters,
+        sizes=engine.sizes,
+    )
+    started = loop.time()
+    engine.runs.add(runner)
+    try:
+        await runner.run()
+    finally:
+        engine.runs.discard(runner)
+        engine.ended(runner)
+    return report_of(
+        journal,
+        run=None if wishes.path is None else str(wishes.path),
+        seconds=loop.time() - started,
+        stopped=runner.stopped,
+    )
+
+
+def _header(
+    engine: Engine,
+    kind: Literal["broadcast", "each"],
+    policy: RetryPolicy,
+    *,
+    message: bytes | None = None,
+    custom_fields: bytes | None = None,
+    source: str = "",
+    dedupe: bool,
+) -> Header:
+    settings = engine.settings
+    return Header(
+        kind=kind,
+        base_url=settings.base_url,
+        message=message,
+        custom_fields=custom_fields,
+        source=source,
+        max_users=settings.batching.max_users,
+        max_bytes=settings.batching.max_bytes,
+        dedupe=dedupe,
+        policy={
+            "statuses": {str(status): outcome.value for status, outcome in policy.statuses.items()},
+            "repeat": sorted(policy.repeat),
+            "split_on": sorted(settings.batching.split_on),
+        },
+        created=time.time(),
+        version=__version__,
+    )
+
+
+def _check(wishes: Wishes) -> None:
+    if wishes.on_unknown not in ("hold", "resend"):
+        raise ConfigurationError("on_unknown is 'hold' or 'resend'")
+    if wishes.brake is not None and not isinstance(wishes.brake, Brake):
+        raise ConfigurationError("brake is a Brake, as Brake(rejected=0.1)")
+    if wishes.on_progress is not None and not callable(wishes.on_progress):
+        raise ConfigurationError("on_progress is a callable that takes one Progress")
+    if wishes.stop is not None and not isinstance(wishes.stop, asyncio.Event):
+        raise ConfigurationError("stop is an asyncio.Event: set it to end the broadcast early")
+    limit = wishes.limit
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigurationError("limit is a number of users, 1 or more")
+    if wishes.run is not None and not isinstance(wishes.run, (str, os.PathLike)):
+        raise ConfigurationError("run is the path of a file, as 'spring.run'")
+
+
+def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
+    if header.base_url != engine.settings.base_url:
+        raise _refused(path, "it was planned for another base_url: resume it with a client of that one")
+
+
+def _refused(path: Path, why: str) -> RunFileError:
+    error = RunFileError(f"{path}: {why}")
+    error.path = str(path)
+    return error
+
+
+def _call(kind: str) -> str:
+    return "broadcast()" if kind == "broadcast" else "send_each()"
+
+
+def _teller(engine: Engine, wishes: Wishes) -> Callable[[int], None]:
+    """Tells ``on_progress`` how many users are planned, about twice a second; from whichever thread plans."""
+    on_progress = guarded(wishes.on_progress)
+    if on_progress is None:
+        return lambda users: None
+    loop = engine.enter()
+    due = -math.inf
+    started = time.monotonic()
+
+    def tell(users: int) -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now >= due:
+            due = now + 0.5
+            progress = Progress(stage="planning", planned=users, not_sent=users, seconds=now - started)
+            loop.call_soon_threadsafe(on_progress, progress)
+
+    return tell
