@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start
@@ -84,3 +85,34 @@ async def test_a_pause_moves_what_the_rate_had_scheduled() -> None:
         for task in tasks:
             await outcome_of(task)
     assert [request.started - before for request in service.requests] == pytest.approx([0.0, 5.5, 6.5])
+
+
+@virtual
+async def test_a_client_that_was_throttled_spaces_its_requests_out_until_it_is_free_again() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        await asyncio.gather(*(client.send("a", titled(number)) for number in range(10)))
+        client._engine.gate.throttled(now(), now())
+        before, count = now(), len(service.requests)
+        await asyncio.gather(*(client.send("a", titled(number)) for number in range(9)))
+        starts = [request.started - before for request in service.requests[count:]]
+        assert [after - at for at, after in pairwise(starts)] == pytest.approx([1 / 8] * 8, abs=0.011)
+        await asyncio.sleep(30.0)
+        before, count = now(), len(service.requests)
+        await asyncio.gather(*(client.send("a", titled(number)) for number in range(9)))
+        assert [request.started for request in service.requests[count:]] == [before] * 9
+        assert idle(client)
+
+
+@virtual
+async def test_while_it_is_held_back_sends_of_one_message_meet_in_fewer_requests() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        client._engine.gate.throttled(now(), now())
+        await client.send("first", MESSAGE)
+        sends = []
+        for number in range(100):
+            sends.append(start(client.send(f"user-{number}", MESSAGE)))
+            await asyncio.sleep(0.02)
+        await asyncio.gather(*sends)
+    assert len(service.requests) <= 5
