@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
+from collections.abc import Sequence
 
-__all__ = ["main"]
+from pushsdk.cli._exit import CommandError, Exit, usage, warn
 
-CANNOT_RUN = 4  # the exit code of what is wrong outside the command line itself: an extra, a file, a port
-_EXTRA = frozenset({"cyclopts", "rich"})
+__all__ = ["CANNOT_RUN", "main"]
+
+CANNOT_RUN: int = Exit.CANNOT_RUN
+_EXTRA = frozenset({"cyclopts", "duckdb", "rich"})
+_SIGPIPE = 141  # as a shell shows what a closed pipe ended
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line of this process and return its exit code; a usage error exits with 2."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        _refuse_key(words)
         from pushsdk.cli.app import app
+
+        code: int = app(words, result_action="return_int_as_exit_code_else_zero")
+        sys.stdout.flush()
+    except CommandError as error:
+        warn(f"pushsdk: {error}")
+        return error.code
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
-        sys.stderr.write(f"The command line needs {error.name}: pip install 'pushsdk[cli]'\n")
+        warn(f"The command line needs {error.name}: pip install 'pushsdk[cli]'")
         return CANNOT_RUN
-    code: int = app(sys.argv[1:], result_action="return_int_as_exit_code_else_zero")
+    except BrokenPipeError:
+        # Whoever read our output has enough, as `head` does. Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _SIGPIPE
     return code
+
+
+def _refuse_key(words: Sequence[str]) -> None:
+    """No key as an argument: every process may read those, and shells keep them. Nor is it quoted in an error."""
+    options = itertools.takewhile(lambda word: word != "--", words)
+    if any(word.partition("=")[0] == "--api-key" for word in options):
+        raise usage("a key is no argument, others can read those: set PUSHSDK_API_KEY, or give --api-key-file")

@@ -1,0 +1,101 @@
+"""How a command ends: the exit codes, which of them holds, and what is written to stderr. Loads nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+__all__ = ["CommandError", "Exit", "code_of", "ends_plainly", "usage", "visible", "warn"]
+
+
+class Exit(IntEnum):
+    """The exit codes, all of them."""
+
+    DONE = 0
+    """All users accepted; or the command did what it was asked."""
+    INCOMPLETE = 1
+    """Some were rejected or never sent; or something was found wrong, where finding it is the point."""
+    USAGE = 2
+    """The command line, or a file named on it, can't be used. Nothing was sent."""
+    UNKNOWN = 3
+    """Of some nobody knows: they may have been pushed."""
+    CANNOT_RUN = 4
+    """The key was refused, or what the command needs is not there: a setting, an extra, a port."""
+    STOPPED = 5
+    """The brake stopped it."""
+    INTERRUPTED = 130
+    """By Ctrl-C."""
+
+
+def code_of(
+    *, interrupted: bool = False, refused: bool = False, stopped: bool = False, unknown: int = 0, missing: int = 0
+) -> Exit:
+    """The first that holds; ``missing`` counts the users that were rejected or never sent."""
+    rules = (
+        (interrupted, Exit.INTERRUPTED),
+        (refused, Exit.CANNOT_RUN),
+        (stopped, Exit.STOPPED),
+        (unknown, Exit.UNKNOWN),
+        (missing, Exit.INCOMPLETE),
+    )
+    return next((code for holds, code in rules if holds), Exit.DONE)
+
+
+class CommandError(Exception):
+    """Ends the command: the text goes to stderr, ``code`` is the exit code."""
+
+    def __init__(self, text: str, code: Exit) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def usage(text: str) -> CommandError:
+    """What is wrong with the command line or a file named on it."""
+    return CommandError(text, Exit.USAGE)
+
+
+@contextmanager
+def ends_plainly() -> Iterator[None]:
+    """Have an error of the package end the command with its text and its exit code, without a traceback."""
+    from pushsdk._core.errors import (
+        AuthenticationError,
+        ConfigurationError,
+        PartialError,
+        PushError,
+        RunFileError,
+        UnexpectedResponseError,
+        ValidationError,
+    )
+    from pushsdk._core.outcome import Outcome
+
+    try:
+        yield
+    except ValidationError as error:
+        raise usage(str(error)) from None
+    except PartialError as error:
+        unknown = error.outcome is Outcome.UNKNOWN
+        raise CommandError(str(error), code_of(unknown=unknown, missing=1)) from None
+    except PushError as error:
+        refused = isinstance(error, (AuthenticationError, ConfigurationError, RunFileError))
+        # A campaign without a readable uuid is as good as unknown: nobody should create it again unseen.
+        unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, UnexpectedResponseError)
+        raise CommandError(str(error), code_of(refused=refused, unknown=unknown, missing=1)) from None
+
+
+def warn(text: str) -> None:
+    """A line to stderr."""
+    sys.stderr.write(f"{visible(text)}\n")
+    sys.stderr.flush()
+
+
+def visible(text: str) -> str:
+    """The text with every control character replaced: no file and no service moves the cursor of a terminal."""
+    return "".join(char if char == "\n" or _is_plain(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _is_plain(char: str) -> bool:
+    number = ord(char)
+    # C0, DEL and C1; and the marks that turn the direction of what follows.
+    return not (number < 32 or 127 <= number < 160 or 0x202A <= number <= 0x202E or 0x2066 <= number <= 0x2069)

@@ -1,0 +1,106 @@
+"""The JSON files that commands take: messages, campaigns, fields. Read, checked against the interface, and no more."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pushsdk._core.models import CampaignRequest, MessageType, MobilePush, Model, PushRequest
+from pushsdk.cli._exit import usage
+
+__all__ = ["STDIN", "kind_of", "message_in", "read_campaign", "read_fields", "read_message", "read_resource"]
+
+STDIN = "-"
+_LARGEST = 16 * 1024 * 1024
+_MESSAGE_ONLY = {"title", "body"}
+
+
+def read_message(file: str) -> dict[str, Any]:
+    """The message in this file, ``-`` is standard input, with the names of the wire (section 2.5).
+
+    Fields that this version does not know stay as they are. Raises a usage error that names file and path.
+    """
+    told, kind = read_resource(file)
+    if kind is not MobilePush:
+        raise usage(f'{file}: this is a {_WORDS[kind]}; a message is what it has under "message"')
+    return {"type": MessageType.MOBILE_PUSH, **told}
+
+
+def read_campaign(file: str) -> dict[str, Any]:
+    """The campaign in this file (section 2.1), as ``read_message`` reads messages."""
+    told, kind = read_resource(file)
+    if kind is not CampaignRequest:
+        raise usage(f"{file}: this is a {_WORDS[kind]}, not a campaign: that has name, segment, schedule, message")
+    return told
+
+
+def read_resource(file: str) -> tuple[dict[str, Any], type[Model]]:
+    """A message, campaign or push request, whichever it looks like."""
+    name = "standard input" if file == STDIN else file
+    told = _object(name, _bytes(file))
+    kind = kind_of(told)
+    try:
+        msgspec.convert(told, kind)
+    except msgspec.ValidationError as error:
+        text, _, where = str(error).partition(" - at `")
+        root = "$.message" if kind is MobilePush else "$"
+        raise usage(f"{name}: {root}{where.rstrip('`')[1:]}: {text}") from None
+    return told, kind
+
+
+def kind_of(told: Mapping[str, Any]) -> type[Model]:
+    """What this object is meant to be."""
+    if "message" not in told and "segment" not in told and "schedule" not in told and "userIds" not in told:
+        return MobilePush
+    return PushRequest if "userIds" in told else CampaignRequest
+
+
+def message_in(told: Mapping[str, Any], kind: type[Model]) -> Mapping[str, Any]:
+    """The message of a resource."""
+    message: Mapping[str, Any] = told if kind is MobilePush else told.get("message", {})
+    return message
+
+
+def read_fields(option: str, text: str) -> dict[str, Any]:
+    """The JSON object that an option holds, or with ``@`` in front the file that holds it."""
+    if text.startswith("@"):
+        return _object(f"{option} {text[1:]}", _bytes(text[1:]))
+    return _object(option, text.encode("utf-8", "surrogateescape"))
+
+
+_WORDS: Mapping[type[Model], str] = {
+    MobilePush: "message",
+    CampaignRequest: "campaign",
+    PushRequest: "push request",
+}
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        if file == STDIN:
+            content = sys.stdin.buffer.read(_LARGEST + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                content = opened.read(_LARGEST + 1)
+    except OSError as error:
+        raise usage(f"{file}: {error.strerror}") from None
+    if len(content) > _LARGEST:
+        raise usage(f"{file}: larger than {_LARGEST // 2**20} MiB")
+    return content
+
+
+def _object(name: str, content: bytes) -> dict[str, Any]:
+    try:
+        told = msgspec.json.decode(content)
+    # Deep nesting and bad UTF-8 are no MsgspecError (facts D8); the latter's text may hold a piece of the file.
+    except (RecursionError, UnicodeDecodeError):
+        raise usage(f"{name}: not JSON: nested too deeply, or not UTF-8") from None
+    except msgspec.DecodeError as error:
+        raise usage(f"{name}: not JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise usage(f"{name}: expected a JSON object")
+    return told

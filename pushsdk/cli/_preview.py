@@ -1,0 +1,104 @@
+"""How a message looks to a person: its texts with the placeholders filled, per language, drawn or as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from rich import box
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from pushsdk._core.placeholders import render
+from pushsdk.cli._exit import visible
+
+__all__ = ["Shown", "draw", "lines", "shown"]
+
+_WIDTH = 46  # of a notification: about what a phone shows
+_TEXTS = ("title", "subtitle", "body")
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """A message in one language."""
+
+    language: str
+    platforms: str
+    title: str = ""
+    subtitle: str = ""
+    body: str = ""
+    image: str = ""
+    buttons: Sequence[str] = ()
+    opens: str = ""
+
+
+def shown(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Shown]:
+    """The message in each of its languages, as a user with these fields sees it."""
+    texts = {name: message.get(name) or {} for name in _TEXTS}
+    languages = dict.fromkeys(language for each in texts.values() for language in each)
+    buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
+    return [
+        Shown(
+            language=visible(language),
+            platforms=_platforms(message),
+            image=visible(message.get("bigImageUrl") or message.get("richMediaUrl") or ""),
+            buttons=[visible(label) for label in buttons if label],
+            opens=visible(message.get("iosActionUrl") or message.get("androidActionUrl") or ""),
+            **{name: visible(render(each.get(language, ""), fields)) for name, each in texts.items()},
+        )
+        for language in languages
+    ]
+
+
+def _platforms(message: Mapping[str, Any]) -> str:
+    switches = {"iOS": "iosEnabled", "Android": "androidEnabled"}
+    return ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform"
+
+
+def draw(notifications: Sequence[Shown], console: Console) -> None:
+    """As boxes, beside each other where they fit."""
+    console.print(Columns([_panel(each) for each in notifications], padding=(0, 1)))
+
+
+def _panel(each: Shown) -> Panel:
+    parts: list[RenderableType] = []
+    if each.title:
+        parts.append(Text(each.title, style="bold"))
+    if each.subtitle:
+        parts.append(Text(each.subtitle))
+    if each.body:
+        parts.append(Text(each.body))
+    if each.image:
+        parts.append(Text(f"image  {each.image}", style="dim", overflow="ellipsis", no_wrap=True))
+    if each.buttons:
+        parts.append(Text("   ".join(each.buttons), style="bold cyan"))
+    if each.opens:
+        parts.append(Text(f"opens  {each.opens}", style="dim", overflow="ellipsis", no_wrap=True))
+    return Panel(
+        Group(*(parts or [Text("(no text)", style="dim")])),
+        title=Text(each.language, style="bold"),
+        title_align="left",
+        subtitle=Text(each.platforms, style="dim"),
+        subtitle_align="right",
+        box=box.ROUNDED,
+        border_style="cyan",
+        padding=(0, 1),
+        width=_WIDTH,
+    )
+
+
+def lines(notifications: Sequence[Shown]) -> Iterator[str]:
+    """As lines of plain text."""
+    for number, each in enumerate(notifications):
+        if number:
+            yield ""
+        yield f"[{each.language}] {each.platforms}"
+        yield from (text for text in (each.title, each.subtitle, each.body) if text)
+        if each.image:
+            yield f"image: {each.image}"
+        if each.buttons:
+            yield f"buttons: {', '.join(each.buttons)}"
+        if each.opens:
+            yield f"opens: {each.opens}"

@@ -1,0 +1,30 @@
+"""What commands print besides their result: advice on stderr, JSON on stdout, numbers of users in words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pushsdk._core.lint import lint
+from pushsdk.cli._exit import warn
+
+__all__ = ["advise", "count", "print_json"]
+
+
+def advise(resource: Mapping[str, Any]) -> None:
+    """Say on stderr what lint finds: nothing of it stops the command."""
+    for problem in lint(resource):
+        warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
+
+
+def count(number: int, word: str = "user") -> str:
+    """As ``1 user`` or ``2,000 users``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def print_json(told: Mapping[str, Any]) -> None:
+    """One line on stdout."""
+    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")

@@ -1,0 +1,57 @@
+"""``pushsdk campaign create``: one campaign out of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pushsdk import AsyncPushClient, CampaignCreated
+from pushsdk.cli._confirm import confirm
+from pushsdk.cli._exit import Exit, ends_plainly
+from pushsdk.cli._files import read_campaign
+from pushsdk.cli._options import File, Flag, Patience, Service, settings_of
+from pushsdk.cli._tell import advise, print_json
+
+__all__ = ["create"]
+
+
+def create(
+    file: File,
+    /,
+    *,
+    yes: Flag = False,
+    json: Flag = False,
+    service: Service | None = None,
+    patience: Patience | None = None,
+) -> int:
+    """Create the push campaign in a file, and print its uuid.
+
+    Exits with 3 where it may have been created all the same: look its externalId up before you create it again.
+
+    Parameters
+    ----------
+    file
+        A JSON file that holds the campaign; - is standard input.
+    yes
+        Do not ask before sending to another machine.
+    json
+        Print the result as one JSON object.
+    """
+    with ends_plainly():
+        campaign = read_campaign(file)
+        settings = settings_of(service, patience)
+        advise(campaign)
+        confirm(f"Create this campaign at {settings.base_url}?", base_url=settings.base_url, yes=yes)
+        created = asyncio.run(_create(AsyncPushClient(**settings.client_options()), campaign))
+    if json:
+        print_json({"uuid": created.uuid})
+    else:
+        sys.stdout.write(f"{created.uuid}\n")
+    return Exit.DONE
+
+
+async def _create(client: AsyncPushClient, campaign: Mapping[str, Any]) -> CampaignCreated:
+    async with client:
+        return await client.create_campaign(campaign)

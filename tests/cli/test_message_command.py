@@ -1,0 +1,123 @@
+"""``pushsdk message lint`` and ``pushsdk message preview``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.console import Console
+
+MESSAGE = {
+    "iosEnabled": True,
+    "androidEnabled": True,
+    "title": {"en": "Hello {{ name | 'there' }}", "de": "Hallo {{ name | 'du' }}"},
+    "subtitle": {"en": "Spring"},
+    "body": {"en": "The sale is open.", "de": "Es geht los."},
+    "bigImageUrl": "https://shop.example/a.png",
+    "iosActionUrl": "https://shop.example",
+    "androidActionButtons": [{"label": "Look"}, {"url": "x:y", "label": ""}, {"label": "Later"}],
+}
+GOOD = {name: value for name, value in MESSAGE.items() if name != "androidActionButtons"}
+PLAIN = """\
+[en] iOS, Android
+Hello Ann
+Spring
+The sale is open.
+image: https://shop.example/a.png
+buttons: Look, Later
+opens: https://shop.example
+
+[de] iOS, Android
+Hallo Ann
+Es geht los.
+image: https://shop.example/a.png
+buttons: Look, Later
+opens: https://shop.example
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(told):
+        path = tmp_path / "file.json"
+        path.write_text(json.dumps(told))
+        return path
+
+    return write
+
+
+def test_a_good_message_gets_no_advice(command, file):
+    assert command("message", "lint", file(GOOD)) == (0, "nothing to advise\n", "")
+    assert command("message", "lint", file(GOOD), "--json") == (0, "", "")
+
+
+def test_advice_exits_with_1_and_is_one_line_each(command, file):
+    ended = command("message", "lint", file(MESSAGE))
+    assert ended == (1, "$.message.androidActionButtons[1]: the button has no label (no-label)\n", "")
+
+
+def test_advice_may_be_json_lines(command, file):
+    ended = command("message", "lint", file({**GOOD, "ttl": -1, "priorty": ""}), "--json")
+    assert [json.loads(line)["code"] for line in ended.out.splitlines()] == ["near-name", "negative-number"]
+
+
+def test_a_campaign_is_looked_at_too(command, file):
+    ended = command("message", "lint", file({"name": "x", "segment": {}, "message": GOOD}))
+    assert "$: without an externalId" in ended.out
+
+
+def test_what_cannot_be_sent_exits_with_2(command, file):
+    ended = command("message", "lint", file({"body": "Hi"}))
+    assert (ended.code, ended.out) == (2, "")
+    assert "$.message.body: Expected `object`, got `str`" in ended.err
+
+
+def test_no_text_of_a_file_moves_the_cursor(command, file):
+    ended = command("message", "preview", file({"title": {"en": "\x1b[2Jx\u202ey\x9bz\nsecond"}}))
+    assert ended.out == "[en] no platform\n\ufffd[2Jx\ufffdy\ufffdz\nsecond\n"
+
+
+def test_without_a_terminal_a_preview_is_plain_lines(command, file):
+    assert command("message", "preview", file(MESSAGE), "--fields", '{"name": "Ann"}') == (0, PLAIN, "")
+
+
+def test_on_a_terminal_a_preview_is_boxes(command, file, monkeypatch):
+    monkeypatch.setattr(
+        "pushsdk.cli.message.Console", lambda **_: Console(force_terminal=True, color_system=None, width=100)
+    )
+    ended = command("message", "preview", file(MESSAGE), "--fields", f"@{file_of(file, {'name': 'Ann'})}")
+    first, *rest = ended.out.splitlines()
+    assert first.startswith("╭─ en ──")
+    assert "╭─ de ──" in first
+    text = "\n".join(rest)
+    assert all(each in text for each in ("Hello Ann", "Hallo Ann", "Spring", "iOS, Android", "Look   Later"))
+    assert max(map(len, ended.out.splitlines())) <= 100
+
+
+def file_of(file, told):
+    path = file(told)
+    fields = path.with_name("fields.json")
+    path.rename(fields)
+    file(MESSAGE)
+    return fields
+
+
+def test_a_message_without_texts_has_a_box_that_says_so(command, file, monkeypatch):
+    monkeypatch.setattr("pushsdk.cli.message.Console", lambda **_: Console(force_terminal=True, width=60))
+    ended = command("message", "preview", file({"title": {"en": ""}, "androidEnabled": True}))
+    assert "(no text)" in ended.out
+    assert "Android" in ended.out
+
+
+def test_a_preview_may_be_of_one_language_and_json(command, file):
+    ended = command("message", "preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
+    told = json.loads(ended.out)
+    assert (told["language"], told["title"], told["subtitle"]) == ("de", "Hallo du", "")
+    assert told["buttons"] == ["Look", "Later"]
+
+
+@pytest.mark.parametrize(("told", "there"), [(MESSAGE, "en, de"), ({}, "none"), ({"message": {}}, "none")])
+def test_a_language_that_is_not_there_is_a_usage_error(command, file, told, there):
+    ended = command("message", "preview", file(told), "--lang", "fr")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"there is {there}" in ended.err

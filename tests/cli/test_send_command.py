@@ -1,0 +1,288 @@
+"""``pushsdk send`` and ``pushsdk campaign create``: what is sent, what is said, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from support.command_line import COMMAND, run_apart
+
+from pushsdk.emulator import Fault
+
+MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}
+CAMPAIGN = {"name": "Spring", "externalId": "spring-1", "message": MESSAGE}
+SEND = ("send", "ann", "--title", "Hi", "--body", "There")
+AWAY = "https://push.invalid/api"
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(told):
+        path = tmp_path / "file.json"
+        path.write_text(told if isinstance(told, str) else json.dumps(told))
+        return path
+
+    return write
+
+
+def answers(monkeypatch, line, *, tty=True):
+    """Somebody sits at the terminal and answers so."""
+    stdin = SimpleNamespace(isatty=lambda: tty, readline=lambda: f"{line}\n", buffer=io.BytesIO(line.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: tty, raising=False)
+
+
+# -- send ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_of_two_texts_goes_to_both_platforms(command, service):
+    assert command(*SEND, "--lang", "de") == (0, "accepted: 1 user\n", "")
+    (push,) = service.pushes
+    assert push.message == {
+        "type": "MOBILE_PUSH",
+        "iosEnabled": True,
+        "androidEnabled": True,
+        "title": {"de": "Hi"},
+        "body": {"de": "There"},
+    }
+
+
+def test_a_file_goes_out_as_it_is_with_what_this_version_does_not_know(command, service, file):
+    told = {**MESSAGE, "addedLater": [1, None]}
+    ended = command("send", "ann", "bob", "ann", "--message", file(told), "--custom-fields", '{"a": 1}')
+    assert ended == (0, "accepted: 2 users\n", "")
+    (push,) = service.pushes
+    assert push.message == {"type": "MOBILE_PUSH", **told}
+    assert (push.user_ids, push.custom_fields) == (("ann", "bob"), {"a": 1})
+
+
+def test_a_message_may_come_by_standard_input(command, service, monkeypatch):
+    answers(monkeypatch, json.dumps(MESSAGE), tty=False)
+    assert command("send", "ann", "--message", "-").code == 0
+    assert service.accepted("ann") == 1
+
+
+def test_custom_fields_may_come_from_a_file(command, service, file):
+    assert command(*SEND, "--custom-fields", f"@{file({'a': [1]})}").code == 0
+    assert service.pushes[0].custom_fields == {"a": [1]}
+
+
+def test_an_id_after_two_dashes_may_begin_with_one(command, service):
+    assert command("send", "--title", "Hi", "--body", "x", "--", "-ann", "--api-key").code == 0
+    assert service.users() == {"-ann": 1, "--api-key": 1}
+
+
+def test_the_result_may_be_json(command, service):
+    ended = command(*SEND, "ann", "bob", "--json")
+    assert json.loads(ended.out) == {
+        "outcome": "ACCEPTED",
+        "users": {"ACCEPTED": 2},
+        "repeated": 1,
+        "requests": 1,
+        "status": 204,
+    }
+
+
+def test_advice_is_given_and_stops_nothing(command, service, file):
+    ended = command("send", "ann", "--message", file({**MESSAGE, "priorty": "HIGH"}))
+    assert ended.err == "advice: $.message.priorty: unknown field, did you mean priority? (near-name)\n"
+    assert ended.code == 0
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "outcome", "says"),
+    [
+        ([Fault.status(400)], 1, "REJECTED", "HTTP 400"),
+        ([Fault.status(401)], 4, "REJECTED", "HTTP 401"),
+        ([Fault.status(403)], 4, "REJECTED", "HTTP 403"),
+        ([Fault.status(500)], 3, "UNKNOWN", "HTTP 500"),
+        ([Fault.reset_after()], 3, "UNKNOWN", "may have been"),
+    ],
+)
+def test_the_exit_code_tells_the_outcome(command, service, faults, code, outcome, says):
+    service.faults = faults
+    ended = command(*SEND, "--json", "--retry", "none")
+    assert ended.code == code
+    assert says in ended.err
+    told = json.loads(ended.out)
+    assert (told["outcome"], told["users"]) == (outcome, {outcome: 1})
+    assert "ann" not in ended.out + ended.err
+
+
+def test_what_was_never_sent_exits_with_1(command, service):
+    ended = command(*SEND, "--base-url", "http://127.0.0.1:1", "--retry", "none")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("pushsdk: not sent: the connection could not be opened")
+
+
+def test_users_who_end_differently_exit_by_the_worst(command, service):
+    service.faults = [
+        Fault.status(413, more_than_users=4),
+        Fault.status(422, user="ann"),
+        Fault.reset_after(user="cid" + "x" * 300),
+    ]
+    users = ["ann", *(f"{number:0300}" for number in range(40)), "cid" + "x" * 300]
+    ended = command("send", *users, "--title", "Hi", "--body", "x", "--json")
+    assert ended.code == 3
+    counts = json.loads(ended.out)["users"]
+    assert counts.keys() == {"ACCEPTED", "REJECTED", "UNKNOWN"}
+    assert sum(counts.values()) == len(users)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("send", "--title", "Hi"), "name at least one user"),
+        (("send", "ann"), "give the message either by --message FILE, or by --title and --body"),
+        (("send", "ann", "--message", "x", "--title", "y"), "give the message either by"),
+        (("send", "ann", "--message", "none.json"), "none.json: No such file"),
+        ((*SEND, "--custom-fields", "[1]"), "--custom-fields: expected a JSON object"),
+        ((*SEND, "--custom-fields", "{"), "--custom-fields: not JSON"),
+        ((*SEND, "--custom-fields", "@none"), "none: No such file"),
+        (("send", "", "--title", "Hi"), "$.userIds[0]: the user id is empty"),
+        (("send", *map(str, range(1001)), "--title", "Hi"), "more than 1000 ids"),
+        ((*SEND, "--api-key", "s3cret"), "a key is no argument"),
+        ((*SEND, "--api-key=s3cret"), "a key is no argument"),
+        ((*SEND, "--message", "--ys"), "there is no such option"),
+        ((*SEND, "--retry", "often"), "--retry"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error_and_sends_nothing(command, service, words, says):
+    ended = command(*words)
+    assert (ended.code, ended.out) == (2, "")
+    assert says in " ".join(ended.err.split())
+    assert "s3cret" not in ended.err
+    assert service.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("{", "file.json: not JSON"),
+        ("[]", "file.json: expected a JSON object"),
+        ("[" * 5000, "file.json: not JSON"),
+        ('{"title": {"en": 5}}', "file.json: $.message.title[...]: Expected `str`, got `int`"),
+        ('{"ttl": null}', "file.json: $.message.ttl: Expected `int`, got `null`"),
+        (json.dumps(CAMPAIGN), 'this is a campaign; a message is what it has under "message"'),
+        ('{"userIds": ["ann"]}', "this is a push request; a message is"),
+    ],
+)
+def test_a_file_that_is_no_message_is_said_with_its_path(command, service, file, told, says):
+    ended = command("send", "ann", "--message", file(told))
+    assert (ended.code, ended.out) == (2, "")
+    assert says in ended.err
+    assert service.requests == 0
+
+
+def test_a_file_that_is_not_utf_8_shows_nothing_of_itself(command, service, file):
+    path = file("")
+    path.write_bytes(b'{"title": {"en": "secr\xff"}}')
+    ended = command("send", "ann", "--message", path)
+    assert (ended.code, "secr" in ended.err) == (2, False)
+
+
+def test_a_file_of_any_size_is_not_read(command, service, file, monkeypatch):
+    monkeypatch.setattr("pushsdk.cli._files._LARGEST", 10)
+    assert "larger than" in command("send", "ann", "--message", file(MESSAGE)).err
+
+
+@pytest.mark.parametrize("setting", ["PUSHSDK_BASE_URL", "PUSHSDK_API_KEY"])
+def test_a_setting_that_is_missing_exits_with_4(command, service, monkeypatch, setting):
+    monkeypatch.delenv(setting)
+    ended = command(*SEND)
+    assert (ended.code, ended.out) == (4, "")
+    assert setting in ended.err
+
+
+# -- the question before sending -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [SEND, ("campaign", "create", "-")])
+def test_without_a_terminal_it_asks_for_yes_before_sending_elsewhere(command, service, monkeypatch, words):
+    answers(monkeypatch, json.dumps(CAMPAIGN), tty=False)
+    ended = command(*words, "--base-url", AWAY)
+    assert (ended.code, ended.out) == (2, "")
+    assert "There is no terminal to ask on: add --yes. Nothing was sent." in ended.err
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 1), (" YES ", 1), ("n", 1), ("", 1), ("yess", 1)])
+def test_on_a_terminal_it_asks_and_sends_only_on_yes(command, service, monkeypatch, answer, code):
+    answers(monkeypatch, answer)
+    ended = command(*SEND, "--base-url", AWAY, "--retry", "none", "--timeout", "5")
+    assert ended.code == code
+    assert ended.err.startswith(f"Push to 1 user at {AWAY}? [y/N] ")
+    meant = answer.strip().lower() in ("y", "yes")
+    assert ("the host name could not be resolved" in ended.err) is meant
+    assert ("nothing was sent" in ended.err) is not meant
+
+
+def test_with_yes_it_does_not_ask(command, service):
+    ended = command(*SEND, "--base-url", AWAY, "--yes", "--retry", "none", "--timeout", "5")
+    assert "[y/N]" not in ended.err
+    assert "the host name could not be resolved" in ended.err
+
+
+# -- interrupted --------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_says_what_is_known_and_exits_with_130(service):
+    service.faults = [Fault.hang()]
+    with subprocess.Popen(
+        [*COMMAND, *SEND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    ) as process:
+        while service.requests == 0:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "interrupted: 1 user UNKNOWN\n")
+
+
+def test_as_a_process_it_prints_the_result_only_on_stdout(service):
+    assert run_apart(*SEND) == (0, "accepted: 1 user\n", "")
+
+
+def test_a_closed_pipe_is_no_traceback(service):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run([*COMMAND, *SEND], stdout=writer, stderr=subprocess.PIPE, timeout=30, check=False)
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+# -- campaign create ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, as_json):
+    ended = command("campaign", "create", file(CAMPAIGN), *(["--json"] if as_json else []))
+    (campaign,) = service.campaigns
+    assert (
+        ended == (0, json.dumps({"uuid": campaign.uuid}, separators=(",", ":")) + "\n", "")
+        if as_json
+        else (ended == (0, f"{campaign.uuid}\n", ""))
+    )
+
+
+@pytest.mark.parametrize(
+    ("faults", "code"),
+    [([Fault.status(422)], 1), ([Fault.status(401)], 4), ([Fault.truncated()], 3), ([Fault.truncated(at="body")], 3)],
+)
+def test_a_campaign_that_may_be_there_exits_with_3(command, service, file, faults, code):
+    service.faults = faults
+    ended = command("campaign", "create", file(CAMPAIGN))
+    assert (ended.code, ended.out) == (code, "")
+
+
+def test_a_message_is_no_campaign(command, service, file):
+    ended = command("campaign", "create", file(MESSAGE))
+    assert (ended.code, service.requests) == (2, 0)
+    assert "this is a message, not a campaign" in ended.err

@@ -1,0 +1,307 @@
+"""Where settings come from, who wins, and what is said where they are wrong."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pushsdk import ConfigurationError, RetryPolicy, Timeout
+from pushsdk.cli import settings as module
+from pushsdk.cli._key import read_key
+from pushsdk.cli.settings import Settings, check, find, resolve
+
+SECRET = "s3cret-key"
+URL = "https://push.example/api"
+POSIX = pytest.mark.skipif(os.name != "posix", reason="modes of files are of posix")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A configuration folder; the settings file in it is written by calling it."""
+
+    def write(text: str, mode: int = 0o600, name: str = "pushsdk/config.toml") -> Path:
+        file = tmp_path / "home" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
+        return file
+
+    return write
+
+
+def environ(tmp_path, **variables):
+    return {"XDG_CONFIG_HOME": str(tmp_path / "home"), **variables}
+
+
+def told(given=(), variables=()):
+    """The settings, out of these and of nothing else."""
+    checked = check(find(dict(given), dict(variables)))
+    assert isinstance(checked, Settings), checked
+    return checked
+
+
+def wrong(given=(), variables=()):
+    checked = check(find(dict(given), dict(variables)))
+    assert isinstance(checked, dict)
+    return checked
+
+
+# -- who wins -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "variable", "file", "winner"),
+    [
+        (3.0, "4", "5", (3.0, "--timeout")),
+        (None, "4", "5", ("4", "PUSHSDK_TIMEOUT")),
+        (None, None, "5", (5, "config.toml: timeout")),
+        (None, None, None, None),
+    ],
+)
+def test_an_argument_beats_a_variable_and_that_the_file(tmp_path, home, argument, variable, file, winner):
+    home("" if file is None else f"timeout = {file}")
+    given = {} if argument is None else {"timeout": argument}
+    found = find(given, environ(tmp_path, **({} if variable is None else {"PUSHSDK_TIMEOUT": variable})))
+    if winner is None:
+        assert "timeout" not in found
+    else:
+        assert found["timeout"].value == winner[0]
+        assert found["timeout"].source.endswith(winner[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value", "of"),
+    [
+        ("base_url", f"{URL}/", URL, lambda made: made.base_url),
+        ("timeout", "7.5", Timeout(total=7.5), lambda made: made.timeout),
+        ("retry", "at-least-once", RetryPolicy.at_least_once(), lambda made: made.retry),
+        ("retry", "collapsible", RetryPolicy.collapsible(), lambda made: made.retry),
+        ("retry", "none", RetryPolicy.none(), lambda made: made.retry),
+        ("retry", "safe", RetryPolicy.safe(), lambda made: made.retry),
+        ("in_flight", "3", 3, lambda made: made.limits.in_flight),
+        ("rate", "100", 100, lambda made: made.rate.users_per_second),
+        ("requests_per_second", "2", 2, lambda made: made.rate.requests_per_second),
+        ("allow_insecure", "true", True, lambda made: made.allow_insecure),
+        ("proxy", "http://proxy.example:3128", "http://proxy.example:3128", lambda made: made.proxy),
+    ],
+)
+def test_every_setting_may_be_a_variable_or_a_line_of_the_file(tmp_path, home, name, text, value, of):
+    base = {"PUSHSDK_BASE_URL": URL, "PUSHSDK_API_KEY": SECRET}
+    assert of(told(variables={**base, f"PUSHSDK_{name.upper()}": text})) == value
+    plain = text if text.replace(".", "").isdigit() or text == "true" else f'"{text}"'
+    home(f"{name} = {plain}")
+    base.pop("PUSHSDK_BASE_URL" if name == "base_url" else "", None)
+    assert of(told(variables=environ(tmp_path, **base))) == value
+
+
+def test_what_is_not_set_is_left_to_the_client():
+    made = told({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
+    assert (made.timeout, made.retry, made.limits, made.proxy, made.allow_insecure) == (None, None, None, None, False)
+    assert set(made.client_options()) == set(Settings.__struct_fields__)
+
+
+def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch):
+    with pytest.raises(ConfigurationError, match="no Api-Key: set PUSHSDK_API_KEY"):
+        resolve({"base_url": URL})
+    monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
+    assert resolve({"base_url": URL}).api_key == SECRET
+
+
+# -- where the file is looked for ----------------------------------------------------------------------------------
+
+
+def test_a_named_file_replaces_the_users_own(tmp_path, home):
+    home("timeout = 1")
+    other = home("timeout = 2", name="other.toml")
+    for given, variables in (({"config": other}, {}), ({}, {"PUSHSDK_CONFIG": str(other)})):
+        assert find(given, environ(tmp_path, **variables))["timeout"].value == 2
+
+
+def test_a_named_file_has_to_be_there(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"none\.toml: No such file"):
+        find({"config": tmp_path / "none.toml"}, {})
+
+
+def test_without_the_variable_it_is_in_the_home_folder(tmp_path, home):
+    home("timeout = 1", name=".config/pushsdk/config.toml")
+    assert find({}, {"HOME": str(tmp_path / "home")})["timeout"].value == 1
+
+
+def test_on_windows_it_is_in_the_applications_folder(tmp_path, home, monkeypatch):
+    home("timeout = 1")
+    monkeypatch.setattr(module.sys, "platform", "win32")
+    assert find({}, {"APPDATA": str(tmp_path / "home")})["timeout"].value == 1
+
+
+HOSTILE = f'base_url = "https://evil.example"\napi_key_command = "{sys.executable} -c \'open(\\"ran\\", \\"w\\")\'"\n'
+NAMES = (
+    "config.toml",
+    "pushsdk.toml",
+    ".pushsdk.toml",
+    "pushsdk/config.toml",
+    ".config/pushsdk/config.toml",
+    ".env",
+    "pyproject.toml",
+)
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"HOME": ""}, {"XDG_CONFIG_HOME": "", "HOME": "."}, {"XDG_CONFIG_HOME": "."}]
+)
+def test_a_hostile_file_in_the_working_directory_changes_nothing(tmp_path, monkeypatch, home, variables):
+    for name in NAMES:
+        home(HOSTILE, name=name)
+    monkeypatch.chdir(tmp_path / "home")
+    assert find({}, variables) == {}
+
+
+def test_nor_does_it_where_a_command_runs(tmp_path, home, monkeypatch, service):
+    for name in NAMES:
+        home(HOSTILE, name=name)
+    clean = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": "."}
+    command = [sys.executable, "-P", "-m", "pushsdk.cli", "send", "ann", "--title", "Hi", "--body", "Hi"]
+    ended = subprocess.run(command, cwd=tmp_path / "home", env=clean, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "accepted: 1 user\n", "")
+    assert not (tmp_path / "home" / "ran").exists()
+    assert service.accepted("ann") == 1
+
+
+# -- what is wrong is said, with its source ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "variables", "text"),
+    [
+        ({"timeout": 0.0}, {}, "--timeout: expected a number of seconds greater than 0"),
+        ({}, {"PUSHSDK_TIMEOUT": "nan"}, "PUSHSDK_TIMEOUT: expected a number of seconds"),
+        ({}, {"PUSHSDK_TIMEOUT": "inf"}, "PUSHSDK_TIMEOUT: expected a number of seconds"),
+        ({}, {"PUSHSDK_IN_FLIGHT": "2.5"}, "PUSHSDK_IN_FLIGHT: expected a whole number"),
+        ({"in_flight": 0}, {}, "--in-flight: expected a whole number, 1 or more"),
+        ({"rate": -1.0}, {}, "--rate: expected a number of users per second"),
+        ({}, {"PUSHSDK_RETRY": "never"}, "PUSHSDK_RETRY: expected safe, collapsible, at-least-once or none"),
+        ({}, {"PUSHSDK_ALLOW_INSECURE": "perhaps"}, "PUSHSDK_ALLOW_INSECURE: expected true or false"),
+        ({"base_url": "http://push.example"}, {}, "--base-url: base_url is plain http"),
+        ({}, {"PUSHSDK_BASE_URL": ""}, "PUSHSDK_BASE_URL: base_url is an absolute URL"),
+        ({}, {"PUSHSDK_PROXY": "proxy"}, "PUSHSDK_PROXY: proxy is an absolute URL"),
+        ({}, {"PUSHSDK_API_KEY": ""}, "PUSHSDK_API_KEY: api_key is 1 to 4096"),
+        ({"api_key_file": "none"}, {}, "--api-key-file: can't read the file: No such file"),
+        ({"api_key_command": "'"}, {}, "--api-key-command: expected a command"),
+        ({"api_key_command": " "}, {}, "--api-key-command: expected a command"),
+        ({"api_key_command": "no-such-command-here"}, {}, "--api-key-command: can't run the command: No such file"),
+        ({"api_key_command": "false"}, {}, "--api-key-command: the command failed with exit code 1"),
+        ({"api_key_command": "true"}, {}, "--api-key-command: api_key is 1 to 4096"),
+    ],
+)
+def test_an_error_names_the_source(given, variables, text):
+    problems = wrong(given, {"PUSHSDK_BASE_URL": URL, **variables})
+    assert any(problem.startswith(text) for problem in problems.values()), problems
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("timeout = \n", r"not a TOML file \(at line 1"),
+        ("timeut = 1", "'timeut' is no setting; there are base_url, timeout"),
+        ("\xff", "not a TOML file"),
+        ("a = " + "[" * 5000, "not a TOML file"),
+    ],
+)
+def test_a_file_that_is_not_one_is_refused_whole(tmp_path, home, text, said):
+    file = home("")
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=f"config.toml: {said}"):
+        find({}, environ(tmp_path))
+
+
+def test_a_value_of_another_type_is_refused_by_file_and_name(tmp_path, home):
+    home("timeout = true\nbase_url = 5")
+    problems = wrong(variables=environ(tmp_path, PUSHSDK_API_KEY=SECRET))
+    assert problems["timeout"].endswith("config.toml: timeout: expected a number of seconds greater than 0")
+    assert problems["base_url"].endswith("config.toml: base_url: expected a URL")
+
+
+def test_a_proxy_is_not_judged_where_the_address_is_wrong():
+    assert wrong({"base_url": "x", "proxy": "http://p.example"}, {"PUSHSDK_API_KEY": SECRET}).keys() == {"base_url"}
+
+
+# -- the key ------------------------------------------------------------------------------------------------------
+
+
+@POSIX
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o602])
+def test_a_key_in_a_file_that_others_can_touch_is_refused(tmp_path, home, mode):
+    home(f'api_key = "{SECRET}"', mode)
+    with pytest.raises(ConfigurationError, match=r"others may read the file; chmod 600 it, or use api_key_file"):
+        find({}, environ(tmp_path))
+
+
+@POSIX
+def test_a_key_in_a_file_of_ones_own_is_taken(tmp_path, home):
+    file = home(f'api_key = "{SECRET}"\nbase_url = "{URL}"')
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert told(variables=environ(tmp_path)).api_key == SECRET
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_key_file_may_end_with_a_line_end(tmp_path, end):
+    file = tmp_path / "key"
+    file.write_bytes(SECRET.encode() + end.encode())
+    assert told({"base_url": URL, "api_key_file": file}).api_key == SECRET
+
+
+def test_relative_paths_of_the_settings_file_are_below_its_folder(tmp_path, home, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    home(SECRET, name="pushsdk/key")
+    (tmp_path / "key").write_text("another")
+    home(f'base_url = "{URL}"\napi_key_file = "key"')
+    assert told(variables=environ(tmp_path)).api_key == SECRET
+    command = f"{sys.executable} -c 'print(open(chr(107)+chr(101)+chr(121)).read())'"
+    home(f'base_url = "{URL}"\napi_key_command = """{command}"""')
+    assert told(variables=environ(tmp_path)).api_key == SECRET
+
+
+def test_a_command_is_run_by_no_shell_and_gets_no_input(tmp_path):
+    code = "import sys; print(sys.argv[1] + str(len(sys.stdin.read())))"
+    assert read_key("api_key_command", f'{sys.executable} -c "{code}" "$HOME;a"'.replace(" ;", ";"), tmp_path) == (
+        "$HOME;a0"
+    )
+
+
+def test_a_command_that_hangs_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("pushsdk.cli._key._PATIENCE", 0.05)
+    with pytest.raises(ConfigurationError, match="did not end within"):
+        read_key("api_key_command", f"{sys.executable} -c 'import time; time.sleep(9)'", tmp_path)
+
+
+@pytest.mark.parametrize("ways", [("api_key_file", "api_key_command"), ("api_key", "api_key_file")])
+def test_two_ways_to_the_key_in_one_place_are_refused(ways):
+    variables = {f"PUSHSDK_{way.upper()}": "x" for way in ways}
+    with pytest.raises(ConfigurationError, match=f"set twice, by PUSHSDK_{ways[0].upper()} and by PUSHSDK_"):
+        find({}, variables)
+
+
+def test_the_key_of_a_higher_place_wins_whichever_way_it_comes(tmp_path, home):
+    home('api_key_file = "no such file"')
+    found = find({}, environ(tmp_path, PUSHSDK_API_KEY=SECRET))
+    assert found["api_key"].source == "PUSHSDK_API_KEY"
+    assert "api_key_file" not in found
+    found = find({"api_key_command": "true"}, environ(tmp_path, PUSHSDK_API_KEY=SECRET))
+    assert "api_key" not in found
+
+
+def test_no_text_shows_the_key_or_the_proxys_password(tmp_path, home):
+    made = told({"base_url": URL, "proxy": "http://u:passw0rd@p.example"}, {"PUSHSDK_API_KEY": SECRET})
+    shown = repr(made) + repr(made.client_options()) + repr(find({}, {"PUSHSDK_API_KEY": SECRET}))
+    for bad in (f"{SECRET} with spaces", SECRET * 1000):
+        shown += repr(wrong({"base_url": URL}, {"PUSHSDK_API_KEY": bad}))
+    home(f'api_key = "{SECRET}')
+    with pytest.raises(ConfigurationError) as failed:
+        find({}, environ(tmp_path))
+    shown += str(failed.value)
+    assert SECRET not in shown
+    assert "passw0rd" not in shown

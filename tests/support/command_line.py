@@ -1,0 +1,39 @@
+"""Running ``pushsdk``: in this process where that is enough, as one of its own where the process is the point."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from pushsdk import cli
+
+COMMAND = [sys.executable, "-P", "-m", "pushsdk.cli"]
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> Ended:
+    """Run a command line in this process."""
+    capsys.readouterr()
+    try:
+        code = cli.main([str(word) for word in words])
+    except SystemExit as ended:  # cyclopts ends so on a usage error
+        code = ended.code if isinstance(ended.code, int) else 1
+    return Ended(code, *capsys.readouterr())
+
+
+def run_apart(*words: object, stdin: str | None = None) -> Ended:
+    """Run a command line in a process of its own, without a terminal."""
+    ended = subprocess.run(
+        [*COMMAND, *map(str, words)], input=stdin or "", capture_output=True, text=True, timeout=60, check=False
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
