@@ -227,6 +227,20 @@ SPLITTING = [
         T_SPLITTING,
     ),
     Mutant(
+        "the larger half of what failed does not fit",
+        CORE + "splitting.py",
+        "half, size = (users + 1) // 2, frame + ids // 2 + ids // 16",
+        "half, size = max(1, users // 2), frame + ids // 2",
+        T_SPLITTING,
+    ),
+    Mutant(
+        "more users are tried before more bytes",
+        CORE + "splitting.py",
+        "if users > max_users and not self._passed_on:",
+        "if False:",
+        T_SPLITTING,
+    ),
+    Mutant(
         "a larger size is never tried again",
         CORE + "splitting.py",
         "if self._accepted >= self._every:",

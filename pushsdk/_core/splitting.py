@@ -80,15 +80,16 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class LearnedSizes:
-    """What the service was too small for: requests stay below half of a size that failed with 413.
+    """What the service was too small for: requests stay at half of a size that failed with 413.
 
     From time to time one request may be up to twice as large: what was halved is tried whole again, so three such
     trials undo three halvings. A trial comes after 128 accepted requests near the bound; one that fails doubles that
     number, up to 4096, and one that succeeds sets it back. So less than 1 % of the requests are trials that fail, and
-    where the limit is raised it is found out within some 4096 requests.
+    where the limit is raised it is found out within some 4096 requests. More bytes are tried before more users: which
+    of them was too many is not known, and ids differ in length.
     """
 
-    __slots__ = ("_accepted", "_every", "_proven", "_trial", "bytes", "users")
+    __slots__ = ("_accepted", "_every", "_passed_on", "_proven", "_trial", "bytes", "users")
 
     def __init__(self) -> None:
         #: The largest request to merge from now on, in users and in bytes of its body; None until a 413. Twice what
@@ -100,6 +101,8 @@ class LearnedSizes:
         # Accepted requests near the bound since the last trial, and how many there have to be before the next.
         self._accepted = 0
         self._every = TRIAL_AFTER
+        # Whether one with more users was asked for since the trial is due, and was not granted.
+        self._passed_on = False
         # The users and bytes of the trial on its way.
         self._trial: tuple[int, int] | None = None
 
@@ -120,6 +123,9 @@ class LearnedSizes:
         if users == 1 or ids * 2 < size:
             return True
         if self._proven is None or users > 2 * max_users or size > 2 * max_bytes:
+            return False
+        if users > max_users and not self._passed_on:
+            self._passed_on = True
             return False
         self._trial = (users, size)
         self.forget(max_users, max_bytes)
@@ -146,9 +152,10 @@ class LearnedSizes:
             self._trial = None
             self._every = min(self._every * 2, TRIAL_AFTER_AT_MOST)
             return
-        size = frame + ids // 2
+        # The larger half has one user more, and some bytes.
+        half, size = (users + 1) // 2, frame + ids // 2 + ids // 16
         max_users, max_bytes = self.proven
-        self.forget(min(max_users or users, max(1, users // 2)), min(max_bytes or size, size))
+        self.forget(min(max_users or half, half), min(max_bytes or size, size))
 
     def bytes_for(self, frame: int) -> int | None:
         """The bound on a body with this frame; None where the frame alone is most of what the bound was learned for."""
@@ -158,6 +165,7 @@ class LearnedSizes:
         """Back to these bounds, as after a size that was not to blame; the next trial is a while away."""
         self.users, self.bytes = users, size
         self._proven = None
+        self._passed_on = False
         self._accepted = 0
 
 
