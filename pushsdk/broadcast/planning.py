@@ -111,14 +111,11 @@ class Planner:
         """Raises ValidationError that says which id it is, by its number."""
         try:
             wire.encode_user_ids(ids)  # type: ignore[arg-type] # that is the question
-            return
-        except ValidationError:
-            pass
-        for number, each in enumerate(ids, self._taken + 1):
-            try:
-                wire.encode_user_ids((each,))  # type: ignore[arg-type] # that is the question
-            except ValidationError as error:
-                raise ValidationError(f"user id number {number}: {str(error).partition(': ')[2]}") from None
+        except ValidationError as error:
+            # As $.userIds[3]: counted from 0, within this block.
+            place, _, wrong = str(error).partition(": ")
+            number = self._taken + int(place.partition("[")[2].rstrip("]")) + 1
+            raise ValidationError(f"user id number {number}: {wrong}") from None
 
     def _plan(self, ids: Sequence[str], *, last: bool = False) -> None:
         header = self._header

@@ -61,8 +61,9 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         An id that a spreadsheet might run as a formula (it begins with = + - @, a tab or a line break) gets a ``'``
         before it; ``write_jsonl`` writes it as it is.
         """
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        file.write(",".join(COLUMNS) + "\n")
+        # All of them quoted: an id may hold a carriage return, which csv leaves bare otherwise.
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         changed = 0
         for row in self.rows(outcome):
             user_id = row.user_id

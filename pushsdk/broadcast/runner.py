@@ -216,8 +216,8 @@ class Runner:
 
         What may be cut (REJECTED, with a status to split on) is left for the caller to note, all else is noted here.
         """
-        resends = 0
-        for number in itertools.count(1):
+        resends = tries = 0
+        while True:
             if not await self._take_place(part.users):
                 return None
             verdict = await self._attempt(part, Kind.RESENT if doubtful else Kind.CLAIMED)
@@ -238,9 +238,9 @@ class Runner:
                 return None
             if step is Step.RESEND:
                 resends, doubtful = resends + 1, True
-            if not await self._wait(self._policy.backoff(number, verdict.attempts[-1], random.random())):  # noqa: S311 - jitter
+            tries += 1
+            if not await self._wait(self._policy.backoff(tries, verdict.attempts[-1], random.random())):  # noqa: S311 - jitter
                 return None
-        raise AssertionError  # pragma: no cover - the loop has no end
 
     async def _attempt(self, part: Part, kind: Kind) -> Verdict:
         """Claim the part, then send it once. Its place is taken already."""
@@ -286,7 +286,7 @@ class Runner:
 
     async def _take_place(self, users: int) -> bool:
         """Wait for a place on the wire; False where the run stopped first."""
-        if self.stopped is not None or self._sender.closed:
+        if self.stopped is not None:
             return False
         if self._slots.try_take(users):
             return True
@@ -343,9 +343,7 @@ _OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, K
 
 def _reason(verdict: Verdict) -> str:
     """In words, from fixed texts, statuses and class names only: a service's answer may quote ids."""
-    if verdict.attempts:
-        return verdict.attempts[-1].reason
-    return str(verdict.failure) if verdict.failure else ""
+    return verdict.attempts[-1].reason if verdict.attempts else str(verdict.failure or "")
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

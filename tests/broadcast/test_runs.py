@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,9 @@ from pushsdk import (
     read_report,
 )
 from pushsdk._core.outcome import Failure
+from pushsdk.broadcast import planning
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.plan import Chunk, chunks_of
 
 SMALL = Batching(max_users=4)
 NO_BRAKE = Brake.off()
@@ -567,3 +573,130 @@ async def test_the_counters_know_of_the_users_of_a_run() -> None:
         await client.broadcast(users(8), MESSAGE, brake=NO_BRAKE)
         stats = client.stats()
     assert (stats.accepted, stats.unknown, stats.in_flight) == (4, 4, 0)
+
+
+class Crowd:
+    """A ``ChunkSource``: users that come as chunks."""
+
+    def __init__(self, ids: list[str], source: str = "crowd") -> None:
+        self.ids = ids
+        self.source = source
+        self.repeated = 3
+        self.on_chunk: Callable[[], None] = lambda: None
+
+    def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool) -> Iterator[list[Chunk]]:
+        assert distinct
+        for chunk in chunks_of(self.ids, fixed=fixed, max_users=max_users, max_bytes=max_bytes):
+            self.on_chunk()
+            yield [chunk]
+
+
+@virtual
+async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path: Path) -> None:
+    service = FakeService()
+    async with client_of(service, batching=SMALL) as client:
+        report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run", limit=10)
+        assert (report.planned, report.repeated) == (100, 3)
+        with pytest.raises(RunFileError, match="somewhere else"):
+            await client.broadcast(Crowd(users(100), "another"), MESSAGE, run=tmp_path / "run")
+        report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run")
+    judge(report, service, users(100))
+
+
+async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
+    crowd = Crowd(users(100_000))
+    loop = asyncio.get_running_loop()
+    started = asyncio.Event()
+    made = 0
+
+    def count() -> None:
+        nonlocal made
+        made += 1
+        loop.call_soon_threadsafe(started.set)
+        while made > 50 and not running.cancelling():
+            time.sleep(0.001)
+
+    crowd.on_chunk = count
+    async with AsyncPushClient("http://127.0.0.1:9", "key", batching=SMALL) as client:
+        running = asyncio.ensure_future(client.broadcast(crowd, MESSAGE))
+        await started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert made < 25_000
+
+
+@pytest.mark.parametrize("count", [2000, 25_000])
+@virtual
+async def test_blocks_of_an_async_iterable_are_planned_as_they_come(count: int) -> None:
+    told: list[Progress] = []
+    service = FakeService()
+    async with client_of(service) as client:
+        report = await client.broadcast(_async(users(count)), MESSAGE, on_progress=told.append)
+    judge(report, service, users(count))
+    assert sum(each.stage == "planning" for each in told) in range(1, 4)
+
+
+@virtual
+async def test_a_resume_needs_a_path() -> None:
+    async with client_of(FakeService()) as client:
+        with pytest.raises(ConfigurationError, match="path of a run file"):
+            await client.resume(None)  # type: ignore[arg-type]
+
+
+@virtual
+async def test_a_part_that_waits_when_the_run_stops_is_planned_again() -> None:
+    """In the middle of a cut: one half is throttled, and the run is stopped."""
+    stop = asyncio.Event()
+    service = FakeService(answer(413), then=answer(429, {"Retry-After": "30"}))
+    many = [f"a-user-with-a-long-name-{number}" for number in range(8)]
+    async with client_of(service) as client:
+        asyncio.get_running_loop().call_later(2.0, stop.set)
+        report = await client.broadcast(many, MESSAGE, stop=stop)
+    judge(report, service, many)
+    assert (report.not_sent, {row.status for row in report.rows()}) == (8, {429})
+
+
+@virtual
+async def test_a_stop_ends_the_wait_for_a_place() -> None:
+    stop = asyncio.Event()
+    service = FakeService(hang(), then=answer())
+    async with client_of(service, limits=Limits(in_flight=1), timeout=20.0) as client:
+        lone = start(client.send("user", MESSAGE))
+        asyncio.get_running_loop().call_later(2.0, stop.set)
+        report = await client.broadcast(users(4), MESSAGE, stop=stop)
+        assert not lone.done()
+        await asyncio.wait([lone])
+    assert (report.not_sent, len(service.sent)) == (4, 1)
+
+
+@virtual
+async def test_distinct_ids_that_were_spilled_to_disk_are_planned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "Distinct", functools.partial(planning.Distinct, memory=10_000))
+    service = FakeService()
+    async with client_of(service) as client:
+        report = await client.broadcast(itertools.chain(users(3000), users(2000)), MESSAGE)
+    assert {row.user_id for row in report.rows()} == {*users(3000)}
+    assert (report.accepted, report.repeated, max(service.processed.values())) == (3000, 2000, 1)
+
+
+@virtual
+async def test_a_claim_that_cannot_be_written_stops_the_run_and_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = FakeService(then=culprits("user-1"))
+    async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
+        await client.broadcast(users(100), MESSAGE, run=tmp_path / "run", limit=8)
+        sent = len(service.sent)
+
+        def broken(journal: Journal, events: Any) -> None:
+            raise RunFileError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "write", broken)
+            with pytest.raises(RunFileError, match="the disk is full"):
+                await client.resume(tmp_path / "run")
+        assert len(service.sent) == sent
+        assert client.stats().in_flight == 0
+        report = await client.resume(tmp_path / "run")
+    judge(report, service, users(100))

@@ -1,0 +1,168 @@
+"""Group commits: what comes together is written together, and nothing is told before it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from support.virtual_time import turns, virtual
+
+from pushsdk import RunFileError
+from pushsdk._io.offload import in_thread
+from pushsdk.broadcast.plan import Event, Kind
+from pushsdk.broadcast.recorder import Recorder
+
+
+class Tape:
+    """Stands in for a journal."""
+
+    def __init__(self) -> None:
+        self.groups: list[int] = []
+        self.broken = False
+
+    def write(self, events: Sequence[Event]) -> None:
+        if self.broken:
+            raise RunFileError("the disk is full")
+        self.groups.append(len(events))
+
+
+class Thread:
+    """Work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Event] = []
+
+    async def __call__(self, work: Callable[[], Any]) -> Any:
+        self.waiting.append(go := asyncio.Event())
+        await go.wait()
+        return work()
+
+
+def claim(number: int = 0) -> Event:
+    return Event(Kind.CLAIMED, number, 0, 1)
+
+
+def recorder_of(tape: Tape, offload: Any = None) -> Recorder:
+    return Recorder(tape, loop=asyncio.get_running_loop(), offload=offload)  # type: ignore[arg-type]
+
+
+@virtual
+async def test_claims_of_one_turn_share_a_commit_with_what_was_noted() -> None:
+    tape = Tape()
+    recorder = recorder_of(tape)
+
+    async def settle() -> None:
+        recorder.note(claim(9))
+
+    await asyncio.gather(settle(), *(recorder.claim(claim(number)) for number in range(5)))
+    assert tape.groups == [6]
+    await recorder.claim(claim())
+    assert tape.groups == [6, 1]
+
+
+@virtual
+async def test_a_claim_returns_only_once_it_is_written() -> None:
+    tape, thread = Tape(), Thread()
+    recorder = recorder_of(tape, thread)
+    claimed = asyncio.ensure_future(recorder.claim(claim()))
+    await turns(5)
+    assert not claimed.done()
+    thread.waiting[0].set()
+    await claimed
+    assert tape.groups == [1]
+
+
+@virtual
+async def test_what_comes_while_a_commit_is_under_way_shares_the_next() -> None:
+    tape, thread = Tape(), Thread()
+    recorder = recorder_of(tape, thread)
+    first = asyncio.ensure_future(recorder.claim(claim()))
+    await turns(3)
+    others = [asyncio.ensure_future(recorder.claim(claim(number))) for number in range(1, 4)]
+    recorder.note(claim(4))
+    await turns(3)
+    assert len(thread.waiting) == 1
+    thread.waiting[0].set()
+    await first
+    await turns(3)
+    assert not any(each.done() for each in others)
+    thread.waiting[1].set()
+    await asyncio.gather(*others)
+    assert tape.groups == [1, 4]
+
+
+@virtual
+async def test_a_flush_waits_for_everything_noted() -> None:
+    tape, thread = Tape(), Thread()
+    recorder = recorder_of(tape, thread)
+    recorder.note(claim())
+    flushed = asyncio.ensure_future(recorder.flush())
+    await turns(3)
+    recorder.note(claim(1))
+    for _ in range(2):
+        assert not flushed.done()
+        await turns(3)
+        thread.waiting[-1].set()
+        await turns(3)
+    await flushed
+    assert tape.groups == [1, 1]
+    await recorder.flush()
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@virtual
+async def test_after_a_failed_commit_nothing_more_is_written(threaded: bool) -> None:
+    async def at_once(work: Callable[[], Any]) -> Any:
+        return work()
+
+    tape = Tape()
+    recorder = recorder_of(tape, at_once if threaded else None)
+    tape.broken = True
+    with pytest.raises(RunFileError, match="full"):
+        await recorder.claim(claim())
+    tape.broken = False
+    recorder.note(claim(1))
+    with pytest.raises(RunFileError, match="full"):
+        await recorder.claim(claim(2))
+    with pytest.raises(RunFileError, match="full"):
+        await recorder.flush()
+    assert tape.groups == []
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@virtual
+async def test_a_cancelled_claim_does_not_disturb_the_commit(threaded: bool) -> None:
+    tape, thread = Tape(), Thread()
+    recorder = recorder_of(tape, thread if threaded else None)
+    claimed = asyncio.ensure_future(recorder.claim(claim()))
+    await turns(1)
+    claimed.cancel()
+    await asyncio.wait([claimed])
+    for each in thread.waiting:
+        each.set()
+    await recorder.flush()
+    assert tape.groups == [1]
+
+
+async def test_blocking_work_is_done_in_a_thread_and_waited_for_also_when_cancelled() -> None:
+    loop = asyncio.get_running_loop()
+    started, go, done = asyncio.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        loop.call_soon_threadsafe(started.set)
+        go.wait(10)
+        done.set()
+
+    task = asyncio.ensure_future(in_thread(work))
+    await started.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done.is_set()
+    assert await in_thread(threading.get_ident) != threading.get_ident()
