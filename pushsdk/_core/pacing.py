@@ -16,6 +16,9 @@ __all__ = ["Gate", "parse_retry_after"]
 
 # Requests per second that are tried in any case: how else would the end of an outage be noticed?
 FLOOR = 1.0
+# Where the adaptive rate begins at the lowest: a client that sends now and then, and meets one stray throttle, must not
+# have its next burst spread over a minute.
+BEGIN_AT_LEAST = 20.0
 # What a throttle leaves of the rate. AWS and CUBIC (RFC 9438) have 0.7; from 0.8 a hard limit is used to 95 %.
 DECREASE = 0.8
 # Seconds until the rate is back where it was at the throttle, and until it is not held back at all.
@@ -95,7 +98,7 @@ class Gate:
         busiest = float(max(self._before, self._starts))
         rate = self.rate(now)
         if rate is None:
-            rate = busiest
+            rate = max(BEGIN_AT_LEAST, busiest)
         elif started < self._since or now < self._decreased + ONE_EVENT:
             # It was under way when the rate was decreased: the same event.
             return

@@ -333,6 +333,8 @@ class Coalescer:
             return
         if verdict.outcome is Outcome.ACCEPTED:
             self._hopeless.discard(batch.content.key)
+            if self._sizes.users is not None:
+                self._sizes.accepted(whole.users, batch.frame + len(whole.ids))
         self._settle_piece(whole, verdict)
 
     async def _drive(self, batch: Batch) -> None:

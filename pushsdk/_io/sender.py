@@ -37,6 +37,8 @@ __all__ = ["Job", "Sender", "emitter"]
 logger = logging.getLogger("pushsdk")
 # Without a handler of the application's, nothing is to appear on its stderr.
 logger.addHandler(logging.NullHandler())
+# The service wants fewer requests. A 503 is repeatable where it came with a Retry-After.
+THROTTLES = frozenset({429, 503})
 PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
 
 
@@ -232,8 +234,11 @@ class Sender:
         job.attempts.append(attempt)
         job.own += 1
         self._counters.attempts += 1
-        if attempt.outcome is Outcome.REJECTED and attempt.retry_after is not None and attempt.repeatable:
-            self._pause(min(attempt.retry_after, job.policy.max_retry_after))
+        if attempt.repeatable and attempt.outcome is Outcome.REJECTED:
+            if attempt.status in THROTTLES:
+                self._slots.throttled(attempt.started)
+            if attempt.retry_after is not None:
+                self._pause(min(attempt.retry_after, job.policy.max_retry_after))
         if self._emit is not None:
             self._emit(AttemptEnded(endpoint=job.endpoint, users=job.users, number=job.own, attempt=attempt))
 

@@ -81,6 +81,10 @@ class Slots:
         self._gate.pause(until)
         self.give_up(Failure.PAUSED, before=until)
 
+    def throttled(self, started: float) -> None:
+        """A request that started then was answered with a throttle."""
+        self._gate.throttled(started, self._loop.time())
+
     def give_up(self, reason: Failure, *, before: float = math.inf) -> None:
         """End what waits and has its deadline before this time."""
         for waiting in tuple(self._queue):

@@ -235,18 +235,18 @@ def test_the_first_throttle_leaves_four_fifths_of_the_rate_measured_and_spaces_t
 @pytest.mark.parametrize(
     ("starts", "rate"),
     [
-        ([], 1.0),
+        ([], 16.0),
         ([9.9] * 40, 32.0),
         ([8.5] * 40, 32.0),
         ([8.0] * 40 + [9.0] * 20, 32.0),
         ([8.0] * 20 + [9.0] * 40, 32.0),
         ([8.0] * 20 + [9.0] * 40 + [10.0] * 5, 32.0),
-        ([6.0] * 40 + [9.0] * 20, 16.0),
-        ([7.0] * 40 + [9.0] * 20, 16.0),
-        ([9.0], 1.0),
+        ([6.0] * 40 + [9.0] * 30, 24.0),
+        ([7.0] * 40 + [9.0] * 30, 24.0),
+        ([9.0], 16.0),
     ],
     ids=[
-        "none",
+        "none: it begins at twenty",
         "a burst",
         "a burst a while ago",
         "the second before",
@@ -254,7 +254,7 @@ def test_the_first_throttle_leaves_four_fifths_of_the_rate_measured_and_spaces_t
         "a new second has begun",
         "long ago does not count",
         "nor does the last but one",
-        "never below one",
+        "one: it begins at twenty",
     ],
 )
 def test_measured_is_the_busier_of_the_last_two_seconds_with_starts(starts, rate):
@@ -337,9 +337,9 @@ def test_a_throttle_after_it_was_disengaged_measures_anew():
 def test_the_fixed_rates_hold_while_the_adaptive_one_is_engaged_and_after():
     gate = Gate(Rate(requests_per_second=2))
     gate.throttled(9.9, 10.0)
-    assert gate.rate(10.0) == 1.0
+    assert gate.rate(10.0) == 16.0
     gate.charge(10.0, 1)
-    assert gate.delay(10.0) == pytest.approx(0.99)
+    assert gate.delay(10.0) == 0.5
     for now in (38.0, 50.0, 51.0):
         gate.charge(now, 1)
         assert gate.delay(now) == 0.5

@@ -6,10 +6,22 @@ import asyncio
 from itertools import pairwise
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start
+from support.fake_service import (
+    MESSAGE,
+    Behaviour,
+    FakeService,
+    Request,
+    answer,
+    client_of,
+    idle,
+    outcome_of,
+    refused,
+    start,
+)
+from support.throttling import Bucket
 from support.virtual_time import turns, virtual
 
-from pushsdk import NotSentError, Rate, RetryPolicy
+from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
 
 
 def now() -> float:
@@ -91,12 +103,12 @@ async def test_a_pause_moves_what_the_rate_had_scheduled() -> None:
 async def test_a_client_that_was_throttled_spaces_its_requests_out_until_it_is_free_again() -> None:
     service = FakeService()
     async with client_of(service) as client:
-        await asyncio.gather(*(client.send("a", titled(number)) for number in range(10)))
+        await asyncio.gather(*(client.send("a", titled(number)) for number in range(30)))
         client._engine.gate.throttled(now(), now())
         before, count = now(), len(service.requests)
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(9)))
         starts = [request.started - before for request in service.requests[count:]]
-        assert [after - at for at, after in pairwise(starts)] == pytest.approx([1 / 8] * 8, abs=0.011)
+        assert [after - at for at, after in pairwise(starts)] == pytest.approx([1 / 24] * 8, abs=0.011)
         await asyncio.sleep(30.0)
         before, count = now(), len(service.requests)
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(9)))
@@ -115,4 +127,51 @@ async def test_while_it_is_held_back_sends_of_one_message_meet_in_fewer_requests
             sends.append(start(client.send(f"user-{number}", MESSAGE)))
             await asyncio.sleep(0.02)
         await asyncio.gather(*sends)
-    assert len(service.requests) <= 5
+    assert len(service.requests) <= 40
+
+
+def limited(bucket: Bucket) -> FakeService:
+    """A service that throttles what is over this rate."""
+
+    def decide(request: Request) -> Behaviour:
+        taken, retry_after = bucket.take(request.started)
+        return answer() if taken else answer(429, {"Retry-After": f"{retry_after}"} if retry_after else None)
+
+    return FakeService(then=decide)
+
+
+@pytest.mark.parametrize("retry_after", [None, 1])
+@virtual
+async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets_through(retry_after) -> None:
+    service = limited(Bucket(20, 20, retry_after))
+    async with client_of(service, timeout=Timeout(total=None), retry=RetryPolicy.safe(attempts=10**6)) as client:
+        client._engine.sender.budget.tokens = 10**9
+        before = now()
+        sends = [start(client.send(f"user-{number}", titled(number))) for number in range(4000)]
+        await asyncio.gather(*sends)
+        assert 4000 / (now() - before) > 0.85 * 20
+        settled = [request.evidence.status for request in service.requests if request.started > before + 30]
+        assert settled.count(429) < 0.05 * len(settled)
+        assert idle(client)
+    assert set(service.processed.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "policy", "held"),
+    [
+        (429, None, RetryPolicy.none(), True),
+        (503, {"Retry-After": "0"}, RetryPolicy.none(), True),
+        (503, None, RetryPolicy.none(), False),
+        (408, None, RetryPolicy.none(), False),
+        (400, None, RetryPolicy.none(), False),
+        (429, None, RetryPolicy.none(repeat=frozenset()), False),
+        (429, None, RetryPolicy.none(statuses={429: Outcome.UNKNOWN}), False),
+    ],
+)
+@virtual
+async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeated(
+    status, headers, policy, held
+) -> None:
+    async with client_of(FakeService(answer(status, headers)), retry=policy) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+        assert (client._engine.gate.rate(now()) is not None) is held

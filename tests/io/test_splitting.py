@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.fake_service import (
     MESSAGE,
+    Behaviour,
     FakeService,
     Request,
     answer,
@@ -214,3 +215,22 @@ async def test_a_call_in_two_pieces_past_its_deadline_knows_what_is_known() -> N
         assert {error.outcomes[user] for user in MANY[:20]} == {Outcome.ACCEPTED}
         assert {error.outcomes[user] for user in MANY[22:]} == {Outcome.UNKNOWN}
         await outcome_of(other)
+
+
+@virtual
+async def test_after_a_413_a_request_as_large_is_tried_again_once_enough_have_gone_through() -> None:
+    taken = 10
+
+    def decide(request: Request) -> Behaviour:
+        return answer(413 if len(request.users) > taken else 204)
+
+    service = FakeService(then=decide)
+    everybody = [f"{number:060d}" for number in range(20)]
+    async with client_of(service) as client:
+        for _ in range(100):
+            await client.send(everybody, MESSAGE)
+        assert [len(users) for users in service.sent].count(20) == 2
+        taken = 20
+        for _ in range(200):
+            await client.send(everybody, MESSAGE)
+        assert [len(users) for users in service.sent[-50:]] == [20] * 50
