@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk.broadcast.plan import Chunk, Event, Header, Piece
 from pushsdk.broadcast.records import (
@@ -37,8 +38,8 @@ __all__ = ["Journal"]
 # Rows per query: a reader keeps the writer waiting no longer than one takes, and holds no more in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
 
-# One statement, so that both rows are of one commit.
-_SELECT_ENDS = "SELECT meta.data, meta.crc, head.seq, head.crc FROM meta, head"
+# One statement, so that all of it is of one commit.
+_SELECT_ENDS = "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head"
 _SELECT_PLAN = "SELECT first, sizes, bodies, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
 _SELECT_PACK = "SELECT first, sizes, bodies, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT seq, events, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
@@ -204,10 +205,16 @@ class Journal:
     def _make_room(cls, place: Place) -> None:
         """Remove a plan of ours that was never completed: nothing can have been sent of it."""
         if place.look():
-            there = cls.open(place.path, write=False)
-            there.close()
-            if there.sealed:
-                raise refusal(place.path, "there is a run already: resume it, or give another path")
+            try:
+                there = cls.open(place.path, write=False)
+            except RunFileError:
+                # Of a writer that was killed within its first commit nothing is left: opening it rolled that back.
+                if place.look():
+                    raise
+            else:
+                there.close()
+                if there.sealed:
+                    raise refusal(place.path, "there is a run already: resume it, or give another path")
         place.clear()
 
     @classmethod
@@ -242,13 +249,13 @@ class Journal:
         ends = file.read(_SELECT_ENDS)
         if len(ends) != 1:
             raise Damaged
-        *row, last, end = ends[0]
+        *row, last, end, there = ends[0]
         meta, crc = read_meta(row)
         journal = cls(file, meta.header)
         journal._crc = crc
         journal._read_plan(meta.seal)
         journal._read_log(last)
-        if (journal._seq, journal._crc) != (last, end) or (last and not journal.sealed):
+        if (journal._seq, journal._crc) != (last, end) or journal._seq != (there or 0) or (last and not journal.sealed):
             raise Damaged
         return journal
 

@@ -15,7 +15,7 @@ __all__ = ["HAVE_FLOCK", "lock"]
 HAVE_FLOCK = importlib.util.find_spec("fcntl") is not None
 
 # Open lock files of this process; a forked child closes its copies, or it would hold the lock on after its parent.
-_held: set[int] = set()
+_held: dict[object, int] = {}
 
 
 def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
@@ -43,11 +43,11 @@ def _by_flock(path: Path) -> Callable[[], None]:
             if os.path.samestat(os.fstat(file), os.lstat(path)):
                 break
         os.close(file)
-    _held.add(file)
+    holder = object()
+    _held[holder] = file
 
     def release() -> None:
-        if file in _held:
-            _held.remove(file)
+        if _held.pop(holder, None) is not None:
             # Removed while it is still held: the next one makes its own.
             with suppress(OSError):
                 os.unlink(path)
@@ -58,11 +58,13 @@ def _by_flock(path: Path) -> Callable[[], None]:
 
 def _by_sqlite(path: Path) -> Callable[[], None]:
     """SQLite knows how to lock on every system. Windows refuses to remove a file that somebody has open."""
-    db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    db = None
     try:
+        db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         db.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:
-        db.close()
+        if db is not None:
+            db.close()
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
             raise BlockingIOError("locked") from None
         raise OSError(str(error)) from None
@@ -77,7 +79,7 @@ def _by_sqlite(path: Path) -> Callable[[], None]:
 
 def _forked() -> None:
     while _held:
-        os.close(_held.pop())
+        os.close(_held.popitem()[1])
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - not on Windows

@@ -39,6 +39,8 @@ SCHEMA = (
 # Seconds to wait for a reader that is in the middle of a page, or for somebody's backup.
 PATIENCE = 30.0
 
+# The module decodes SQLite's words, and these may quote a damaged file.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 # By the beginning of SQLite's name of the error.
 _WHY = (
     ("SQLITE_FULL", "the disk is full: make room, then resume the run"),
@@ -47,10 +49,13 @@ _WHY = (
     ("SQLITE_READONLY", "it may not be written: check the permissions of file and folder"),
     ("SQLITE_CANTOPEN", "it can't be opened: check the permissions of file and folder"),
     ("SQLITE_IOERR", "the disk failed"),
+    ("SQLITE_NOTADB", "it is not a run file"),
     ("SQLITE_TOOBIG", "a request is too large for a run file"),
     ("SQLITE_CONSTRAINT", "another process has written to it, which no lock kept from that: nothing more is written"),
 )
-_DAMAGED = "it is damaged: use a copy from before, or plan a new run"
+# Not: use an older copy. That would push again to those who were reached since.
+_DAMAGED = "it is damaged, so who was reached can't be told from it any more; a new run would push to all of them again"
+_EMPTY = "it is empty, nothing was planned in it"
 
 
 def refusal(path: Path | None, why: str, *, outcome: Outcome | None = None) -> RunFileError:
@@ -88,14 +93,15 @@ class Place:
         """The bytes of the file. Raises RunFileError where there is none, or something else than a file."""
         try:
             found = os.lstat(self.path)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise refusal(self.path, f"it can't be opened: {_words(error)}") from None
         if stat.S_ISLNK(found.st_mode):
             raise refusal(self.path, "it is a symbolic link: give the path of the file itself")
         if not stat.S_ISREG(found.st_mode):
             raise refusal(self.path, "it is not a file: give the path of a run file")
-        if not os.access(self.path, os.R_OK):
-            raise refusal(self.path, "it may not be read: check its permissions")
+        if os.path.lexists(f"{self.path}-wal"):
+            # SQLite would work it into the file.
+            raise refusal(self.path, "there is a -wal file beside it, which is none of a run's: move that away")
         return found.st_size
 
     def make(self) -> bool:
@@ -147,7 +153,7 @@ class RunFile:
         Also a reader opens it for writing where it may: what a killed writer left half done has to be rolled back.
         """
         if not place.look():
-            raise refusal(place.path, "it is empty, nothing was planned in it")
+            raise refusal(place.path, _EMPTY)
         _identify(place)
 
         def prepare(file: RunFile) -> None:
@@ -157,8 +163,7 @@ class RunFile:
                 # A reader does without: it would keep the writer waiting, and what it reads has checksums.
                 file._check_structure()
                 file._for_writing(durable=durable)
-                file._db.execute("BEGIN IMMEDIATE")  # is it allowed to?
-                file._db.execute("ROLLBACK")
+                file._db.execute("UPDATE head SET seq = 0 WHERE 0")  # is it allowed to?
             else:
                 file._db.execute("PRAGMA query_only = ON")
 
@@ -177,7 +182,7 @@ class RunFile:
         self._check_usable()
         try:
             return self._db.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise refusal(self.path, _why(error)) from None
 
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome) -> None:
@@ -193,7 +198,7 @@ class RunFile:
             execute("BEGIN IMMEDIATE")
             work(self._db)
             execute("COMMIT")
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             why = _why(error)
             self._fail(why)
             raise refusal(self.path, why, outcome=outcome) from error
@@ -213,7 +218,7 @@ class RunFile:
         if self._owner != os.getpid():
             _inherited.append(self._db)
             return
-        with suppress(sqlite3.Error):
+        with suppress(*_ERRORS):
             if self._failed is None and self._place is not None:
                 # The rollback journal, which is kept between commits, is not needed any more.
                 self._db.execute("PRAGMA busy_timeout = 0")
@@ -225,7 +230,7 @@ class RunFile:
     def _prepared(self, prepare: Callable[[RunFile], None]) -> RunFile:
         try:
             prepare(self)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             self.close()
             raise refusal(self.path, _why(error)) from None
         except BaseException:
@@ -242,7 +247,7 @@ class RunFile:
     def _fail(self, why: str) -> None:
         self._failed = why
         # Readers, this process too, get to see what was committed before.
-        with suppress(sqlite3.Error):
+        with suppress(*_ERRORS):
             self._db.execute("ROLLBACK")
 
     def _for_writing(self, *, durable: bool) -> None:
@@ -250,16 +255,17 @@ class RunFile:
         db.execute(f"PRAGMA page_size = {PAGE}")
         # A journal that is kept between commits is the cheapest; a temporary file has nobody to roll it back.
         mode = "PERSIST" if kept else "MEMORY"
-        if db.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0].decode().upper() != mode:
-            raise refusal(self.path, "its journal mode can't be set: remove what lies beside it (-wal, -shm)")
+        db.execute(f"PRAGMA journal_mode = {mode}")
         # Killing the process loses nothing that the system has been given: only a power failure needs the disk.
         db.execute(f"PRAGMA synchronous = {'EXTRA' if durable and kept else 'OFF'}")
         if durable and self.path is not None:
             _sync_folder(self.path.parent)
 
     def _check_schema(self) -> None:
-        if tuple(sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master")) != _SCHEMA_BYTES:
-            raise self.damaged()
+        schema = tuple(sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master"))
+        if schema != _SCHEMA_BYTES:
+            # Nothing: its writer was killed within the first commit, which has been rolled back by now.
+            raise self.damaged() if schema else refusal(self.path, _EMPTY)
 
     def _check_structure(self) -> None:
         if self._db.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)]:
@@ -274,7 +280,7 @@ _inherited: list[sqlite3.Connection] = []
 def _connect(place: Place | None, uri: str) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-    except sqlite3.Error as error:
+    except _ERRORS as error:
         raise refusal(None if place is None else place.path, _why(error)) from None
     # A damaged text must not raise from within.
     db.text_factory = bytes
@@ -289,10 +295,14 @@ def _identify(place: Place) -> None:
     """
     db = _connect(place, place.path.as_uri() + "?mode=ro&immutable=1")
     try:
+        # Or it would refuse a file that a commit under way, or one that was killed, has not made longer yet.
+        db.execute("PRAGMA writable_schema = ON")
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error as error:
-        raise refusal(place.path, f"it is not a run file, or its beginning is damaged ({_name(error)})") from None
+    except _ERRORS as error:
+        # So says an SQLite file of the other kind of journal, which is none of ours.
+        foreign = _name(error) == "SQLITE_CANTOPEN"
+        raise refusal(place.path, "it is not a run file" if foreign else _why(error)) from None
     finally:
         db.close()
     if application != APPLICATION:
@@ -313,12 +323,12 @@ def _sync_folder(folder: Path) -> None:
             os.close(file)
 
 
-def _why(error: sqlite3.Error) -> str:
+def _why(error: Exception) -> str:
     name = _name(error)
     return next((why for start, why in _WHY if name.startswith(start)), _DAMAGED) + (f" ({name})" if name else "")
 
 
-def _name(error: sqlite3.Error) -> str:
+def _name(error: Exception) -> str:
     return getattr(error, "sqlite_errorname", "")
 
 

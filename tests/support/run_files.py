@@ -1,0 +1,146 @@
+"""Small run files, and what can be asked of one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import pushsdk
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.plan import Chunk, Event, Header, Kind, Piece
+
+__all__ = [
+    "BROADCAST",
+    "EACH",
+    "ENVIRONMENT",
+    "chunk",
+    "kill_within_a_commit",
+    "leave_half_done",
+    "make_run",
+    "pieces",
+    "run",
+    "seen",
+    "some_events",
+]
+
+BROADCAST = Header(
+    kind="broadcast",
+    base_url="https://push.example",
+    message=b'{"title":"Spring"}',
+    source="list of 5",
+    max_users=3,
+    max_bytes=1000,
+    policy={"attempts": 4, "repeat": [408, 425, 429]},
+    created=1.5,
+    version="9.9",
+)
+EACH = Header(kind="each", base_url="https://push.example", max_users=1, max_bytes=1000)
+
+
+def chunk(*user_ids: str, message: bytes | None = None) -> Chunk:
+    """One request of the plan."""
+    return Chunk(len(user_ids), msgspec.json.encode(user_ids)[1:-1], message)
+
+
+def make_run(path: Path | None, sizes: Sequence[int] = (3, 2), **options: Any) -> Journal:
+    """A sealed run of users u0, u1, ... in chunks of these sizes; open."""
+    journal = Journal.create(path, BROADCAST, **options)
+    users = [f"u{number}" for number in range(sum(sizes))]
+    ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+    journal.add([chunk(*users[end - size : end]) for size, end in zip(sizes, ends, strict=True)])
+    journal.seal(repeated=4)
+    return journal
+
+
+def some_events() -> list[list[Event]]:
+    """Of every kind, for a run of chunks of 3, 2 and 1 users; in three commits."""
+    return [
+        [Event(Kind.CLAIMED, 0, 0, 3), Event(Kind.CLAIMED, 1, 0, 2)],
+        [
+            Event(Kind.ACCEPTED, 0, 0, 2, 204),
+            Event(Kind.REJECTED, 0, 2, 3, 400, "the service refused it"),
+            Event(Kind.RELEASED, 1, 0, 2, 429, "throttled"),
+        ],
+        [Event(Kind.CLAIMED, 1, 0, 1), Event(Kind.UNKNOWN, 1, 0, 1, 500, "no answer"), Event(Kind.RESENT, 1, 0, 1)],
+    ]
+
+
+def seen(journal: Journal) -> object:
+    """All that a run says, as a value."""
+    return (
+        journal.header,
+        journal.sealed,
+        journal.repeated,
+        journal.chunks,
+        journal.users,
+        journal.tally(),
+        journal.load(range(journal.chunks)),
+        list(journal.planned()),
+        list(journal.held()),
+        list(journal.rows()),
+    )
+
+
+def pieces(found: Iterable[Piece]) -> list[tuple[int, int, int]]:
+    """As tuples, for comparing."""
+    return [(piece.chunk, piece.start, piece.stop) for piece in found]
+
+
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(str(Path(file).parents[1]) for file in (pushsdk.__file__, __file__)),
+}
+
+
+def run(*arguments: object) -> str:
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], env=ENVIRONMENT, check=True, capture_output=True, text=True, timeout=120
+    ).stdout
+
+
+HALF_DONE = """
+import resource, signal, sys
+from pathlib import Path
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.plan import Event
+from support.run_files import BROADCAST
+
+path, first = Path(sys.argv[1]), sys.argv[2:] == ["first"]
+if not first:
+    journal = Journal.open(path, write=True)
+# The file may be changed and not grow: the system ends the process there, as it would with a kill.
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if first else path.stat().st_size, resource.RLIM_INFINITY))
+if first:
+    Journal.create(path, BROADCAST)
+journal.write([Event(2, 1, 0, 2, 204, "x" * 10_000)])
+"""
+
+
+def leave_half_done(path: Path) -> object:
+    """A run whose writer was killed when half of a commit was in the file; what it said before."""
+    journal = make_run(path, (3, 2, 1))
+    journal.write([Event(Kind.CLAIMED, 0, 0, 3)])
+    says = seen(journal)
+    journal.close()
+    before = path.read_bytes()
+    kill_within_a_commit(path)
+    assert path.read_bytes() != before
+    return says
+
+
+def kill_within_a_commit(path: Path, *which: str) -> None:
+    """Of the run that is there, or the first one of a new run."""
+    with pytest.raises(subprocess.CalledProcessError):
+        run("-c", HALF_DONE, path, *which)
+    # Its head says that it is longer than it is, and the journal beside it is needed.
+    assert int.from_bytes(path.read_bytes()[28:32], "big") * 4096 > path.stat().st_size
+    assert path.with_name(path.name + "-journal").read_bytes()[:1] != b"\0"

@@ -1,0 +1,86 @@
+"""A command that writes runs and kills its writers: ``run_killer.py folder kills seed``; prints what each had said.
+
+Each writer is a fork of this process: it plans a run, then commits one numbered group of events after another, and
+says so on a pipe after each. It is killed at a random moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.plan import Chunk, Event, Header, Kind
+
+__all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
+
+HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}", max_users=100, max_bytes=10_000)
+CHUNKS, SIZE = 50, 10
+
+
+def events_of(number: int) -> list[Event]:
+    """Of commit number ``number``, from 0: never what was there before."""
+    draw = random.Random(number)
+    kinds = list(Kind)
+    found = []
+    for _ in range(draw.choice((1, 3, 40))):
+        chunk, start = draw.randrange(CHUNKS), draw.choice((0, 0, 0, 3))
+        found.append(Event(draw.choice(kinds), chunk, start, SIZE - start, 200 + number % 300, f"commit {number}"))
+    return found
+
+
+def plan(path: Path, *, durable: bool) -> Journal:
+    """A run of CHUNKS chunks, in several transactions."""
+    journal = Journal.create(path, HEADER, durable=durable)
+    for number in range(CHUNKS):
+        users = [f'"user-{number}-{place}"' for place in range(SIZE)]
+        journal.add([Chunk(SIZE, ",".join(users).encode())])
+    journal.seal(repeated=0)
+    return journal
+
+
+def write(path: Path, pipe: int, *, durable: bool) -> None:
+    journal = plan(path, durable=durable)
+    number = 0
+    while True:
+        journal.write(events_of(number))
+        number += 1
+        os.write(pipe, b"n")
+
+
+def kill_one(path: Path, draw: random.Random) -> int:
+    """How many commits had returned when it was killed."""
+    out, into = os.pipe()
+    durable = draw.random() < 0.5
+    child = os.fork()
+    if child == 0:
+        os.close(out)
+        try:
+            write(path, into, durable=durable)
+        finally:
+            os._exit(1)
+    os.close(into)
+    # One in four is killed while it plans, before or after its first byte; the others while they send.
+    if draw.random() < 0.75:
+        select.select([out], [], [])
+    time.sleep(draw.random() * 0.02)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), status
+    said = b""
+    while more := os.read(out, 65536):
+        said += more
+    os.close(out)
+    return len(said)
+
+
+if __name__ == "__main__":
+    folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    draw = random.Random(seed)
+    json.dump([kill_one(folder / f"{number}.run", draw) for number in range(kills)], sys.stdout)
