@@ -80,6 +80,20 @@ if TYPE_CHECKING:
         AsyncPushView,
     )
 
+else:  # a type checker would take any name for one that this finds
+
+    def __getattr__(name):
+        if name in __all__:
+            for module in map(importlib.import_module, (f"{__name__}.{place}" for place in _MODULES)):
+                if name in module.__all__:
+                    globals()[name] = each = getattr(module, name)
+                    return each
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return __all__
+
+
 # Where the names live, cheap modules first. A name is imported when it is first asked for (PEP 562): a command line
 # that only shows its help does not wait for msgspec, nor one that only reads a file for aiohttp.
 _MODULES = (
@@ -165,17 +179,3 @@ __all__ = [
     "read_report",
     "render",
 ]
-
-
-if not TYPE_CHECKING:  # a type checker would take any name for one that this finds
-
-    def __getattr__(name):
-        if name in __all__:
-            for module in map(importlib.import_module, (f"{__name__}.{place}" for place in _MODULES)):
-                if name in module.__all__:
-                    globals()[name] = each = getattr(module, name)
-                    return each
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__():
-        return __all__
