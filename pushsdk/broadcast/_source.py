@@ -1,0 +1,92 @@
+"""What every kind of audience offers, and the words that they share. Column names may be shown, values never."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pushsdk._core.errors import ValidationError
+from pushsdk.broadcast.distinct import Distinct, DistinctRows, Row
+
+__all__ = ["Counts", "Source", "fitting", "missing_column", "once", "plain"]
+
+BATCH = 10_000
+
+_SHOWN = 20
+# A first line that is no header holds values: what looks like an id is not shown.
+_NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]|\d{1,2}(?!\d)){0,40}")
+
+
+class Counts(msgspec.Struct):
+    """What one reading has seen so far."""
+
+    read: int = 0
+    """Rows, or lines that are not blank."""
+    users: int = 0
+    repeated: int = 0
+    blank: int = 0
+    padded: int = 0
+
+
+class Source(Protocol):
+    """Where ids come from. Each method reads anew, in batches; ``counts`` is right when the last has been taken."""
+
+    def words(self) -> str:
+        """What identifies it, as it is now."""
+
+    def count(self) -> int | None:
+        """Rows, where that can be told without reading them."""
+
+    def ids(self, counts: Counts) -> Iterator[list[str]]:
+        """All ids, in order."""
+
+    def distinct_ids(self, counts: Counts) -> Iterator[list[str]]:
+        """Each id once, in no particular order."""
+
+    def rows(self, counts: Counts, columns: Collection[str] | None) -> Iterator[list[Row]]:
+        """All rows, in order, with these of their other columns; None is all."""
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """The text with every control character replaced, and cut: fit for a terminal and a log."""
+    shown = "".join(each if each.isprintable() else "?" for each in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def missing_column(name: str, key: str, columns: Sequence[str]) -> ValidationError:
+    """There is no such column: which there are, and which may be meant."""
+    shown = [each if _NAME.fullmatch(each) else "..." for each in columns[:_SHOWN]]
+    if len(columns) > _SHOWN:
+        shown.append(f"and {len(columns) - _SHOWN} more")
+    folded = {_fold(each): each for each in columns if _NAME.fullmatch(each)}
+    near = difflib.get_close_matches(_fold(key)[:40], folded, n=1, cutoff=0.7)
+    meant = f"; did you mean primary_key={folded[near[0]]!r}?" if near else "; name one with primary_key="
+    return ValidationError(f"{plain(name)}: no column {plain(key, 60)!r}, only {', '.join(shown) or 'none'}{meant}")
+
+
+def _fold(word: str) -> str:
+    return re.sub(r"[\W_]", "", word).lower()
+
+
+def fitting(value: Any) -> Any:
+    """A value of JSON, with the integers that don't fit 64 bits as their decimal text, which is what can be sent."""
+    if type(value) is int:
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if type(value) is list:
+        return [fitting(each) for each in value]
+    if type(value) is dict:
+        return {name: fitting(each) for name, each in value.items()}
+    return value
+
+
+def once(distinct: Distinct | DistinctRows, batches: Iterator[list[Any]], counts: Counts) -> Iterator[list[Any]]:
+    """The batches without the repetitions, which are counted."""
+    with distinct:
+        for batch in batches:
+            yield from distinct.add(batch)
+        yield from distinct.finish()
+        counts.repeated = distinct.repeated

@@ -1,0 +1,240 @@
+"""Text, CSV and JSON lines, read by us: every id as it was written, and every refusal with its line."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import IO, Any
+
+import msgspec
+
+from pushsdk._core.errors import ValidationError
+from pushsdk.broadcast._files import list_files
+from pushsdk.broadcast._lines import LONGEST, bad_line, lines_of, unreadable
+from pushsdk.broadcast._source import BATCH, Counts, fitting, missing_column, once, plain
+from pushsdk.broadcast.distinct import Distinct, Row
+
+__all__ = ["FORMATS", "TextFiles", "read_text"]
+
+# A line of a table may be longer than an id: it holds other columns.
+LONGEST_ROW = 16 * LONGEST
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is to be read, and where it is counted."""
+
+    name: str
+    """Of the file, in errors."""
+    key: str
+    counts: Counts
+    rows: bool
+    """Whole rows; else only ids."""
+    columns: Collection[str] | None = None
+    """Of the rows; None is all."""
+
+    def takes(self, column: str) -> bool:
+        return column != self.key and (self.columns is None or column in self.columns)
+
+
+# Batches of ids, or of rows where these are wanted.
+Form = Callable[[IO[bytes], Wanted], Iterator[list[Any]]]
+
+
+class TextFiles:
+    """Files of one format, or a stream that can be read once."""
+
+    def __init__(self, path: str | IO[bytes], *, name: str = "", key: str, form: Form) -> None:
+        self._path = path
+        self._name = name
+        self._key = key
+        self._form = form
+        # Set when a stream is read.
+        self._spent = False
+        self.words()
+
+    def words(self) -> str:
+        return list_files(self._path).words() if isinstance(self._path, str) else plain(self._name)
+
+    def count(self) -> None:
+        return None
+
+    def ids(self, counts: Counts) -> Iterator[list[str]]:
+        return self._read(counts, rows=False)
+
+    def distinct_ids(self, counts: Counts) -> Iterator[list[str]]:
+        return once(Distinct(), self.ids(counts), counts)
+
+    def rows(self, counts: Counts, columns: Collection[str] | None) -> Iterator[list[Row]]:
+        return self._read(counts, rows=True, columns=columns)
+
+    def _read(self, counts: Counts, *, rows: bool, columns: Collection[str] | None = None) -> Iterator[list[Any]]:
+        for name, file in self._files():
+            yield from self._form(file, Wanted(name, self._key, counts, rows, columns))
+
+    def _files(self) -> Iterator[tuple[str, IO[bytes]]]:
+        if not isinstance(self._path, str):
+            if self._spent:
+                raise ValidationError(f"{plain(self._name)} can be read only once: save it to a file")
+            self._spent = True
+            yield self._name, self._path
+            return
+        listing = list_files(self._path)
+        for path in listing.paths:
+            try:
+                file = path.open("rb")
+            except OSError as error:
+                raise unreadable(str(path), error) from None
+            with file:
+                yield str(path), file
+        listing.check_unchanged()
+
+
+# -- one id a line ---------------------------------------------------------------------------------------------------
+
+
+def read_text(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
+    """Each line an id, without the space around it; blank lines are passed over."""
+    counts = wanted.counts
+    for number, lines in lines_of(file, wanted.name):
+        ids = [user for user in map(str.strip, lines) if user]
+        if "\r" in "".join(ids):
+            at = next(at for at, line in enumerate(lines, number) if "\r" in line.strip())
+            raise bad_line(wanted.name, at, "holds a carriage return: end the lines with LF or CRLF")
+        counts.blank += len(lines) - len(ids)
+        counts.read += len(ids)
+        if sum(map(len, ids)) < sum(map(len, lines)):
+            counts.padded += sum(1 for line in lines if line.removesuffix("\r") != line.strip() != "")
+        yield [(user, {}) for user in ids] if wanted.rows else ids
+
+
+# -- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def read_csv(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
+    """A table with a header, cut at whichever of comma, semicolon, tab and bar the header holds most of."""
+    return _read_csv(file, wanted, None)
+
+
+def read_tsv(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
+    """The same, cut at tabs."""
+    return _read_csv(file, wanted, "\t")
+
+
+def _read_csv(file: IO[bytes], wanted: Wanted, delimiter: str | None) -> Iterator[list[Any]]:
+    lines = (f"{line}\n" for _, some in lines_of(file, wanted.name, longest=LONGEST_ROW) for line in some)
+    head: list[str] = []
+    for line in lines:
+        head.append(line)
+        if line.strip():
+            break
+    cut = delimiter or _delimiter("".join(head))
+    reader = csv.reader(itertools.chain(head, lines), delimiter=cut, strict=True)
+    try:
+        header = [name.strip() for name in next(filter(None, reader), [])]
+        if header:
+            yield from _csv_batches(reader, header, wanted)
+    except csv.Error as error:
+        # Its texts name delimiters and bounds, nothing of the file.
+        raise bad_line(wanted.name, reader.line_num, f"not CSV: {error}") from None
+
+
+def _delimiter(header: str) -> str:
+    bare = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t|", key=bare.count)
+
+
+def _csv_batches(reader: Any, header: list[str], wanted: Wanted) -> Iterator[list[Any]]:
+    key, counts = wanted.key, wanted.counts
+    if key not in header:
+        raise missing_column(wanted.name, key, header)
+    taken = [(name, at) for at, name in enumerate(header) if name and wanted.takes(name)]
+    if header.count(key) > 1 or len(dict(taken)) < len(taken):
+        raise bad_line(wanted.name, reader.line_num, "the header names a column twice")
+    width, place = len(header), header.index(key)
+    batch: list[Any] = []
+    for record in reader:
+        if len(record) != width:
+            if not record:
+                counts.blank += 1
+                continue
+            raise bad_line(wanted.name, reader.line_num, f"{len(record)} fields, and the header has {width}")
+        user = record[place]
+        if not user:
+            raise bad_line(wanted.name, reader.line_num, f"{plain(key)} is empty")
+        batch.append((user, {name: value for name, at in taken if (value := record[at])}) if wanted.rows else user)
+        if len(batch) == BATCH:
+            counts.read += BATCH
+            yield batch
+            batch = []
+    counts.read += len(batch)
+    yield batch
+
+
+# -- JSON lines -----------------------------------------------------------------------------------------------------
+
+_KINDS: Mapping[type, str] = {
+    bool: "a boolean",
+    dict: "an object",
+    float: "a number with a fraction or exponent",
+    list: "an array",
+    type(None): "null",
+}
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def read_json(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
+    """Each line an object; blank lines are passed over. An id is a text, or an integer of any size."""
+    key, counts = wanted.key, wanted.counts
+    for number, lines in lines_of(file, wanted.name, longest=LONGEST_ROW):
+        batch: list[Any] = []
+        for at, line in enumerate(lines, number):
+            try:
+                row = _decode(line)
+                fields = _json_fields(row, wanted) if wanted.rows else {}
+            except _UNREADABLE:
+                if line.strip():
+                    raise bad_line(wanted.name, at, _why(line, at)) from None
+                counts.blank += 1
+                continue
+            user = row.get(key)
+            if type(user) is int:
+                user = str(user)
+            elif type(user) is not str or not user:
+                raise _bad_id(row, wanted, at)
+            batch.append((user, fields) if wanted.rows else user)
+        counts.read += len(batch)
+        yield batch
+
+
+def _json_fields(row: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
+    return {name: fitting(value) for name, value in row.items() if value is not None and wanted.takes(name)}
+
+
+def _why(line: str, number: int) -> str:
+    if number == 1 and line.lstrip().startswith("["):
+        return "an array: write one object a line instead (jq -c '.[]' does)"
+    return "not a JSON object"
+
+
+def _bad_id(row: dict[str, Any], wanted: Wanted, number: int) -> ValidationError:
+    if wanted.key not in row:
+        return missing_column(f"{wanted.name}, line {number}", wanted.key, list(row))
+    value = row[wanted.key]
+    if value == "":
+        return bad_line(wanted.name, number, f"{plain(wanted.key)} is empty")
+    return bad_line(
+        wanted.name, number, f"{plain(wanted.key)} is {_KINDS[type(value)]}: a text or an integer is needed"
+    )
+
+
+FORMATS: Mapping[str, Form] = {
+    ".txt": read_text,
+    ".csv": read_csv,
+    ".tsv": read_tsv,
+    ".json": read_json,
+    ".jsonl": read_json,
+    ".ndjson": read_json,
+}
