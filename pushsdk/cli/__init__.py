@@ -20,10 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line of this process and return its exit code; a usage error exits with 2."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        _refuse_key(words)
+        from cyclopts import CycloptsError
+
         from pushsdk.cli.app import app
 
-        code: int = app(words, result_action="return_int_as_exit_code_else_zero")
+        _refuse_key(words)
+        try:
+            code: int = app(words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False)
+        except CycloptsError:  # which has said what is wrong
+            return Exit.USAGE
         sys.stdout.flush()
     except CommandError as error:
         warn(f"pushsdk: {error}")

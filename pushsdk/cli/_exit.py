@@ -74,11 +74,15 @@ def ends_plainly() -> Iterator[None]:
         yield
     except ValidationError as error:
         raise usage(str(error)) from None
+    except RunFileError as error:
+        # Unfit from the start, or while it was written: then what was on its way is unknown.
+        unknown = error.outcome is Outcome.UNKNOWN
+        raise CommandError(str(error), Exit.UNKNOWN if unknown else Exit.USAGE) from None
     except PartialError as error:
         unknown = error.outcome is Outcome.UNKNOWN
         raise CommandError(str(error), code_of(unknown=unknown, missing=1)) from None
     except PushError as error:
-        refused = isinstance(error, (AuthenticationError, ConfigurationError, RunFileError))
+        refused = isinstance(error, (AuthenticationError, ConfigurationError))
         # A campaign without a readable uuid is as good as unknown: nobody should create it again unseen.
         unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, UnexpectedResponseError)
         raise CommandError(str(error), code_of(refused=refused, unknown=unknown, missing=1)) from None

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from pushsdk.cli.settings import Settings, resolve
 
-__all__ = ["File", "Flag", "Patience", "Service", "given", "settings_of"]
+__all__ = ["File", "Flag", "Pace", "Patience", "Service", "given", "settings_of"]
 
 
 def _no_option(_kind: object, value: str | None) -> None:
@@ -49,12 +49,21 @@ class Service:
 @Parameter(name="*", group=_SERVICE)
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long, how often, how fast."""
+    """How long and how often one call is tried. A run goes on until it is through."""
 
     timeout: float | None = None
     """Seconds for a call as a whole, its waits and repeats included."""
     retry: Retry | None = None
     """What is repeated: only what can't push twice (safe), or more, or nothing."""
+
+
+@Parameter(name="*", group=_SERVICE)
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How fast."""
+
+    attempt_timeout: float | None = None
+    """Seconds for one try."""
     in_flight: int | None = None
     """Requests on the wire at a time."""
     rate: Annotated[float | None, Parameter(name=["--rate", "--users-per-second"])] = None
@@ -63,12 +72,12 @@ class Patience:
     """Requests per second at most."""
 
 
-def settings_of(service: Service | None, patience: Patience | None = None) -> Settings:
+def settings_of(*options: Service | Patience | Pace | None) -> Settings:
     """What the options, the variables and the settings file say. Raises ConfigurationError."""
-    return resolve(given(service, patience))
+    return resolve(given(*options))
 
 
-def given(*options: Service | Patience | None) -> dict[str, object]:
+def given(*options: Service | Patience | Pace | None) -> dict[str, object]:
     """The options that were given, by the names of their settings."""
     pairs = (pair for each in options if each is not None for pair in asdict(each).items())
     return {name: value for name, value in pairs if value is not None}

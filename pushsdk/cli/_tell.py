@@ -25,6 +25,6 @@ def count(number: int, word: str = "user") -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def print_json(told: Mapping[str, Any]) -> None:
+def print_json(told: Mapping[str, Any] | msgspec.Struct) -> None:
     """One line on stdout."""
     sys.stdout.write(msgspec.json.encode(told).decode() + "\n")

@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cyclopts import App, Group
 
 from pushsdk._version import __version__
 
 __all__ = ["app"]
 
-# name: (where, the line in the help). A new command is one line here and one module beside this one.
-_COMMANDS = {
-    "send": ("send:send", "Push a message to some users, and say what happened."),
-    "demo": ("demo:demo", "Push to thousands through faults, and see that nobody is lost or doubled."),
-    "emulator": ("emulator:emulator", "Run the push service on this machine, with the faults you like."),
-    "doctor": ("doctor:doctor", "Check settings, name, connection and certificate; nothing is sent."),
-}
-_GROUPS = {
-    "campaign": (
-        "Create campaigns.",
-        {"create": ("campaign:create", "Create the push campaign in a file, and print its uuid.")},
-    ),
-    "message": (
-        "Look at messages before they are sent.",
-        {
-            "lint": ("message:lint", "Check the message or campaign in a file, and advise."),
-            "preview": ("message:preview", "Show the message in a file as a person would see it."),
-        },
-    ),
-}
-
-
-def _with_commands(group: App, commands: dict[str, tuple[str, str]]) -> App:
-    for name, (where, words) in commands.items():
-        group.command(f"pushsdk.cli.{where}", name=name, help=words)
-    return group
-
-
-# Plain text: the other formats load a parser of markup for every help.
-app: App = App(
-    name="pushsdk",
-    version=__version__,
-    help="Push notifications that say of every user what happened.",
-    help_format="plaintext",
+_RUNS = (
+    "The same command again, or resume, takes a run up that was ended by whatever: nobody is pushed twice for that. "
+    "Ctrl-C waits for what is on its way; twice, it stops at once."
 )
-_with_commands(app, _COMMANDS)
-for _name, (_words, _commands) in _GROUPS.items():
-    app.command(_with_commands(App(name=_name, help=_words), _commands))
-app.register_install_completion_command(help="Install the completion of commands and options for your shell.")
+_CREATED = (
+    "Exits with 3 where it may have been created all the same: look its externalId up before you create it again."
+)
+_ADVICE = "Exits with 1 where there is advice, with 2 where it can't be sent at all."
+_FAILS = "Exits with 4 where something fails."
+
+# name: (where, the line in the help, what its own help adds). A new command is one line here and a module beside this.
+_COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "Send": {
+        "send": ("send:send", "Push a message to some users."),
+        "broadcast": (
+            "broadcast:broadcast",
+            "Push a message to any number of users, as a run that survives a crash.",
+            _RUNS,
+        ),
+        "resume": ("runs:resume", "Take up a run where it ended.", "The source of its users is not needed."),
+        "campaign create": ("campaign:create", "Create the push campaign in a file, and print its uuid.", _CREATED),
+    },
+    "Look (nothing is sent)": {
+        "plan": ("plan:plan", "Say what a broadcast would come to."),
+        "status": ("runs:status", "Say how a run stands.", "Exits as the run would."),
+        "report": ("runs:report", "Print one row for every user of a run."),
+        "message lint": ("message:lint", "Check the message or campaign in a file, and advise.", _ADVICE),
+        "message preview": ("message:preview", "Show the message in a file as a person would see it."),
+        "doctor": ("doctor:doctor", "Check settings, host name, connection and certificate.", _FAILS),
+    },
+    "Try (on this machine)": {
+        "emulator": ("emulator:emulator", "Run the push service, with the faults you like."),
+        "demo": ("demo:demo", "Push to thousands through faults, and see that nobody is lost or doubled."),
+    },
+}
+_FAMILIES = {"campaign": "Create campaigns.", "message": "Check or show a message before it is sent."}
+
+
+def _made() -> App:
+    # Plain text: the other formats load a parser of markup for every help.
+    made = App(
+        name="pushsdk",
+        version=__version__,
+        help="Push notifications that say of every user what happened.",
+        help_format="plaintext",
+        group_commands=Group("Commands", sort_key=len(_COMMANDS)),
+    )
+    families: dict[str, App] = {}
+    for place, (title, commands) in enumerate(_COMMANDS.items()):
+        group = Group(title, sort_key=place)
+        for order, (name, (where, *words)) in enumerate(commands.items()):
+            family, _, member = name.rpartition(" ")
+            if family and family not in families:
+                families[family] = App(name=family, help=_FAMILIES[family], group=group, sort_key=order)
+                made.command(families[family])
+            options: dict[str, Any] = {"name": member, "help": "\n\n".join(words), "sort_key": order}
+            parent, options["group"] = (families[family], None) if family else (made, group)
+            parent.command(f"pushsdk.cli.{where}", **options)
+    made.register_install_completion_command(help="Install the completion of commands and options for your shell.")
+    return made
+
+
+app: App = _made()

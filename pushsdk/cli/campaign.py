@@ -11,7 +11,7 @@ from pushsdk import AsyncPushClient, CampaignCreated
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import Exit, ends_plainly
 from pushsdk.cli._files import read_campaign
-from pushsdk.cli._options import File, Flag, Patience, Service, settings_of
+from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
 from pushsdk.cli._tell import advise, print_json
 
 __all__ = ["create"]
@@ -25,10 +25,9 @@ def create(
     json: Flag = False,
     service: Service | None = None,
     patience: Patience | None = None,
+    pace: Pace | None = None,
 ) -> int:
     """Create the push campaign in a file, and print its uuid.
-
-    Exits with 3 where it may have been created all the same: look its externalId up before you create it again.
 
     Parameters
     ----------
@@ -41,7 +40,7 @@ def create(
     """
     with ends_plainly():
         campaign = read_campaign(file)
-        settings = settings_of(service, patience)
+        settings = settings_of(service, patience, pace)
         advise(campaign)
         confirm(f"Create this campaign at {settings.base_url}?", base_url=settings.base_url, yes=yes)
         created = asyncio.run(_create(AsyncPushClient(**settings.client_options()), campaign))

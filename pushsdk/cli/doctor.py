@@ -13,7 +13,7 @@ from rich.text import Text
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._version import __version__
 from pushsdk.cli._exit import Exit, visible
-from pushsdk.cli._options import Flag, Patience, Service, given
+from pushsdk.cli._options import Flag, Pace, Patience, Service, given
 from pushsdk.cli._probe import Finding, probe
 from pushsdk.cli._tell import print_json
 from pushsdk.cli.settings import KEYS, Found, Settings, check, find
@@ -23,10 +23,10 @@ __all__ = ["doctor"]
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def doctor(*, json: Flag = False, service: Service | None = None, patience: Patience | None = None) -> int:
+def doctor(
+    *, json: Flag = False, service: Service | None = None, patience: Patience | None = None, pace: Pace | None = None
+) -> int:
     """Check settings, name, connection and certificate; nothing is sent.
-
-    Exits with 4 where something fails.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def doctor(*, json: Flag = False, service: Service | None = None, patience: Pati
     """
     console = Console(highlight=False, soft_wrap=True)
     failed = False
-    for finding in _findings(given(service, patience)):
+    for finding in _findings(given(service, patience, pace)):
         failed = failed or finding.state == "fail"
         if json:
             print_json(msgspec.structs.asdict(finding))

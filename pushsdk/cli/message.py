@@ -21,8 +21,6 @@ __all__ = ["lint", "preview"]
 def lint(file: File, /, *, json: Flag = False) -> int:
     """Check the message or campaign in a file, and advise.
 
-    Exits with 1 where there is advice, with 2 where the file can't be sent at all.
-
     Parameters
     ----------
     file

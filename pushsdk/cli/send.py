@@ -15,7 +15,7 @@ from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import Exit, ends_plainly, usage, warn
 from pushsdk.cli._files import read_fields, read_message
-from pushsdk.cli._options import File, Flag, Patience, Service, settings_of
+from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
 from pushsdk.cli._tell import advise, count, print_json
 
 __all__ = ["send"]
@@ -56,6 +56,7 @@ def send(
     json: Flag = False,
     service: Service | None = None,
     patience: Patience | None = None,
+    pace: Pace | None = None,
 ) -> int:
     """Push a message to some users, and say what happened.
 
@@ -72,7 +73,7 @@ def send(
         if not users:
             raise usage("name at least one user")
         message, fields = (content or Content()).read()
-        settings = settings_of(service, patience)
+        settings = settings_of(service, patience, pace)
         advise(message)
         confirm(f"Push to {count(len(set(users)))} at {settings.base_url}?", base_url=settings.base_url, yes=yes)
         client = AsyncPushClient(**settings.client_options())

@@ -22,7 +22,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk.cli._key import read_key
 
-__all__ = ["KEYS", "Found", "Settings", "check", "find", "resolve"]
+__all__ = ["KEYS", "Found", "Settings", "check", "find", "resolve", "resolve_rate"]
 
 _Positive = Annotated[float, Meta(gt=0, lt=1e9)]
 
@@ -30,6 +30,7 @@ _Positive = Annotated[float, Meta(gt=0, lt=1e9)]
 _KINDS: Mapping[str, tuple[Any, str]] = {
     "base_url": (str, "a URL"),
     "timeout": (_Positive, "a number of seconds greater than 0"),
+    "attempt_timeout": (_Positive, "a number of seconds greater than 0"),
     "retry": (Literal["safe", "collapsible", "at-least-once", "none"], "safe, collapsible, at-least-once or none"),
     "in_flight": (Annotated[int, Meta(ge=1, lt=10**9)], "a whole number, 1 or more"),
     "rate": (_Positive, "a number of users per second greater than 0"),
@@ -60,7 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     base_url: str
     api_key: HeaderSecret
-    timeout: Timeout | None
+    timeout: Timeout
     retry: RetryPolicy | None
     limits: Limits | None
     rate: Rate
@@ -81,6 +82,13 @@ def resolve(given: Mapping[str, object]) -> Settings:
     if isinstance(settings, Settings):
         return settings
     raise ConfigurationError(next(iter(settings.values())))
+
+
+def resolve_rate(given: Mapping[str, object]) -> Rate:
+    """Only how fast to send. Raises ConfigurationError."""
+    found = find(given)
+    values = {name: _typed_at(name, found[name]) for name in ("rate", "requests_per_second") if name in found}
+    return Rate(users_per_second=values.get("rate"), requests_per_second=values.get("requests_per_second"))
 
 
 # -- finding ------------------------------------------------------------------------------------------------------
@@ -202,12 +210,20 @@ def _typed(name: str, value: object) -> Any:
     return sealed(plain) if kind is str else plain
 
 
+def _typed_at(name: str, found: Found) -> Any:
+    try:
+        return _typed(name, found.value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{found.source}: {error}") from None
+
+
 def _settings(made: Mapping[str, Any], way: str) -> Settings:
-    timeout, retry, in_flight = made["timeout"], made["retry"], made["in_flight"]
+    retry, in_flight = made["retry"], made["in_flight"]
+    seconds = {"total": made["timeout"], "attempt": made["attempt_timeout"]}
     return Settings(
         base_url=made["base_url"],
         api_key=made[way],
-        timeout=None if timeout is None else Timeout(total=timeout),
+        timeout=Timeout(**{name: value for name, value in seconds.items() if value is not None}),
         retry=None if retry is None else _RETRIES[retry](),
         limits=None if in_flight is None else Limits(in_flight=in_flight),
         rate=Rate(users_per_second=made["rate"], requests_per_second=made["requests_per_second"]),

@@ -79,6 +79,7 @@ def test_an_argument_beats_a_variable_and_that_the_file(tmp_path, home, argument
     [
         ("base_url", f"{URL}/", URL, lambda made: made.base_url),
         ("timeout", "7.5", Timeout(total=7.5), lambda made: made.timeout),
+        ("attempt_timeout", "70", Timeout(attempt=70.0), lambda made: made.timeout),
         ("retry", "at-least-once", RetryPolicy.at_least_once(), lambda made: made.retry),
         ("retry", "collapsible", RetryPolicy.collapsible(), lambda made: made.retry),
         ("retry", "none", RetryPolicy.none(), lambda made: made.retry),
@@ -101,7 +102,13 @@ def test_every_setting_may_be_a_variable_or_a_line_of_the_file(tmp_path, home, n
 
 def test_what_is_not_set_is_left_to_the_client():
     made = told({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
-    assert (made.timeout, made.retry, made.limits, made.proxy, made.allow_insecure) == (None, None, None, None, False)
+    assert (made.timeout, made.retry, made.limits, made.proxy, made.allow_insecure) == (
+        Timeout(),
+        None,
+        None,
+        None,
+        False,
+    )
     assert set(made.client_options()) == set(Settings.__struct_fields__)
 
 

@@ -24,11 +24,7 @@ class Ended(NamedTuple):
 def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> Ended:
     """Run a command line in this process."""
     capsys.readouterr()
-    try:
-        code = cli.main([str(word) for word in words])
-    except SystemExit as ended:  # cyclopts ends so on a usage error
-        code = ended.code if isinstance(ended.code, int) else 1
-    return Ended(code, *capsys.readouterr())
+    return Ended(cli.main([str(word) for word in words]), *capsys.readouterr())
 
 
 def run_apart(*words: object, stdin: str | None = None) -> Ended:

@@ -1,0 +1,95 @@
+"""How a run ended or stands, for people and for programs; and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from pushsdk import BroadcastReport
+from pushsdk._core.brake import REFUSED_KEYS
+from pushsdk.cli._exit import Exit, code_of, visible, warn
+from pushsdk.cli._progress import duration
+from pushsdk.cli._tell import count, print_json
+
+__all__ = ["Figure", "again", "hints", "print_figures", "print_summary", "report_code"]
+
+_LIMIT = "the limit of "  # so begins what a run says that ended at its limit: nothing was wrong with it
+Figure = tuple[str, str, str, str]  # a name, a number, a remark, a style
+
+
+def report_code(report: BroadcastReport, *, interrupted: bool = False) -> Exit:
+    """The exit code of a run."""
+    stopped = report.stopped or ""
+    refused = any(stopped.startswith(text) for text in REFUSED_KEYS.values())
+    return code_of(
+        interrupted=interrupted,
+        refused=refused,
+        stopped=bool(stopped) and not stopped.startswith(_LIMIT),
+        unknown=report.unknown,
+        missing=report.rejected + report.not_sent,
+    )
+
+
+def print_summary(report: BroadcastReport, *, json: bool) -> None:
+    """The counts, on stdout."""
+    if json:
+        told = msgspec.structs.asdict(report)
+        print_json({name: value for name, value in told.items() if name != "file"})
+    else:
+        print_figures(_figures(report))
+
+
+def _figures(report: BroadcastReport) -> Iterable[Figure]:
+    yield "accepted", f"{report.accepted:,}", "", "green"
+    yield "rejected", f"{report.rejected:,}", "", "red" if report.rejected else ""
+    unknown = "may have been pushed; held" if report.unknown else ""
+    yield "unknown", f"{report.unknown:,}", unknown, "yellow" if report.unknown else ""
+    yield "not sent", f"{report.not_sent:,}", "", "yellow" if report.not_sent else ""
+    remarks = []
+    if report.seconds:
+        remarks.append(f"in {duration(report.seconds)}")
+    if report.repeated:
+        remarks.append(f"{count(report.repeated, 'repeated id')} left out")
+    if report.resent:
+        remarks.append(f"{report.resent:,} sent again after an unknown")
+    yield "users", f"{report.planned:,}", ", ".join(remarks), "bold"
+
+
+def print_figures(figures: Iterable[Figure]) -> None:
+    """Names and numbers in columns."""
+    rows = list(figures)
+    names, numbers = (max(len(row[column]) for row in rows) for column in (0, 1))
+    console = Console(highlight=False, soft_wrap=True)
+    for name, number, remark, style in rows:
+        line = Text(f"{name:<{names}}  {number:>{numbers}}", style=style)
+        console.print(line + Text(f"  {remark}", style="dim") if remark else line)
+
+
+def hints(report: BroadcastReport, resume: str) -> None:
+    """What is left to do, on stderr; ``resume`` is the command that takes the run up."""
+    if report.stopped:
+        warn(f"stopped: {report.stopped}")
+    if report.not_sent:
+        warn(f"send the rest:  {resume}")
+    if report.unknown:
+        warn(f"send to the unknown again, who may be pushed twice:  {resume} --unknown resend")
+
+
+def again(run: object, given: Mapping[str, Any]) -> str:
+    """The command that takes a run up, quoted for a shell, with the service's options of this one.
+
+    A proxy with a password in it is left out.
+    """
+    words = ["pushsdk", "resume", str(run)]
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif value is not False and not (name == "proxy" and "@" in str(value)):
+            words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+    return visible(shlex.join(words))

@@ -1,0 +1,90 @@
+"""``pushsdk broadcast``: one message to any number of users, with a run file that survives whatever happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pushsdk import AsyncPushClient, BroadcastReport, PushError, read_report
+from pushsdk.broadcast.audience import Audience
+from pushsdk.cli._confirm import confirm
+from pushsdk.cli._exit import ends_plainly
+from pushsdk.cli._files import read_fields, read_message
+from pushsdk.cli._options import File, Flag, Pace, Service, given, settings_of
+from pushsdk.cli._runs import Course, send_run
+from pushsdk.cli._source import audience_of
+from pushsdk.cli._summary import again
+from pushsdk.cli._tell import advise, count
+
+__all__ = ["broadcast"]
+
+
+def broadcast(
+    source: File | None = None,
+    /,
+    *,
+    message: File,
+    run: Path,
+    query: str | None = None,
+    primary_key: str = "user_id",
+    custom_fields: str | None = None,
+    no_dedupe: Flag = False,
+    unknown: Literal["hold", "resend"] = "hold",
+    yes: Flag = False,
+    course: Course | None = None,
+    service: Service | None = None,
+    pace: Pace | None = None,
+) -> int:
+    """Push one message to any number of users, and keep in a file what happened to each.
+
+    Parameters
+    ----------
+    source
+        The users: .txt with one id a line, .csv, .jsonl or .parquet; - is ids by standard input.
+    message
+        A JSON file that holds the message; - is standard input.
+    run
+        The file of the run. It holds user ids; only you can read it.
+    query
+        Instead of a source, a SELECT in DuckDB's SQL, as "SELECT id FROM 'users.parquet' WHERE active".
+    primary_key
+        The column, or the key, that holds the id.
+    custom_fields
+        A JSON object that goes with the message, or @FILE.
+    no_dedupe
+        Do not look for ids that come again: each is pushed as often as it comes.
+    unknown
+        What a run that is taken up does with users of whom nobody knows: resend may push them twice.
+    yes
+        Do not ask before sending to another machine.
+    """
+    with ends_plainly():
+        content = read_message(message)
+        fields = None if custom_fields is None else read_fields("--custom-fields", custom_fields)
+        audience = audience_of(source, query, primary_key, message=message)
+        settings = settings_of(service, pace)
+        advise(content)
+        confirm(f"Push to {_whom(audience, run)} at {settings.base_url}?", base_url=settings.base_url, yes=yes)
+
+        async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
+            return await client.broadcast(
+                audience,
+                content,
+                custom_fields=fields,
+                run=run,
+                on_unknown=unknown,
+                dedupe=not no_dedupe,
+                **options,
+            )
+
+        resume = again(run, given(service, pace))
+        return send_run(settings, start, course=course or Course(), run=run, resume=resume)
+
+
+def _whom(audience: Audience, run: Path) -> str:
+    """How many users, where it can be said before they are read."""
+    try:
+        return f"the {count(read_report(run).not_sent)} left of {run}"
+    except PushError:
+        rows = audience.count()
+    return "the users of the source" if rows is None else f"at most {count(rows)}"

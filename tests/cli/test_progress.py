@@ -1,0 +1,229 @@
+"""How a broadcast shows how far it is; how a signal ends it; the exit codes; the start of the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+from support.command_line import COMMAND
+
+from pushsdk import (
+    AuthenticationError,
+    ConfigurationError,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PartialError,
+    RejectedError,
+    RunFileError,
+    UnexpectedResponseError,
+    ValidationError,
+)
+from pushsdk.broadcast.report import Progress
+from pushsdk.cli import _progress
+from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly, visible
+from pushsdk.cli._interrupt import Interrupt
+from pushsdk.cli._progress import duration, progress
+
+PLANNING = Progress(stage="planning", planned=20_000, not_sent=20_000, seconds=3.0)
+SENDING = Progress(
+    stage="sending", planned=20_000, accepted=9000, rejected=1, unknown=999, not_sent=10_000, rate=2000.4, eta=4.9
+)
+WAITING = Progress(stage="waiting", planned=20_000, accepted=10_000, not_sent=10_000, paused=61.0)
+EMPTY = Progress(stage="sending")
+WORDS = "sending: 10,000 of 20,000 users, 9,000 accepted, 1 rejected, 999 unknown, 2,000/s, 0:05 left"
+
+
+# -- progress -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["auto", "plain"])
+def test_without_a_terminal_it_is_lines_on_stderr_when_there_is_news(capsys, monkeypatch, mode):
+    clock = itertools.chain([0.0, 0.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.5, 7.0, 7.0])
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: next(clock))
+    with progress(mode) as tell:
+        for told in (PLANNING, SENDING, SENDING, WAITING, SENDING, WAITING):
+            tell(told)
+    out, err = capsys.readouterr()
+    waiting = "waiting: 10,000 of 20,000 users, 10,000 accepted, throttled for 1:01"
+    assert (out, err.splitlines()) == ("", ["planning: 20,000 users", WORDS, waiting, waiting])
+
+
+def test_as_json_every_reading_is_one_object(capsys):
+    with progress("json") as tell:
+        tell(PLANNING)
+        tell(SENDING)
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (first["stage"], first["planned"]) == ("planning", 20_000)
+    assert (second["unknown"], second["rate"], second["eta"]) == (999, 2000.4, 4.9)
+
+
+def test_none_is_silence(capsys):
+    with progress("none") as tell:
+        tell(SENDING)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    file = io.StringIO()
+    monkeypatch.setattr(
+        _progress, "Console", lambda **_: Console(file=file, force_terminal=True, color_system=None, width=80)
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    ("told", "shows"),
+    [
+        (PLANNING, ["planning  20,000 users so far, 0:03"]),
+        (
+            SENDING,
+            ["sending ", "50 %  10,000 of 20,000", "9,000 accepted  1 rejected  999 unknown  2,000/s  0:05 left"],
+        ),
+        (WAITING, ["waiting ", "10,000 accepted  throttled for 1:01"]),
+        (EMPTY, ["100 %  0 of 0", "0 accepted"]),
+    ],
+)
+def test_on_a_terminal_it_is_drawn(terminal, told, shows):
+    with progress("auto") as tell:
+        tell(told)
+    assert all(text in terminal.getvalue() for text in shows)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (4.6, "0:05"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")]
+)
+def test_a_duration_is_as_on_a_clock(seconds, text):
+    assert duration(seconds) == text
+
+
+# -- signals ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    interrupt = Interrupt()
+
+    async def work():
+        with interrupt.listening():
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.wait_for(interrupt.stop.wait(), 5)
+            assert interrupt.signals == 1
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(5)
+
+    task = asyncio.ensure_future(work())
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert interrupt.signals == 2
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert capsys.readouterr().err == "stopping after what is on its way; once more to stop at once\n"
+
+
+# -- exit codes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(6))
+def test_of_all_that_holds_the_first_decides(first):
+    order = [
+        ("interrupted", True, 130),
+        ("refused", True, 4),
+        ("stopped", True, 5),
+        ("unknown", 7, 3),
+        ("missing", 7, 1),
+    ]
+    held = {name: value for name, value, _ in order[first:]}
+    assert code_of(**held) == (order[first][2] if first < len(order) else 0)
+
+
+def unknown(kind):
+    return kind("text", outcome=Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ValidationError("text"), Exit.USAGE),
+        (RunFileError("text"), Exit.USAGE),
+        (unknown(RunFileError), Exit.UNKNOWN),
+        (ConfigurationError("text"), Exit.CANNOT_RUN),
+        (AuthenticationError("text"), Exit.CANNOT_RUN),
+        (OutcomeUnknownError("text"), Exit.UNKNOWN),
+        (UnexpectedResponseError("text"), Exit.UNKNOWN),
+        (unknown(PartialError), Exit.UNKNOWN),
+        (PartialError("text"), Exit.INCOMPLETE),
+        (RejectedError("text"), Exit.INCOMPLETE),
+        (NotSentError("text"), Exit.INCOMPLETE),
+    ],
+)
+def test_every_error_has_its_exit_code_and_keeps_its_text(error, code):
+    with pytest.raises(CommandError, match=r"^text$") as ended, ends_plainly():
+        raise error
+    assert ended.value.code is code
+
+
+def test_what_is_no_error_of_the_package_stays_what_it_is():
+    with pytest.raises(ZeroDivisionError), ends_plainly():
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("char", ["\x00", "\x07", "\x1b", "\t", "\r", "\x7f", "\x85", "\x9b", "\u202e", "\u2066"])
+def test_no_control_character_reaches_a_terminal(char):
+    assert visible(f"a{char}b") == "a\ufffdb"
+    assert visible("a\nü \U0001f389") == "a\nü \U0001f389"
+
+
+# -- the start ----------------------------------------------------------------------------------------------------
+
+
+def test_the_help_names_every_command_and_loads_neither_aiohttp_nor_msgspec():
+    code = "import sys; from pushsdk import cli; cli.main(['--help']); print(*sys.modules, file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    for name in ("send", "campaign", "broadcast", "plan", "resume", "status", "report", "message", "doctor", "demo"):
+        assert f"│ {name} " in ended.stdout
+    assert {"aiohttp", "msgspec", "asyncio", "rich.markdown", "duckdb"}.isdisjoint(ended.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["send"],
+        ["campaign", "create"],
+        ["message", "lint"],
+        ["message", "preview"],
+        ["broadcast"],
+        ["plan"],
+        ["resume"],
+        ["status"],
+        ["report"],
+        ["doctor"],
+        ["demo"],
+        ["emulator"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_has_a_help_that_explains_each_option(command, words):
+    ended = command(*words, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    for line in ended.out.splitlines():
+        # An option alone on its line is one that nobody explained; the end of the box is two columns wide.
+        assert not (line.startswith("│ --") and len(line.strip("│ ").split()) == 1), line
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_installed(tmp_path, monkeypatch, shell):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ended = subprocess.run(
+        [*COMMAND, "--install-completion", "--shell", shell], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    installed = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("broadcast" in path.read_text() for path in installed)

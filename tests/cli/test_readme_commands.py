@@ -1,0 +1,29 @@
+"""The commands of the README, run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from pushsdk.cli._exit import Exit
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def test_the_commands_of_the_readme_run(service, tmp_path):
+    (tmp_path / "message.json").write_text('{"title": {"en": "Hi"}, "body": {"en": "Hi"}, "iosEnabled": true}')
+    (tmp_path / "ids.txt").write_text("ann\nbob\n")
+    (block,) = re.findall(r"^```shell\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert all(line.startswith("pushsdk ") for line in block.splitlines())
+    shell = f'set -e; pushsdk() {{ "{sys.executable}" -P -m pushsdk.cli "$@"; }}\n{block}'
+    subprocess.run(["bash", "-c", shell], cwd=tmp_path, env=os.environ, check=True, timeout=60)
+    assert service.users() == {"ann": 1, "bob": 1}
+    assert (tmp_path / "spring.csv").read_text().splitlines()[0] == "user_id,outcome,status,reason"
+
+
+def test_the_exit_codes_are_those_of_the_code():
+    rows = re.findall(r"^\| (\d+) \| .+ \|$", README.partition("| exit code |")[2].partition("\n\n")[0], re.MULTILINE)
+    assert [int(code) for code in rows] == sorted(Exit)
