@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,10 +97,8 @@ def warn(text: str) -> None:
 
 def visible(text: str) -> str:
     """The text with every control character replaced: no file and no service moves the cursor of a terminal."""
-    return "".join(char if char == "\n" or _is_plain(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _is_plain(char: str) -> bool:
-    number = ord(char)
-    # C0, DEL and C1; and the marks that turn the direction of what follows.
-    return not (number < 32 or 127 <= number < 160 or 0x202A <= number <= 0x202E or 0x2066 <= number <= 0x2069)
+# C0 but for the line end, DEL and C1; and the marks that turn the direction of what follows.
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
