@@ -607,4 +607,67 @@ TRANSPORT = [
     ),
 ]
 
-MUTANTS = [*OUTCOME, *POLICY, *BUDGET, *SPLITTING, *PACING, *BRAKE, *COALESCING, *SENDING, *TRANSPORT]
+CLI = "pushsdk/cli/"
+T_SETTINGS = "tests/cli/test_settings.py"
+T_RUNS = "tests/cli/test_progress.py tests/cli/test_broadcast_command.py"
+
+COMMANDS = [
+    Mutant(
+        "a configuration folder may be relative: below the working directory",
+        CLI + "settings.py",
+        "if each and os.path.isabs(each)",
+        "if each",
+        T_SETTINGS,
+    ),
+    Mutant(
+        "a settings file with the key in it may be read by the group",
+        CLI + "settings.py",
+        "mode & (stat.S_IRWXG | stat.S_IRWXO)",
+        "mode & stat.S_IRWXO",
+        T_SETTINGS,
+    ),
+    Mutant(
+        "a key file named in the settings file is looked for in the working directory",
+        CLI + "_key.py",
+        "_of_file(folder / str(value))",
+        "_of_file(Path(str(value)))",
+        T_SETTINGS,
+    ),
+    Mutant(
+        "a stopped run exits as one with unknown users",
+        CLI + "_exit.py",
+        "        (stopped, Exit.STOPPED),\n        (unknown, Exit.UNKNOWN),",
+        "        (unknown, Exit.UNKNOWN),\n        (stopped, Exit.STOPPED),",
+        T_RUNS,
+    ),
+    Mutant(
+        "where nobody can be asked, it is sent",
+        CLI + "_confirm.py",
+        "    if yes or is_loopback(",
+        "    if yes or not sys.stdin.isatty() or is_loopback(",
+        "tests/cli/test_send_command.py",
+    ),
+    Mutant(
+        "a second Ctrl-C is as patient as the first",
+        CLI + "_interrupt.py",
+        "if self.signals == 1:",
+        "if self.signals:",
+        T_RUNS,
+    ),
+    Mutant(
+        "an interrupted run exits by its counts",
+        CLI + "_runs.py",
+        "return report, interrupt.signals > 0",
+        "return report, False",
+        T_RUNS,
+    ),
+    Mutant(
+        "the command that resumes shows the proxy's password",
+        CLI + "_summary.py",
+        'elif value is not False and not (name == "proxy" and "@" in str(value)):',
+        "elif value is not False:",
+        T_RUNS,
+    ),
+]
+
+MUTANTS = [*OUTCOME, *POLICY, *BUDGET, *SPLITTING, *PACING, *BRAKE, *COALESCING, *SENDING, *TRANSPORT, *COMMANDS]
