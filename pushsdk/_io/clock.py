@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -91,6 +91,54 @@ class Deadlines:
                 item.expire(Failure.DEADLINE)
         if self._order:
             self._arm(self._order[0])
+
+
+class Waiting(Protocol):
+    """What waits until something is told to it."""
+
+    deadline: float
+
+    def expire(self, reason: Failure) -> None:
+        """Its deadline has come. Told twice, it takes the first."""
+        ...
+
+
+class Company:
+    """One place in the sweep for many that wait together: for the earliest of their deadlines."""
+
+    __slots__ = ("_keeper", "_members", "_tick", "deadline")
+
+    def __init__(self, keeper: Deadlines, members: Iterable[Waiting]) -> None:
+        self._keeper = keeper
+        # Looked through when a deadline comes: may change in the meantime.
+        self._members = members
+        #: The earliest deadline; infinite where there is none. Set by ``include``.
+        self.deadline = math.inf
+        self._tick = NEVER
+
+    def include(self, deadline: float) -> None:
+        """One of the members has this deadline."""
+        if deadline < self.deadline:
+            self._keeper.remove(self, self._tick)
+            self.deadline = deadline
+            self._tick = self._keeper.add(self, deadline)
+
+    def expire(self, reason: Failure) -> None:
+        """Tell those whose deadline has come, and wait for the next."""
+        due = self._tick / TICKS_PER_SECOND
+        rest = math.inf
+        for member in self._members:
+            if member.deadline < due:
+                member.expire(reason)
+            elif member.deadline < rest:
+                rest = member.deadline
+        self.deadline = math.inf
+        self.include(rest)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._keeper.remove(self, self._tick)
+        self.deadline = -math.inf
 
 
 class Scope:
