@@ -11,7 +11,9 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
+
+import msgspec
 
 from pushsdk._core.outcome import Failure
 
@@ -33,10 +35,10 @@ class Expirable(Protocol):
 class Deadlines:
     """Calls ``expire`` on what is still in it when its deadline passes. One timer, for the earliest bucket in use."""
 
-    __slots__ = ("_armed", "_buckets", "_handle", "_loop", "_order")
+    __slots__ = ("_armed", "_buckets", "_handle", "_order", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         # Deadlines rounded up to a tick, and what expires then (a dict as an ordered set).
         self._buckets: dict[int, dict[Expirable, None]] = {}
         self._order: list[int] = []
@@ -80,10 +82,10 @@ class Deadlines:
         if self._handle is not None:
             self._handle.cancel()
         self._armed = tick
-        self._handle = self._loop.call_at(tick / TICKS_PER_SECOND, self._sweep)
+        self._handle = self.loop.call_at(tick / TICKS_PER_SECOND, self._sweep)
 
     def _sweep(self) -> None:
-        now = self._loop.time() * TICKS_PER_SECOND
+        now = self.loop.time() * TICKS_PER_SECOND
         self._handle, self._armed = None, math.inf
         # call_at may come a clock resolution early: what is due within a tenth of a tick is due.
         while self._order and (self._order[0] <= now + 0.1 or not self._buckets[self._order[0]]):
@@ -141,23 +143,23 @@ class Company:
         self.deadline = -math.inf
 
 
-class Scope:
+class Scope(msgspec.Struct, eq=False, gc=False):
     """``with scope:`` around awaits of the current task; past the deadline they are cancelled.
 
     ``expired`` then says why, and the CancelledError does not leave the block, unless the task was cancelled from
     outside as well: that always propagates.
     """
 
-    __slots__ = ("_cancelling", "_deadline", "_keeper", "_task", "_tick", "expired")
-
-    def __init__(self, keeper: Deadlines, deadline: float) -> None:
-        self._keeper = keeper
-        self._deadline = deadline
-        #: Why the block was ended, None where it was not. Set by ``expire``.
-        self.expired: Failure | None = None
+    _keeper: Deadlines
+    _deadline: float
+    expired: Failure | None = None
+    """Why the block was ended, None where it was not. Set by ``expire``."""
+    _task: Any = None
+    _cancelling: int = 0
+    _tick: int = NEVER
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._keeper.loop)
         if task is None:  # pragma: no cover - only a coroutine driven by hand
             raise RuntimeError("a send is awaited inside a task")
         self._task = task

@@ -55,7 +55,13 @@ class Delivery:
             await self._split(batch, pieces, None)
             return
         whole = pieces[0]
-        verdict = await self._post(batch, whole)
+        job = self._job(batch, whole)
+        batch.has_slot = False
+        try:
+            verdict = await self._sender.run(job, has_slot=True)
+        except asyncio.CancelledError:
+            self._settle_cancelled(whole, job)
+            raise
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             await self._split(batch, [], Settled(whole, verdict))
             return
@@ -99,15 +105,23 @@ class Delivery:
         if rejected is not None:
             self._report(batch, splitter, *rejected)
         while wave := splitter.next_wave():
-            await asyncio.gather(*(self._post_piece(batch, splitter, piece) for piece in wave))
+            await asyncio.gather(*(self._post(batch, splitter, piece) for piece in wave))
         for piece, verdict in splitter.rest():
             self._ledger.settle_piece(piece, verdict)
         if splitter.gave_up:
             self._hopeless.add(key)
 
-    async def _post_piece(self, batch: Batch, splitter: Splitter, piece: Piece) -> None:
+    async def _post(self, batch: Batch, splitter: Splitter, piece: Piece) -> None:
+        job = self._job(batch, piece)
+        # The first request of the batch takes its place over.
+        has_slot, batch.has_slot = batch.has_slot, False
+        try:
+            verdict = await self._sender.run(job, has_slot=has_slot)
+        except asyncio.CancelledError:
+            self._settle_cancelled(piece, job)
+            raise
         # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
-        self._report(batch, splitter, piece, await self._post(batch, piece))
+        self._report(batch, splitter, piece, verdict)
 
     def _report(self, batch: Batch, splitter: Splitter, piece: Piece, verdict: Verdict) -> None:
         if splitter.report(piece, verdict) is None:
@@ -117,30 +131,25 @@ class Delivery:
             self._hopeless.discard(batch.content)
         self._ledger.settle_piece(piece, verdict)
 
-    async def _post(self, batch: Batch, piece: Piece) -> Verdict:
-        content, segments, options = batch.content, piece.segments, batch.content.options
-        job = Job(
+    def _job(self, batch: Batch, piece: Piece) -> Job:
+        content, segments, policy = batch.content, piece.segments, batch.content.options.policy
+        deadline = segments[0].call.deadline
+        if len(segments) > 1:
+            deadline = max([segment.call.deadline for segment in segments])
+        return Job(
             "push",
             wire.push_body(b"[" + piece.ids + b"]", content.message, content.custom_fields),
             users=piece.users,
-            policy=options.policy,
-            timeout=options.timeout,
-            deadline=segments[0].call.deadline,
+            policy=policy,
+            timeout=content.options.timeout,
+            deadline=deadline,
+            collapsible=policy.unknown == "repeat_if_collapsible" and wire.is_collapsible(content.message),
+            attempts=piece.history,
         )
-        if options.policy.unknown == "repeat_if_collapsible":
-            job.collapsible = wire.is_collapsible(content.message)
-        if len(segments) > 1:
-            job.deadline = max([segment.call.deadline for segment in segments])
-        if piece.history:
-            job.attempts.extend(piece.history)
-        # The first request of the batch takes its place over.
-        has_slot, batch.has_slot = batch.has_slot, False
-        try:
-            return await self._sender.run(job, has_slot=has_slot)
-        except asyncio.CancelledError:
-            job.failure = job.failure or Failure.CANCELLED
-            self._ledger.settle_piece(piece, job.verdict())
-            raise
+
+    def _settle_cancelled(self, piece: Piece, job: Job) -> None:
+        job.failure = job.failure or Failure.CANCELLED
+        self._ledger.settle_piece(piece, job.verdict())
 
     def _note_split(self, piece: Piece, verdict: Verdict) -> None:
         self._counters.splits += 1
