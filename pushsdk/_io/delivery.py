@@ -78,8 +78,7 @@ class Delivery:
             logger.exception("a request failed inside the client")
             failure = Failure.OTHER
         finally:
-            if batch.company is not None:
-                batch.company.close()
+            batch.company.close()
             self.give_back(batch)
             # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
             for call in batch.calls:
