@@ -415,9 +415,16 @@ SENDING = [
     Mutant(
         "a cancellation from outside is swallowed at a deadline",
         IO + "clock.py",
-        "return self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError",
-        "self._task.uncancel()\n        return kind is asyncio.CancelledError",
+        "return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError",
+        "task.uncancel()\n        return kind is asyncio.CancelledError",
         T_REQUESTS,
+    ),
+    Mutant(
+        "a cancelled send keeps its task alive for ever",
+        IO + "clock.py",
+        "task, self._task = self._task, None",
+        "task = self._task",
+        "tests/io/test_cancellation.py",
     ),
     Mutant(
         "deadlines are kept to half a second",

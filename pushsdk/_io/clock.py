@@ -127,10 +127,11 @@ class Company:
 
     def expire(self, reason: Failure) -> None:
         """Tell those whose deadline has come, and wait for the next."""
+        # Rounding may put a deadline at the very end of its tick.
         due = self._tick / TICKS_PER_SECOND
         rest = math.inf
         for member in self._members:
-            if member.deadline < due:
+            if member.deadline <= due:
                 member.expire(reason)
             elif member.deadline < rest:
                 rest = member.deadline
@@ -171,9 +172,11 @@ class Scope(msgspec.Struct, eq=False, gc=False):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._keeper.remove(self, self._tick)
+        # The task keeps what it raises, and that its frames: a way back from here would be a cycle.
+        task, self._task = self._task, None
         if self.expired is None:
             return False
-        return self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
 
     def expire(self, reason: Failure) -> None:
         """End the block from outside."""

@@ -213,6 +213,19 @@ async def test_each_of_a_company_expires_at_its_own_deadline_by_one_place_in_the
 
 
 @virtual
+async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once() -> None:
+    deadline = 32001 / clock.TICKS_PER_SECOND
+    assert int(deadline * clock.TICKS_PER_SECOND) + 1 == 32001
+    member = Member(0.0)
+    member.deadline = deadline
+    company = Company(Deadlines(asyncio.get_running_loop()), [member])
+    company.include(deadline)
+    await asyncio.sleep(max(0.0, deadline - now()) + 0.1)
+    assert len(member.ends) == 1
+    assert timers() == 0
+
+
+@virtual
 async def test_who_has_left_a_company_does_not_expire_and_who_came_later_does() -> None:
     keeper = Deadlines(asyncio.get_running_loop())
     gone, stays, late = Member(1.0), Member(2.0), Member(1.5)
