@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
-from pushsdk._core.batching import Call, Content
+from pushsdk._core.batching import Call, Content, Options
 from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy, sealed
 from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError
@@ -48,9 +48,7 @@ class AsyncPushView:
     """
 
     _engine: Engine
-    _retry: RetryPolicy
-    _timeout: Timeout
-    _key: int
+    _options: Options
 
     async def send(
         self,
@@ -75,22 +73,10 @@ class AsyncPushView:
         users, ids, repeated = check_users(user_ids, engine.settings.batching.max_users)
         encoded = wire.encode_message(message)
         fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
-        if timeout is None and retry is None:
-            policy, patience, options = self._retry, self._timeout, self._key
-        else:
-            policy, patience = self._options(timeout, retry)
-            options = engine.key_of(policy, patience)
-        total = patience.total
+        options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
+        total = options.timeout.total
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users))
-        content = Content(
-            key=(encoded, fields, options),
-            message=encoded,
-            custom_fields=fields,
-            collapsible=policy.unknown == "repeat_if_collapsible" and wire.is_collapsible(message),
-            policy=policy,
-            timeout=patience,
-        )
-        return await engine.coalescer.send(call, content, repeated)
+        return await engine.coalescer.send(call, Content(encoded, fields, options), repeated)
 
     async def create_campaign(
         self,
@@ -106,16 +92,17 @@ class AsyncPushView:
         """
         engine = self._engine
         loop = engine.enter()
-        policy, patience = self._options(timeout, retry)
+        options = self._options_of(timeout, retry)
+        total = options.timeout.total
         body = wire.encode_campaign(request)
         external_id = wire.external_id(request)
         job = Job(
             "campaigns",
             body,
             users=0,
-            policy=policy,
-            timeout=patience,
-            deadline=math.inf if patience.total is None else loop.time() + patience.total,
+            policy=options.policy,
+            timeout=options.timeout,
+            deadline=math.inf if total is None else loop.time() + total,
         )
         engine.campaigns.add(job)
         try:
@@ -218,8 +205,7 @@ class AsyncPushView:
         """This client with another timeout or policy: the same connections, batches, limits and budget."""
         view = AsyncPushView()
         view._engine = self._engine
-        view._retry, view._timeout = self._options(timeout, retry)
-        view._key = self._engine.key_of(view._retry, view._timeout)
+        view._options = self._options_of(timeout, retry)
         return view
 
     async def flush(self) -> None:
@@ -256,12 +242,13 @@ class AsyncPushView:
             stop=stop,
             limit=limit,
             durable=durable,
-            policy=self._retry,
-            timeout=self._timeout,
+            policy=self._options.policy,
+            timeout=self._options.timeout,
         )
 
-    def _options(self, timeout: object, retry: object) -> tuple[RetryPolicy, Timeout]:
-        return check_policy(retry, self._retry), check_patience(timeout, self._timeout)
+    def _options_of(self, timeout: object, retry: object) -> Options:
+        own = self._options
+        return self._engine.options_of(check_policy(retry, own.policy), check_patience(timeout, own.timeout))
 
 
 class AsyncPushClient(AsyncPushView):
@@ -314,8 +301,7 @@ class AsyncPushClient(AsyncPushView):
         check_ssl(ssl)
         if on_event is not None and not callable(on_event):
             raise ConfigurationError("on_event is a callable that takes one event")
-        self._retry = check_policy(retry, RetryPolicy.safe())
-        self._timeout = check_patience(timeout, Timeout())
+        policy, patience = check_policy(retry, RetryPolicy.safe()), check_patience(timeout, Timeout())
         self._engine = Engine(
             Settings(
                 base_url=checked_url,
@@ -333,7 +319,7 @@ class AsyncPushClient(AsyncPushView):
                 on_event=on_event,
             )
         )
-        self._key = self._engine.key_of(self._retry, self._timeout)
+        self._options = self._engine.options_of(policy, patience)
 
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)

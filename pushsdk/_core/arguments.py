@@ -16,8 +16,7 @@ __all__ = ["check_patience", "check_policy", "check_setting", "check_users"]
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
     """The distinct ids, the same as JSON without brackets, and how many were repetitions."""
     if isinstance(user_ids, str):
-        one = (user_ids,)
-        return one, wire.encode_user_ids(one)[1:-1], 0
+        return (user_ids,), wire.encode_user_id(user_ids), 0
     if isinstance(user_ids, AsyncIterable):
         raise ValidationError("user_ids is an async iterable: collect the ids of one call into a list")
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):

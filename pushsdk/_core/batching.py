@@ -5,7 +5,7 @@ Decides and counts; the shell awaits. No order is promised between calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,24 +14,27 @@ from pushsdk._core.outcome import Failure, Verdict
 from pushsdk._core.policy import Batching, Limits, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
-__all__ = ["Backlog", "Batch", "Batches", "Call", "Content"]
+__all__ = ["FRAME", "SETTLED", "Backlog", "Batch", "Batches", "Call", "Content", "Options"]
 
 # What a push body has around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
+# What a waiting caller is told when all of its users have their verdict.
+SETTLED = "settled"
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
-    """What makes sends mergeable: bytes that are equal, and the same idea of what may be repeated.
+class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """How a request is treated. Equal options are one object (see ``Engine.options_of``): so they compare quickly."""
 
-    ``key`` compares equal where all of it does.
-    """
-
-    key: Hashable
-    message: bytes
-    custom_fields: bytes | None
-    collapsible: bool
     policy: RetryPolicy
     timeout: Timeout
+
+
+class Content(msgspec.Struct, frozen=True, gc=False):
+    """What makes sends mergeable: bytes that are equal, and the same idea of what may be repeated."""
+
+    message: bytes
+    custom_fields: bytes | None
+    options: Options
 
     @property
     def size(self) -> int:
@@ -42,7 +45,8 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return f"Content(message bytes={len(self.message)})"
 
 
-class Call(msgspec.Struct, eq=False):
+# Without the cycle collector: tens of thousands of calls may wait, and it would walk through them again and again.
+class Call(msgspec.Struct, eq=False, gc=False):
     """One ``send()``: its users, and what became of them so far."""
 
     users: tuple[str, ...]
@@ -52,8 +56,10 @@ class Call(msgspec.Struct, eq=False):
     """On the client's clock; infinite where there is none."""
     left: int
     """Users without a verdict yet. Counted down by ``settle``."""
-    parts: list[tuple[tuple[str, ...], Verdict]] = []
-    """The verdicts, with the users that each is about. Added by ``settle``."""
+    verdict: Verdict | None = None
+    """The verdict on all of its users, where it is one. Set by ``settle``."""
+    shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
+    """Else the verdicts so far, with the users that each is about. Added by ``settle``."""
     gone: bool = False
     """Set by the shell when the caller stopped waiting."""
     waiter: Any = None
@@ -68,23 +74,43 @@ class Call(msgspec.Struct, eq=False):
             self.waiter.set_result(reason)
 
     def settle(self, users: tuple[str, ...], verdict: Verdict) -> bool:
-        """These users have their verdict; True when they were the last."""
-        self.parts.append((users, verdict))
+        """These users have their verdict; True when they were the last, and then the caller is told."""
         self.left -= len(users)
-        return self.left == 0
+        if self.left:
+            self.shares = (*self.shares, (users, verdict))
+            return False
+        if self.shares:
+            self.shares = (*self.shares, (users, verdict))
+        else:
+            self.verdict = verdict
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(SETTLED)
+        return True
+
+    @property
+    def parts(self) -> Sequence[tuple[tuple[str, ...], Verdict]]:
+        """The verdicts so far, with the users that each is about."""
+        return self.shares if self.verdict is None else ((self.users, self.verdict),)
 
 
 class Batch(msgspec.Struct, eq=False, gc=False):
     """Calls of equal content on their way to one request."""
 
     content: Content
+    calls: list[Call]
+    users: int
+    """Users so far. Counted by ``take_in`` and ``remove``."""
     size: int
-    """Bytes of the request's body so far. Counted by ``add`` and ``remove``."""
+    """Bytes of the request's body so far. Counted by ``take_in`` and ``remove``."""
     frame: int
     """The same without ids."""
-    calls: list[Call] = []
-    users: int = 0
-    """Users so far. Counted by ``add`` and ``remove``."""
+    max_users: int
+    max_bytes: int
+    """The bounds of what is merged into it. Set by ``Batches``."""
+    taken: set[str] | None = None
+    """The ids in it, made when the second call comes: most batches stay single."""
+    company: Any = None
+    """Set by the shell, when somebody waits in it: their common place among the deadlines."""
     queued: bool = False
     """Set by the shell: in line for a place on the wire."""
     started: bool = False
@@ -93,25 +119,30 @@ class Batch(msgspec.Struct, eq=False, gc=False):
     """Set by the shell: the place is taken, and no request has taken it over yet."""
     shared: bool = False
     """Set by the shell: it is sent by a task of its own, for several callers."""
-    taken: set[str] | None = None
-    """The ids in it, made when the second call comes: most batches stay single."""
-
-    @classmethod
-    def of(cls, content: Content) -> Batch:
-        """An empty batch."""
-        frame = FRAME + content.size
-        return cls(content, frame, frame)
 
     def __repr__(self) -> str:
         return f"Batch(calls={len(self.calls)}, users={self.users}, size={self.size})"
 
-    def add(self, call: Call) -> None:
-        """Take the call in."""
-        if self.calls or self.taken is not None:
-            self._ids().update(call.users)
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more can be merged into it."""
+        return self.users >= self.max_users or self.size >= self.max_bytes
+
+    def take_in(self, call: Call) -> bool:
+        """Take the call in if it fits, and none of its users is here: across calls each is a push of its own."""
+        users = self.users + len(call.users)
+        size = self.size + len(call.ids) + 1
+        if users > self.max_users or size > self.max_bytes:
+            return False
+        if self.taken is None:
+            self.taken = {user for other in self.calls for user in other.users}
+        if not self.taken.isdisjoint(call.users):
+            return False
+        self.taken.update(call.users)
         self.calls.append(call)
-        self.users += len(call.users)
-        self.size += len(call.ids) + 1
+        self.users = users
+        self.size = size
+        return True
 
     def remove(self, call: Call) -> None:
         """Take the call out: its caller left before the batch did."""
@@ -121,77 +152,56 @@ class Batch(msgspec.Struct, eq=False, gc=False):
         if self.taken is not None:
             self.taken.difference_update(call.users)
 
-    def holds(self, users: tuple[str, ...]) -> bool:
-        """Whether one of these users is in it already: across calls each is a push of its own."""
-        return not self._ids().isdisjoint(users)
-
-    def _ids(self) -> set[str]:
-        if self.taken is None:
-            self.taken = {user for call in self.calls for user in call.users}
-        return self.taken
-
 
 class Batches:
     """The open batches, by content: at most one each."""
 
-    __slots__ = ("_batching", "_learned", "_max_bytes", "_max_users", "_open", "_sizes")
+    __slots__ = ("_batching", "_learned_bytes", "_learned_users", "_open", "_sizes")
 
     def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
         self._batching = batching
         self._sizes = sizes
-        self._open: dict[Hashable, Batch] = {}
-        # The bounds of now, and what was learned when they were set.
-        self._max_users = batching.max_users
-        self._max_bytes = batching.max_bytes
-        self._learned: tuple[int | None, int | None] = (None, None)
+        self._open: dict[Content, Batch] = {}
+        # What was learned when the bounds of the open batches were set.
+        self._learned_users = sizes.users
+        self._learned_bytes = sizes.bytes
 
     def join(self, content: Content, call: Call) -> tuple[Batch, bool]:
         """Put the call into the open batch of its content, or into a new one; the second is whether it is new.
 
         A batch that has no room for the call, or holds one of its users, is closed: it waits on without company.
+        So does one that is full now.
         """
         sizes = self._sizes
-        if (sizes.users, sizes.bytes) != self._learned:
-            self._learn(sizes)
-        batch = self._open.get(content.key)
-        if batch is not None and self._has_room(batch, call):
-            batch.add(call)
-            return batch, False
-        batch = self._open[content.key] = Batch.of(content)
-        batch.add(call)
-        return batch, True
+        if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
+            self._learned_users, self._learned_bytes = sizes.users, sizes.bytes
+            for each in self._open.values():
+                each.max_users, each.max_bytes = self._bounds(each.frame)
+        batch = self._open.get(content)
+        is_new = batch is None or not batch.take_in(call)
+        if batch is None or is_new:
+            batch = self._open[content] = self.alone(content, call)
+        if batch.users >= batch.max_users or batch.size >= batch.max_bytes:
+            del self._open[content]
+        return batch, is_new
 
     def alone(self, content: Content, call: Call) -> Batch:
-        """A batch of its own for a call that can't wait for company."""
-        batch = Batch.of(content)
-        batch.add(call)
-        return batch
-
-    def is_full(self, batch: Batch) -> bool:
-        """Whether nothing more can be merged into it."""
-        return batch.users >= self._max_users or batch.size >= self._limit_of(batch)
+        """A batch that is open to nobody else: as for a call that can't wait for company."""
+        frame = FRAME + content.size
+        max_users, max_bytes = self._bounds(frame)
+        return Batch(content, [call], len(call.users), frame + len(call.ids) + 1, frame, max_users, max_bytes)
 
     def close(self, batch: Batch) -> None:
         """Nobody joins it any more."""
-        if self._open.get(batch.content.key) is batch:
-            del self._open[batch.content.key]
+        if self._open.get(batch.content) is batch:
+            del self._open[batch.content]
 
-    def _has_room(self, batch: Batch, call: Call) -> bool:
-        return (
-            batch.users + len(call.users) <= self._max_users
-            and batch.size + len(call.ids) + 1 <= self._limit_of(batch)
-            and not batch.holds(call.users)
-        )
-
-    def _limit_of(self, batch: Batch) -> int:
-        if self._learned[1] is None or self._sizes.bytes_for(batch.frame) is not None:
-            return self._max_bytes
-        return self._batching.max_bytes
-
-    def _learn(self, sizes: LearnedSizes) -> None:
-        self._learned = (sizes.users, sizes.bytes)
-        self._max_users = min(self._batching.max_users, sizes.users or self._batching.max_users)
-        self._max_bytes = min(self._batching.max_bytes, sizes.bytes or self._batching.max_bytes)
+    def _bounds(self, frame: int) -> tuple[int, int]:
+        batching, sizes = self._batching, self._sizes
+        if sizes.users is None:
+            return batching.max_users, batching.max_bytes
+        max_bytes = sizes.bytes_for(frame) or batching.max_bytes
+        return min(batching.max_users, sizes.users), min(batching.max_bytes, max_bytes)
 
 
 class Backlog:

@@ -20,6 +20,7 @@ __all__ = [
     "encode_campaign",
     "encode_custom_fields",
     "encode_message",
+    "encode_user_id",
     "encode_user_ids",
     "external_id",
     "is_collapsible",
@@ -36,8 +37,16 @@ _MESSAGE: Path = ("message",)
 _USER_IDS: Path = ("userIds",)
 _CUSTOM_FIELDS: Path = ("customFields",)
 
+
+class _Collapsing(msgspec.Struct, gc=False):
+    """What is read of a message that may be repeated."""
+
+    collapseId: Any = None  # noqa: N815 - the name on the wire
+
+
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(MobilePush).decode
+_decode_collapsing = msgspec.json.Decoder(_Collapsing).decode
 _decode_created = msgspec.json.Decoder(CampaignCreated).decode
 _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
@@ -95,6 +104,16 @@ def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
     return _encode(_plain(fields, _CUSTOM_FIELDS))
 
 
+def encode_user_id(user_id: str) -> bytes:
+    """The bytes of one user id, as ``encode_user_ids`` writes it in its array."""
+    if type(user_id) is str and user_id:
+        try:
+            return _encode(user_id)
+        except UnicodeEncodeError:
+            pass
+    return encode_user_ids((user_id,))[1:-1]
+
+
 def encode_user_ids(user_ids: Sequence[str]) -> bytes:
     """The bytes of the user ids, a JSON array, in the order given.
 
@@ -135,9 +154,9 @@ def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:
     return _encode(_plain(_expect(request, CampaignRequest, _ROOT), _ROOT))
 
 
-def is_collapsible(message: MobilePush | Mapping[str, Any]) -> bool:
-    """Whether a repeat of the message may replace it: it has a ``collapseId`` (section 2.5)."""
-    value = message.collapse_id if isinstance(message, MobilePush) else message.get("collapseId")
+def is_collapsible(message: bytes) -> bool:
+    """Whether a repeat of this encoded message may replace it: it has a ``collapseId`` (section 2.5)."""
+    value = _decode_collapsing(message).collapseId
     return isinstance(value, str) and value != ""
 
 

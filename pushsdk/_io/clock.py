@@ -9,9 +9,11 @@ import asyncio
 import heapq
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
+
+import msgspec
 
 from pushsdk._core.outcome import Failure
 
@@ -33,10 +35,10 @@ class Expirable(Protocol):
 class Deadlines:
     """Calls ``expire`` on what is still in it when its deadline passes. One timer, for the earliest bucket in use."""
 
-    __slots__ = ("_armed", "_buckets", "_handle", "_loop", "_order")
+    __slots__ = ("_armed", "_buckets", "_handle", "_order", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         # Deadlines rounded up to a tick, and what expires then (a dict as an ordered set).
         self._buckets: dict[int, dict[Expirable, None]] = {}
         self._order: list[int] = []
@@ -80,10 +82,10 @@ class Deadlines:
         if self._handle is not None:
             self._handle.cancel()
         self._armed = tick
-        self._handle = self._loop.call_at(tick / TICKS_PER_SECOND, self._sweep)
+        self._handle = self.loop.call_at(tick / TICKS_PER_SECOND, self._sweep)
 
     def _sweep(self) -> None:
-        now = self._loop.time() * TICKS_PER_SECOND
+        now = self.loop.time() * TICKS_PER_SECOND
         self._handle, self._armed = None, math.inf
         # call_at may come a clock resolution early: what is due within a tenth of a tick is due.
         while self._order and (self._order[0] <= now + 0.1 or not self._buckets[self._order[0]]):
@@ -93,23 +95,72 @@ class Deadlines:
             self._arm(self._order[0])
 
 
-class Scope:
+class Waiting(Protocol):
+    """What waits until something is told to it."""
+
+    deadline: float
+
+    def expire(self, reason: Failure) -> None:
+        """Its deadline has come. Told twice, it takes the first."""
+        ...
+
+
+class Company:
+    """One place in the sweep for many that wait together: for the earliest of their deadlines."""
+
+    __slots__ = ("_keeper", "_members", "_tick", "deadline")
+
+    def __init__(self, keeper: Deadlines, members: Iterable[Waiting]) -> None:
+        self._keeper = keeper
+        # Looked through when a deadline comes: may change in the meantime.
+        self._members = members
+        #: The earliest deadline; infinite where there is none. Set by ``include``.
+        self.deadline = math.inf
+        self._tick = NEVER
+
+    def include(self, deadline: float) -> None:
+        """One of the members has this deadline."""
+        if deadline < self.deadline:
+            self._keeper.remove(self, self._tick)
+            self.deadline = deadline
+            self._tick = self._keeper.add(self, deadline)
+
+    def expire(self, reason: Failure) -> None:
+        """Tell those whose deadline has come, and wait for the next."""
+        # Rounding may put a deadline at the very end of its tick.
+        due = self._tick / TICKS_PER_SECOND
+        rest = math.inf
+        for member in self._members:
+            if member.deadline <= due:
+                member.expire(reason)
+            elif member.deadline < rest:
+                rest = member.deadline
+        self.deadline = math.inf
+        self.include(rest)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._keeper.remove(self, self._tick)
+        self.deadline = -math.inf
+
+
+class Scope(msgspec.Struct, eq=False, gc=False):
     """``with scope:`` around awaits of the current task; past the deadline they are cancelled.
 
     ``expired`` then says why, and the CancelledError does not leave the block, unless the task was cancelled from
     outside as well: that always propagates.
     """
 
-    __slots__ = ("_cancelling", "_deadline", "_keeper", "_task", "_tick", "expired")
-
-    def __init__(self, keeper: Deadlines, deadline: float) -> None:
-        self._keeper = keeper
-        self._deadline = deadline
-        #: Why the block was ended, None where it was not. Set by ``expire``.
-        self.expired: Failure | None = None
+    _keeper: Deadlines
+    _deadline: float
+    expired: Failure | None = None
+    """Why the block was ended, None where it was not. Set by ``expire``."""
+    _task: Any = None
+    _cancelling: int = 0
+    _tick: int = NEVER
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._keeper.loop)
         if task is None:  # pragma: no cover - only a coroutine driven by hand
             raise RuntimeError("a send is awaited inside a task")
         self._task = task
@@ -121,9 +172,11 @@ class Scope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._keeper.remove(self, self._tick)
+        # The task keeps what it raises, and that its frames: a way back from here would be a cycle.
+        task, self._task = self._task, None
         if self.expired is None:
             return False
-        return self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
 
     def expire(self, reason: Failure) -> None:
         """End the block from outside."""

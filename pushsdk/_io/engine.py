@@ -6,13 +6,12 @@ A ``Call`` travels with others (``coalescer``) as a request (``sender``) over ai
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from pushsdk._core.batching import Backlog, Call
+from pushsdk._core.batching import Backlog, Call, Options
 from pushsdk._core.counters import Counters
 from pushsdk._core.errors import ClientClosedError, ConfigurationError
 from pushsdk._core.events import Event
@@ -58,8 +57,7 @@ class Engine:
         self.settings = settings
         self.counters = Counters()
         self.closed = False
-        self.policies: dict[tuple[RetryPolicy, Timeout], int] = {}
-        self.numbers = itertools.count()
+        self.policies: dict[tuple[RetryPolicy, Timeout], Options] = {}
         #: Runs blocking work of broadcasts; tests that have no threads set another.
         self.offload: Offload = in_thread
         #: Set on first use.
@@ -89,6 +87,7 @@ class Engine:
             ssl=settings.ssl,
             proxy=settings.proxy,
         )
+        #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
         self.sender = Sender(
             self.transport,
@@ -109,6 +108,7 @@ class Engine:
             slots=self.slots,
             backlog=self.backlog,
             counters=self.counters,
+            sizes=self.sizes,
             batching=settings.batching,
             limits=settings.limits,
             emit=emit,
@@ -119,7 +119,6 @@ class Engine:
         #: The broadcasts on their way.
         self.runs: set[Any] = set()
         self.draining: list[Call] = []
-        self.coalescer.when_ended = self.ended
         self.sender.when_paused = self.coalescer.pause
 
     def enter(self) -> asyncio.AbstractEventLoop:
@@ -151,30 +150,33 @@ class Engine:
             if not items and not future.done():
                 future.set_result(None)
 
-    def key_of(self, policy: RetryPolicy, timeout: Timeout) -> int:
-        """A number that is equal for equal options: quicker to compare than they are."""
-        key = self.policies.get((policy, timeout))
-        if key is None:
+    def options_of(self, policy: RetryPolicy, timeout: Timeout) -> Options:
+        """The same object for equal options: quicker to compare than they are."""
+        options = self.policies.get((policy, timeout))
+        if options is None:
             if len(self.policies) >= 1024:
-                # Numbers are never used again: what came before just does not merge with what comes after.
+                # What came before just does not merge with what comes after.
                 self.policies.clear()
-            key = self.policies[policy, timeout] = next(self.numbers)
-        return key
+            options = self.policies[policy, timeout] = Options(policy, timeout)
+        return options
 
     async def idle(self, seconds: float | None = None) -> bool:
         """Wait until all that is on its way now has ended; False where that takes longer."""
         assert self.loop is not None  # noqa: S101 - called on an open engine only
-        items: set[object] = {*self.coalescer.active, *self.campaigns, *self.runs}
+        items: set[object] = {*self.coalescer.ledger.active, *self.campaigns, *self.runs}
         if not items:
             return True
         future = self.loop.create_future()
         watcher = (items, future)
         self.watchers.append(watcher)
+        self.coalescer.ledger.when_ended = self.ended
         try:
             done, _ = await asyncio.wait([future], timeout=seconds)
             return bool(done)
         finally:
             self.watchers.remove(watcher)
+            if not self.watchers and not self.closed:
+                self.coalescer.ledger.when_ended = None
 
     async def close(self, drain: float) -> DrainReport:
         """Take no more calls, wait ``drain`` seconds for those on their way, end the rest."""
@@ -206,7 +208,7 @@ class Engine:
             rejected=tuple(ended[Outcome.REJECTED]),
             not_sent=tuple(ended[Outcome.NOT_SENT]),
             unknown=tuple(ended[Outcome.UNKNOWN]),
-            abandoned=tuple(self.coalescer.abandoned),
+            abandoned=tuple(self.coalescer.ledger.abandoned),
         )
 
     def stats(self) -> ClientStats:

@@ -53,7 +53,7 @@ class Job(msgspec.Struct, eq=False, gc=False):
     deadline: float
     """On the loop's clock; infinite where there is none."""
     collapsible: bool = False
-    attempts: list[Attempt] = []
+    attempts: tuple[Attempt, ...] = ()
     """What was tried so far, those of the request it was split from first."""
     own: int = 0
     """How many of them are this request's own."""
@@ -231,7 +231,7 @@ class Sender:
         )
 
     def _note(self, job: Job, attempt: Attempt) -> None:
-        job.attempts.append(attempt)
+        job.attempts = (*job.attempts, attempt)
         job.own += 1
         self._counters.attempts += 1
         if attempt.repeatable and attempt.outcome is Outcome.REJECTED:

@@ -22,6 +22,7 @@ from yarl import URL
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._io.request import request_class
 from pushsdk._version import __version__
 
 __all__ = ["AiohttpTransport", "Session", "Transport", "check_session", "check_ssl"]
@@ -159,6 +160,7 @@ class AiohttpTransport:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=_timeout(None),
             auto_decompress=False,
+            request_class=aiohttp.ClientRequest if proxy is not None else request_class(),
             trust_env=False,
         )
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False}

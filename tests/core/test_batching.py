@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core import wire
-from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content
+from pushsdk._core.batching import SETTLED, Backlog, Batch, Batches, Call, Content, Options
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
@@ -22,15 +22,11 @@ def call(*users: str) -> Call:
     return Call(users, wire.encode_user_ids(users)[1:-1], math.inf, len(users))
 
 
+OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
+
+
 def content(message: bytes = b'{"title":"x"}', custom_fields: bytes | None = None, options: int = 0) -> Content:
-    return Content(
-        key=(message, custom_fields, options),
-        message=message,
-        custom_fields=custom_fields,
-        collapsible=False,
-        policy=RetryPolicy.safe(),
-        timeout=Timeout(),
-    )
+    return Content(message, custom_fields, OPTIONS[options])
 
 
 def batches(sizes: LearnedSizes | None = None, **bounds: int) -> Batches:
@@ -101,19 +97,19 @@ def test_a_batch_alone_takes_nobody_in_and_keeps_the_open_one_open():
 def test_a_batch_is_full_at_max_users_and_then_closed_to_more():
     open_batches = batches(max_users=3)
     batch, _ = open_batches.join(content(), call("a", "b"))
-    assert not open_batches.is_full(batch)
+    assert not batch.is_full
     assert open_batches.join(content(), call("c", "d"))[0] is not batch
     open_batches = batches(max_users=3)
     batch, _ = open_batches.join(content(), call("a", "b"))
     assert open_batches.join(content(), call("c")) == (batch, False)
-    assert open_batches.is_full(batch)
+    assert batch.is_full
 
 
 def test_a_call_over_max_bytes_by_its_message_alone_travels_alone():
     open_batches = batches(max_bytes=100)
     large = content(b'{"title":"%b"}' % (b"x" * 200))
     batch, _ = open_batches.join(large, call("a"))
-    assert open_batches.is_full(batch)
+    assert batch.is_full
     other, is_new = open_batches.join(large, call("b"))
     assert is_new
     assert other is not batch
@@ -131,12 +127,12 @@ def test_what_was_learned_bounds_what_is_merged():
     batch, _ = open_batches.join(content(), call("a"))
     sizes.learn(4, 50, 100_000)
     assert open_batches.join(content(), call("b")) == (batch, False)
-    assert open_batches.is_full(batch)
+    assert batch.is_full
     assert open_batches.join(content(), call("c"))[1]
     sizes.learn(2, 50, 60)
     batch, is_new = open_batches.join(content(b"{}"), call("x" * 40))
     assert is_new
-    assert open_batches.is_full(batch)
+    assert batch.is_full
 
 
 def test_a_setting_below_what_was_learned_stays_the_bound():
@@ -144,11 +140,11 @@ def test_a_setting_below_what_was_learned_stays_the_bound():
     sizes.learn(100, 50, 10**6)
     open_batches = batches(sizes, max_users=1)
     batch, _ = open_batches.join(content(), call("a"))
-    assert open_batches.is_full(batch)
+    assert batch.is_full
 
 
 def test_who_leaves_makes_room_and_may_come_again():
-    open_batches = batches(max_users=2)
+    open_batches = batches(max_users=3)
     leaver = call("b")
     batch, _ = open_batches.join(content(), call("a"))
     open_batches.join(content(), leaver)
@@ -222,8 +218,32 @@ def test_a_call_is_through_when_its_last_user_has_a_verdict():
     assert not one.settle(("a", "c"), ACCEPTED)
     assert one.left == 1
     assert one.settle(("b",), ACCEPTED)
-    assert one.parts == [(("a", "c"), ACCEPTED), (("b",), ACCEPTED)]
-    assert call("d").parts == []
+    assert one.parts == ((("a", "c"), ACCEPTED), (("b",), ACCEPTED))
+    assert call("d").parts == ()
+
+
+def test_a_call_whose_users_share_a_verdict_has_it_whole():
+    one = call("a", "b")
+    assert one.settle(("a", "b"), ACCEPTED)
+    assert one.verdict is ACCEPTED
+    assert one.parts == ((("a", "b"), ACCEPTED),)
+
+
+def test_a_caller_is_told_when_its_last_user_has_a_verdict_and_only_then():
+    one = call("a", "b")
+    one.waiter = Future()
+    one.settle(("a",), ACCEPTED)
+    assert not one.waiter.done()
+    one.settle(("b",), ACCEPTED)
+    assert one.waiter.result() is SETTLED
+
+
+def test_a_caller_that_was_told_to_leave_is_not_told_again():
+    one = call("a")
+    one.waiter = Future()
+    one.expire(Failure.DEADLINE)
+    assert one.settle(("a",), ACCEPTED)
+    assert one.waiter.result() is Failure.DEADLINE
 
 
 def test_a_call_that_expires_is_told_why_once():

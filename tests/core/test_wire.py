@@ -518,16 +518,16 @@ def test_a_push_body_is_its_parts_put_together():
         (MobilePush(collapse_id="x"), True),
         (MobilePush(collapse_id=""), False),
         (MobilePush(), False),
-        (MobilePush(collapse_id=1), False),
         ({"collapseId": "x"}, True),
         ({"collapseId": ""}, False),
         ({"collapseId": 1}, False),
         ({"collapse_id": "x"}, False),
+        ({"data": {"collapseId": "x"}}, False),
         ({}, False),
     ],
 )
 def test_a_message_with_a_collapse_id_is_collapsible(message, expected):
-    assert is_collapsible(message) is expected
+    assert is_collapsible(encode_message(message)) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the transport leans on in aiohttp and aiohttp does not promise: a new aiohttp that changes it fails here.
 
-Plain aiohttp against a real server; nothing of this package but the header value it hands over.
+Plain aiohttp against a real server; nothing of this package but the header value it hands over, and the request that
+is written at once: what holds for aiohttp's own holds for that too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from support.wire_network import black_hole, spoiled, stray_204
 from support.wire_server import WireServer
 
 from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._io.request import WHOLE_BODY_LIMIT, WholeRequest, request_class
 
 BODY = b'{"userIds":["u"],"message":{}}'
 STRAY = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -67,9 +69,9 @@ async def server() -> AsyncIterator[WireServer]:
         yield server
 
 
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
+@pytest.fixture(params=[aiohttp.ClientRequest, WholeRequest])
+async def session(request: pytest.FixtureRequest) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(request_class=request.param) as session:
         yield session
 
 
@@ -319,3 +321,76 @@ def test_a_payload_keeps_nothing_that_the_lean_body_leaves_out() -> None:
     made = payload.BytesPayload(BODY, content_type="application/json")
     assert set(vars(made)) == {"_encoding", "_filename", "_headers", "_value", "_size"}
     assert (made._encoding, made._filename) == (None, None)
+
+
+# --- the request that is written at once ---
+
+
+async def exchange(server: WireServer, kind: type[aiohttp.ClientRequest]) -> tuple[object, dict[str, Any]]:
+    """What a request of this class puts on the wire, and the state of the response that it made."""
+    async with aiohttp.ClientSession(headers={"Api-Key": "key"}, request_class=kind) as session:
+        response = await session.post(f"{server.base_url}/v1/push", data=Probe())
+        response.release()
+    got = server.requests[-1]
+    return (got.head, got.body), vars(response)
+
+
+async def test_a_request_written_at_once_is_the_same_on_the_wire_and_in_its_response(server: WireServer) -> None:
+    own, whole = [await exchange(server, kind) for kind in (aiohttp.ClientRequest, WholeRequest)]
+    assert whole[0] == own[0]
+    late = {"_stream_writer", "_ClientResponse__writer"}  # of the task that it does without
+    assert whole[1].keys() - late == own[1].keys() - late
+    assert whole[1]["_output_size"] == own[1]["_output_size"] > len(BODY)
+
+
+async def test_a_request_written_at_once_needs_no_task(server: WireServer) -> None:
+    tasks: list[int] = []
+
+    async def count(_writer: Any) -> None:
+        tasks.append(len(asyncio.all_tasks()))
+
+    async with aiohttp.ClientSession(request_class=WholeRequest) as session:
+        before = len(asyncio.all_tasks())
+        assert await post(session, server, Probe()) == 204
+        handlers = len(asyncio.all_tasks()) - before
+        assert await post(session, server, Probe(before=count)) == 204
+    assert tasks == [before + handlers]
+
+
+@pytest.mark.parametrize("case", ["a large body", "a connection that is not drained"])
+async def test_what_might_wait_while_it_is_written_is_left_to_aiohttp(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    left: list[object] = []
+    send = aiohttp.ClientRequest.send
+
+    async def note(self: aiohttp.ClientRequest, conn: Any) -> aiohttp.ClientResponse:
+        left.append(self)
+        return await send(self, conn)
+
+    monkeypatch.setattr(aiohttp.ClientRequest, "send", note)
+    if case == "a connection that is not drained":
+        monkeypatch.setattr(ResponseHandler, "writing_paused", True)
+    body = BODY.ljust(WHOLE_BODY_LIMIT + (case == "a large body"))
+    async with aiohttp.ClientSession(request_class=WholeRequest) as session:
+        async with session.post(f"{server.base_url}/v1/push", data=body) as answer:
+            assert answer.status == 204
+        assert len(left) == 1
+    assert server.requests[-1].body == body
+
+
+@pytest.mark.parametrize(
+    ("release", "kind"),
+    [
+        ("3.14.4", WholeRequest),
+        ("3.14.19", WholeRequest),
+        ("3.15.0", aiohttp.ClientRequest),
+        ("4.0", aiohttp.ClientRequest),
+    ],
+)
+def test_only_releases_that_these_tests_were_run_with_are_leant_on(release: str, kind: type) -> None:
+    assert request_class(release) is kind
+
+
+def test_the_installed_release_is_one_of_them() -> None:
+    assert request_class() is WholeRequest

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from support.fake_service import (
@@ -183,3 +185,23 @@ async def test_a_campaign_cancelled_anywhere_gives_its_place_back() -> None:
             for task in tasks:
                 await cancel(task)
             assert idle(client)
+
+
+@virtual
+@pytest.mark.parametrize("calls", [1, 3], ids=["alone", "with others"])
+@pytest.mark.parametrize("end", ["cancelled", "late", "refused"])
+async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls: int, end: str) -> None:
+    service = FakeService(then=answer(404) if end == "refused" else hang())
+    async with client_of(service) as client:
+        tasks = [start(client.send(str(number), MESSAGE, timeout=1.0)) for number in range(calls)]
+        await turns()
+        if end == "cancelled":
+            for task in tasks:
+                task.cancel()
+        await asyncio.wait(tasks)
+        kept = [weakref.ref(task) for task in tasks]
+        tasks.clear()
+        task = None
+        await asyncio.sleep(2.0)
+        gc.collect()
+        assert [reference() for reference in kept] == [None] * calls

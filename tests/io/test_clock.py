@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, client_of
@@ -12,7 +13,7 @@ from support.virtual_time import turns, virtual
 from pushsdk import AsyncPushClient, ConfigurationError
 from pushsdk._core.outcome import Failure
 from pushsdk._io import clock
-from pushsdk._io.clock import Deadlines, Scope, fork_generation
+from pushsdk._io.clock import Company, Deadlines, Scope, fork_generation
 
 
 class Item:
@@ -177,6 +178,79 @@ async def test_a_scope_ends_once_for_the_first_reason() -> None:
     assert scope.expired is Failure.CLOSED
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
     keeper.close()
+
+
+class Member(Item):
+    """An item that knows its deadline, ``delay`` seconds from now."""
+
+    def __init__(self, delay: float) -> None:
+        super().__init__()
+        self.deadline = now() + delay
+
+
+DELAYS = (3.0, 0.5, 7.0, 0.5001, 0.502, 3.0, math.inf, 4.0)
+
+
+@virtual
+@pytest.mark.parametrize("delays", [DELAYS, DELAYS[::-1], sorted(DELAYS)], ids=["mixed", "reversed", "ascending"])
+async def test_each_of_a_company_expires_at_its_own_deadline_by_one_place_in_the_sweep(
+    delays: Sequence[float],
+) -> None:
+    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    members = [Member(delay) for delay in delays]
+    company = Company(keeper, members)
+    for member in members:
+        company.include(member.deadline)
+        assert sum(map(len, keeper._buckets.values())) <= 1
+    await asyncio.sleep(10.0)
+    for delay, member in zip(delays, members, strict=True):
+        if delay < math.inf:
+            assert delay <= member.ends[0][0] - before <= delay + 0.005
+            assert {reason for _, reason in member.ends} == {Failure.DEADLINE}
+        else:
+            assert member.ends == []
+    assert timers() == 0
+
+
+@virtual
+async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once() -> None:
+    deadline = 32001 / clock.TICKS_PER_SECOND
+    assert int(deadline * clock.TICKS_PER_SECOND) + 1 == 32001
+    member = Member(0.0)
+    member.deadline = deadline
+    company = Company(Deadlines(asyncio.get_running_loop()), [member])
+    company.include(deadline)
+    await asyncio.sleep(max(0.0, deadline - now()) + 0.1)
+    assert len(member.ends) == 1
+    assert timers() == 0
+
+
+@virtual
+async def test_who_has_left_a_company_does_not_expire_and_who_came_later_does() -> None:
+    keeper = Deadlines(asyncio.get_running_loop())
+    gone, stays, late = Member(1.0), Member(2.0), Member(1.5)
+    members = [gone, stays]
+    company = Company(keeper, members)
+    company.include(gone.deadline)
+    members.remove(gone)
+    await asyncio.sleep(1.2)
+    members.append(late)
+    company.include(late.deadline)
+    await asyncio.sleep(1.0)
+    assert (gone.ends, bool(late.ends), bool(stays.ends)) == ([], True, True)
+
+
+@virtual
+async def test_a_company_that_is_closed_leaves_the_sweep_and_takes_nobody() -> None:
+    keeper = Deadlines(asyncio.get_running_loop())
+    member = Member(1.0)
+    company = Company(keeper, [member])
+    company.include(member.deadline)
+    company.close()
+    company.include(member.deadline - 0.5)
+    assert not any(keeper._buckets.values())
+    await asyncio.sleep(2.0)
+    assert member.ends == []
 
 
 @virtual

@@ -304,13 +304,13 @@ async def test_a_bug_before_a_call_is_in_any_batch_is_told_to_its_caller(monkeyp
 async def test_a_bug_after_the_verdict_changes_nothing_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
     service = FakeService()
     async with client_of(service) as client:
-        coalescer = client._engine.coalescer
-        settle = coalescer._settle_piece
+        ledger = client._engine.coalescer.ledger
+        settle = ledger.settle_piece
 
         def settle_and_fail(piece: Any, verdict: Any) -> None:
             settle(piece, verdict)
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(coalescer, "_settle_piece", settle_and_fail)
+        monkeypatch.setattr(ledger, "settle_piece", settle_and_fail)
         assert (await client.send("a", MESSAGE)).users == 1
         assert idle(client)

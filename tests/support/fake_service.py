@@ -254,7 +254,7 @@ def idle(client: AsyncPushClient) -> bool:
     stats = client.stats()
     engine = client._engine
     return (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0) and not (
-        engine.coalescer.active
+        engine.coalescer.ledger.active
         or engine.coalescer._tasks
         or engine.campaigns
         or any(engine.deadlines._buckets.values())

@@ -311,6 +311,6 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     except RunFileError as error:
         assert_type(error.path, str)
     assert_type(each.accepted + again.accepted, int)
-    with open("report.csv", "w") as file:
+    with open("report.csv", "w") as file:  # noqa: ASYNC230
         assert_type(report.write_csv(file), int)
         report.write_jsonl(file, Outcome.REJECTED)

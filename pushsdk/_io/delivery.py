@@ -1,0 +1,159 @@
+"""A batch on the wire: sent whole, or in pieces where it is too large or was rejected, until every call is settled.
+
+What is split is decided in the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from pushsdk._core import wire
+from pushsdk._core.batching import Batch
+from pushsdk._core.counters import Counters
+from pushsdk._core.events import Event, RequestSplit
+from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.policy import Batching
+from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Settled, Splitter, pieces_of
+from pushsdk._io.ledger import Ledger, unsettled
+from pushsdk._io.sender import Job, Sender
+from pushsdk._io.slots import Slots
+
+__all__ = ["Delivery"]
+
+logger = logging.getLogger("pushsdk")
+
+
+class Delivery:
+    """Sends batches that have their place."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        ledger: Ledger,
+        *,
+        slots: Slots,
+        sizes: LearnedSizes,
+        batching: Batching,
+        counters: Counters,
+        emit: Callable[[Event], None] | None,
+    ) -> None:
+        self._sender = sender
+        self._ledger = ledger
+        self._slots = slots
+        self._sizes = sizes
+        self._split_on = batching.split_on
+        self._counters = counters
+        self._emit = emit
+        self._hopeless = Hopeless()
+
+    async def deliver(self, batch: Batch) -> None:
+        """Send the batch, whole or split, until every call in it is settled. Its place is taken already."""
+        pieces = pieces_of(batch.calls, self._sizes, batch.frame)
+        if len(pieces) > 1:
+            await self._split(batch, pieces, None)
+            return
+        whole = pieces[0]
+        job = self._job(batch, whole)
+        batch.has_slot = False
+        try:
+            verdict = await self._sender.run(job, has_slot=True)
+        except asyncio.CancelledError:
+            self._settle_cancelled(whole, job)
+            raise
+        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
+            await self._split(batch, [], Settled(whole, verdict))
+            return
+        if verdict.outcome is Outcome.ACCEPTED:
+            self._hopeless.discard(batch.content)
+            if self._sizes.users is not None:
+                self._sizes.accepted(whole.users, batch.frame + len(whole.ids))
+        self._ledger.settle_piece(whole, verdict)
+
+    async def drive(self, batch: Batch) -> None:
+        """``deliver`` for several callers, in a task of its own: whatever happens to it, they are told."""
+        failure = Failure.CANCELLED
+        try:
+            await self.deliver(batch)
+        except Exception:
+            logger.exception("a request failed inside the client")
+            failure = Failure.OTHER
+        finally:
+            batch.company.close()
+            self.give_back(batch)
+            # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
+            for call in batch.calls:
+                if call.left:
+                    self._ledger.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
+
+    def give_back(self, batch: Batch) -> None:
+        """The batch ended before any request took its place over."""
+        if batch.has_slot:
+            batch.has_slot = False
+            self._slots.release()
+
+    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Settled[Piece] | None) -> None:
+        """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
+        key = batch.content
+        splitter = Splitter(
+            pieces,
+            split_on=self._split_on,
+            sizes=self._sizes,
+            frame=batch.frame,
+            worth=key not in self._hopeless,
+        )
+        if rejected is not None:
+            self._report(batch, splitter, *rejected)
+        while wave := splitter.next_wave():
+            await asyncio.gather(*(self._post(batch, splitter, piece) for piece in wave))
+        for piece, verdict in splitter.rest():
+            self._ledger.settle_piece(piece, verdict)
+        if splitter.gave_up:
+            self._hopeless.add(key)
+
+    async def _post(self, batch: Batch, splitter: Splitter[Piece], piece: Piece) -> None:
+        job = self._job(batch, piece)
+        # The first request of the batch takes its place over.
+        has_slot, batch.has_slot = batch.has_slot, False
+        try:
+            verdict = await self._sender.run(job, has_slot=has_slot)
+        except asyncio.CancelledError:
+            self._settle_cancelled(piece, job)
+            raise
+        # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
+        self._report(batch, splitter, piece, verdict)
+
+    def _report(self, batch: Batch, splitter: Splitter[Piece], piece: Piece, verdict: Verdict) -> None:
+        if splitter.report(piece, verdict) is None:
+            self._note_split(piece, verdict)
+            return
+        if verdict.outcome is Outcome.ACCEPTED:
+            self._hopeless.discard(batch.content)
+        self._ledger.settle_piece(piece, verdict)
+
+    def _job(self, batch: Batch, piece: Piece) -> Job:
+        content, segments, policy = batch.content, piece.segments, batch.content.options.policy
+        deadline = segments[0].call.deadline
+        if len(segments) > 1:
+            deadline = max([segment.call.deadline for segment in segments])
+        return Job(
+            "push",
+            wire.push_body(b"[" + piece.ids + b"]", content.message, content.custom_fields),
+            users=piece.users,
+            policy=policy,
+            timeout=content.options.timeout,
+            deadline=deadline,
+            collapsible=policy.unknown == "repeat_if_collapsible" and wire.is_collapsible(content.message),
+            attempts=piece.history,
+        )
+
+    def _settle_cancelled(self, piece: Piece, job: Job) -> None:
+        job.failure = job.failure or Failure.CANCELLED
+        self._ledger.settle_piece(piece, job.verdict())
+
+    def _note_split(self, piece: Piece, verdict: Verdict) -> None:
+        self._counters.splits += 1
+        if self._emit is not None:
+            calls = len({id(segment.call) for segment in piece.segments})
+            self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))

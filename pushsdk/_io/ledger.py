@@ -1,0 +1,93 @@
+"""Who is told what: the calls that have not ended, their verdicts, and the sends whose callers had left."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from pushsdk._core.batching import Call
+from pushsdk._core.counters import Counters
+from pushsdk._core.events import Event, SendAbandoned
+from pushsdk._core.explain import error_for, partial_error
+from pushsdk._core.outcome import Outcome, Verdict
+from pushsdk._core.results import Receipt
+from pushsdk._core.splitting import Piece, attempts_of
+
+__all__ = ["Ledger", "conclude", "unsettled"]
+
+logger = logging.getLogger("pushsdk")
+ABANDONED_KEPT = 1000
+
+
+class Ledger:
+    """Settles calls, and counts what became of their users."""
+
+    def __init__(self, counters: Counters, emit: Callable[[Event], None] | None) -> None:
+        self._counters = counters
+        self._emit = emit
+        #: The calls that have not ended. Added by the coalescer.
+        self.active: set[Call] = set()
+        #: The last sends whose callers had stopped waiting.
+        self.abandoned: deque[SendAbandoned] = deque(maxlen=ABANDONED_KEPT)
+        #: Set by the engine while it waits for something: told of every call that ends.
+        self.when_ended: Callable[[Call], None] | None = None
+
+    def settle_piece(self, piece: Piece, verdict: Verdict) -> None:
+        """The verdict on a request is that on the users it carried."""
+        self._counters.users[verdict.outcome] += piece.users
+        for segment in piece.segments:
+            call = segment.call
+            if call.settle(segment.users, verdict) and call.gone:
+                self.tell_abandoned(call)
+
+    def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
+        """The verdict on users of a call that no request carried, or whose request is not known."""
+        self._counters.users[verdict.outcome] += len(users)
+        if call.settle(users, verdict) and call.gone:
+            self.tell_abandoned(call)
+
+    def tell_abandoned(self, call: Call) -> None:
+        """A call ended after its caller had left: ``on_event`` is told."""
+        self.end(call)
+        self._counters.abandoned += 1
+        for outcome in Outcome:
+            ended = [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]
+            if not ended:
+                continue
+            users = tuple(user for part, _ in ended for user in part)
+            event = SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(ended))
+            self.abandoned.append(event)
+            logger.info("a send of %d users ended %s after its caller had left", len(users), outcome.value)
+            if self._emit is not None:
+                self._emit(event)
+
+    def end(self, call: Call) -> None:
+        """The call is through."""
+        self.active.discard(call)
+        if self.when_ended is not None:
+            self.when_ended(call)
+
+
+def unsettled(call: Call) -> tuple[str, ...]:
+    """Its users without a verdict."""
+    settled = {user for users, _ in call.parts for user in users}
+    return tuple(user for user in call.users if user not in settled)
+
+
+def conclude(call: Call, repeated: int, rest: Verdict | None = None) -> Receipt:
+    """The receipt of a call, or its error. ``rest`` is the verdict on those who have none yet."""
+    verdict = call.verdict
+    if verdict is not None:
+        if verdict.outcome is Outcome.ACCEPTED:
+            return Receipt(users=len(call.users), repeated=repeated, attempts=verdict.attempts)
+        raise error_for(verdict, user_ids=call.users)
+    parts = call.shares if rest is None else (*call.shares, (unsettled(call), rest))
+    outcomes = {each.outcome for _, each in parts}
+    if outcomes == {Outcome.ACCEPTED}:
+        return Receipt(users=len(call.users), repeated=repeated, requests=len(parts), attempts=attempts_of(parts))
+    if len(outcomes) == 1:
+        raise error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts_of(parts)), user_ids=call.users)
+    raise partial_error(call.users, parts)
