@@ -15,6 +15,7 @@ import msgspec
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
+from pushsdk.broadcast.place import Place, refusal
 from pushsdk.broadcast.plan import Chunk, Event, Header, Piece
 from pushsdk.broadcast.records import (
     Damaged,
@@ -30,7 +31,7 @@ from pushsdk.broadcast.records import (
     unpack,
 )
 from pushsdk.broadcast.report import Row, Tally
-from pushsdk.broadcast.runfile import Connection, Place, RunFile, refusal
+from pushsdk.broadcast.runfile import Connection, RunFile
 from pushsdk.broadcast.state import State
 
 __all__ = ["Journal"]
@@ -73,13 +74,14 @@ class Journal:
         A plan that was never completed is begun anew. Raises RunFileError where there is anything else already.
         ``durable``: what is committed also survives a power failure, at the price of some syncs per commit.
         """
+        meta = meta_row(Meta(header, None))
         if path is None:
-            return cls._begin(RunFile.create(None, durable=False), header)
+            return cls._begin(RunFile.create(None, durable=False), header, meta)
         place = Place(path, write=True)
         try:
             while not place.make():
                 cls._make_room(place)
-            return cls._begin(RunFile.create(place, durable=durable), header)
+            return cls._begin(RunFile.create(place, durable=durable), header, meta)
         except BaseException:
             place.release()
             raise
@@ -218,13 +220,11 @@ class Journal:
         place.clear()
 
     @classmethod
-    def _begin(cls, file: RunFile, header: Header) -> Journal:
-        data, crc = meta_row(Meta(header, None))
-
+    def _begin(cls, file: RunFile, header: Header, meta: tuple[bytes, int]) -> Journal:
         def work(db: Connection) -> None:
             file.build()
-            db.execute("INSERT INTO meta VALUES (1, ?, ?)", (data, crc))
-            db.execute("INSERT INTO head VALUES (1, 0, ?)", (crc,))
+            db.execute("INSERT INTO meta VALUES (1, ?, ?)", meta)
+            db.execute("INSERT INTO head VALUES (1, 0, ?)", meta[1:])
 
         try:
             file.commit(work, outcome=Outcome.NOT_SENT)

@@ -54,7 +54,7 @@ def write(path: Path, pipe: int, *, durable: bool) -> None:
         os.write(pipe, b"n")
 
 
-def kill_one(path: Path, draw: random.Random) -> int:
+def kill_one(path: Path, draw: random.Random, *, sending: bool) -> int:
     """How many commits had returned when it was killed."""
     out, into = os.pipe()
     durable = draw.random() < 0.5
@@ -66,8 +66,7 @@ def kill_one(path: Path, draw: random.Random) -> int:
         finally:
             os._exit(1)
     os.close(into)
-    # One in four is killed while it plans, before or after its first byte; the others while they send.
-    if draw.random() < 0.75:
+    if sending:
         select.select([out], [], [])
     time.sleep(draw.random() * 0.02)
     os.kill(child, signal.SIGKILL)
@@ -83,4 +82,6 @@ def kill_one(path: Path, draw: random.Random) -> int:
 if __name__ == "__main__":
     folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     draw = random.Random(seed)
-    json.dump([kill_one(folder / f"{number}.run", draw) for number in range(kills)], sys.stdout)
+    # One in four is killed while it plans, or even before its first byte; the others once they have written something.
+    said = [kill_one(folder / f"{number}.run", draw, sending=number % 4 != 0) for number in range(kills)]
+    json.dump(said, sys.stdout)
