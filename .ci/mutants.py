@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-CORE, IO = "pushsdk/_core/", "pushsdk/_io/"
+CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/broadcast/"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
 T_SPLITTING = "tests/core/test_splitting.py"
@@ -29,6 +29,7 @@ T_ENDPOINT = "tests/core/test_endpoint.py"
 T_MODEL = "tests/model"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
+T_KILL = "tests/broadcast/test_kill.py::test_a_small_run_survives_its_kills"
 T_WIRE = "tests/io/test_transport.py tests/faults/test_matrix.py"
 
 OUTCOME = [
@@ -607,6 +608,61 @@ TRANSPORT = [
     ),
 ]
 
+# What only kill -9 shows.
+KILLS = [
+    Mutant(
+        "a chunk is claimed after it was sent",
+        RUNS + "runner.py",
+        """            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
+        except BaseException:
+            self._slots.release()
+            raise
+        try:
+            return await self._sender.run(job, has_slot=True)
+""",
+        """            verdict = await self._sender.run(job, has_slot=True)
+            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
+            return verdict
+""",
+        T_KILL,
+    ),
+    Mutant(
+        "a resume sends what was claimed and never settled",
+        RUNS + "state.py",
+        "case 0 | 2:",
+        "case 0 | 1 | 2:",
+        T_KILL,
+    ),
+    Mutant(
+        "a resume sends again what it was told to hold",
+        RUNS + "runner.py",
+        "list(self._journal.held()) if self._options.resend else []",
+        "list(self._journal.held())",
+        T_KILL,
+    ),
+    Mutant(
+        "a disconnect is read as never sent, in a run",
+        CORE + "outcome.py",
+        "    if evidence.started_writing or not (",
+        "    if not (",
+        T_KILL,
+    ),
+    Mutant(
+        "a chunk sent again in doubt is not marked",
+        RUNS + "runner.py",
+        "Kind.RESENT if doubtful else Kind.CLAIMED",
+        "Kind.CLAIMED",
+        T_KILL,
+    ),
+    Mutant(
+        "a commit that was broken off can't be rolled back",
+        RUNS + "runfile.py",
+        'mode = "PERSIST" if kept',
+        'mode = "MEMORY" if kept',
+        "tests/broadcast/test_kill.py::test_a_run_survives_kills_in_the_middle_of_a_commit",
+    ),
+]
+
 CLI = "pushsdk/cli/"
 T_SETTINGS = "tests/cli/test_settings.py"
 T_RUNS = "tests/cli/test_progress.py tests/cli/test_broadcast_command.py"
@@ -670,4 +726,16 @@ COMMANDS = [
     ),
 ]
 
-MUTANTS = [*OUTCOME, *POLICY, *BUDGET, *SPLITTING, *PACING, *BRAKE, *COALESCING, *SENDING, *TRANSPORT, *COMMANDS]
+MUTANTS = [
+    *OUTCOME,
+    *POLICY,
+    *BUDGET,
+    *SPLITTING,
+    *PACING,
+    *BRAKE,
+    *COALESCING,
+    *SENDING,
+    *TRANSPORT,
+    *KILLS,
+    *COMMANDS,
+]
