@@ -324,8 +324,43 @@ PACING = [
     Mutant(
         "a rate far above what is sent is believed",
         CORE + "pacing.py",
-        "rate = min(rate, busiest)",
+        "left *= min(1.0, max(self._before, self._starts) / rate)",
         "pass",
+        T_PACING,
+    ),
+    Mutant(
+        "a client with few starts is paced to them by one throttle",
+        CORE + "pacing.py",
+        "max(BEGIN_AT_LEAST, self._before, self._starts)",
+        "max(1.0, self._before, self._starts)",
+        T_PACING,
+    ),
+    Mutant(
+        "a limit far below the rate is come down to in small steps",
+        CORE + "pacing.py",
+        "left = min(left, through / self._started)",
+        "pass",
+        T_PACING,
+    ),
+    Mutant(
+        "an outage tells a rate",
+        CORE + "pacing.py",
+        "if through > 1:",
+        "if self._started:",
+        T_PACING,
+    ),
+    Mutant(
+        "one throttle may leave nothing of the rate",
+        CORE + "pacing.py",
+        "return max(STEEPEST, left)",
+        "return left",
+        T_PACING,
+    ),
+    Mutant(
+        "throttles of earlier events count for each decrease",
+        CORE + "pacing.py",
+        "        self._started = self._refused = 0\n\n    def _left",
+        "        self._started = 0\n\n    def _left",
         T_PACING,
     ),
 ]
@@ -699,8 +734,8 @@ COMMANDS = [
     Mutant(
         "where nobody can be asked, it is sent",
         CLI + "_confirm.py",
-        "    if yes or is_loopback(",
-        "    if yes or not sys.stdin.isatty() or is_loopback(",
+        "    if yes or all(is_loopback(",
+        "    if yes or not sys.stdin.isatty() or all(is_loopback(",
         "tests/cli/test_send_command.py",
     ),
     Mutant(
