@@ -30,6 +30,10 @@ T_MODEL = "tests/model"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
 T_KILL = "tests/broadcast/test_kill.py::test_a_small_run_survives_its_kills"
+T_AUDIENCE = "tests/broadcast/test_audience.py"
+T_DISTINCT = "tests/broadcast/test_distinct.py"
+T_TABLES = "tests/broadcast/test_audience_tables.py"
+T_JOURNAL = "tests/broadcast/test_journal_"
 T_WIRE = "tests/io/test_transport.py tests/faults/test_matrix.py"
 
 OUTCOME = [
@@ -761,6 +765,131 @@ COMMANDS = [
     ),
 ]
 
+AUDIENCE = [
+    Mutant(
+        "what was seen is forgotten when the spill begins",
+        RUNS + "distinct.py",
+        "fresh = [each for each in dict.fromkeys(ids) if each not in seen]",
+        "fresh = list(dict.fromkeys(ids)) if self._spill else [e for e in dict.fromkeys(ids) if e not in seen]",
+        T_DISTINCT,
+    ),
+    Mutant(
+        "a later row of an id replaces the first, once they are on disk",
+        RUNS + "distinct.py",
+        "            first.setdefault(row[0], row)\n    return",
+        "            first[row[0]] = row\n    return",
+        T_DISTINCT,
+    ),
+    Mutant(
+        "the ids beyond the last whole chunk are dropped",
+        RUNS + "audience.py",
+        "del waiting[:whole]",
+        "waiting.clear()",
+        T_AUDIENCE,
+    ),
+    Mutant(
+        "an id that is NULL or empty goes into the plan",
+        RUNS + "_tables.py",
+        "if not all(map(operator.itemgetter(0), rows)):",
+        "if False:",
+        T_TABLES,
+    ),
+    Mutant(
+        "a file name is a pattern for DuckDB",
+        RUNS + "_tables.py",
+        're.sub(r"([*?\\[])", r"[\\1]", str(path))',
+        "str(path)",
+        T_TABLES,
+    ),
+    Mutant(
+        "a query may name the program's variables",
+        RUNS + "_duck.py",
+        '"python_enable_replacements": False',
+        '"python_enable_replacements": True',
+        T_TABLES,
+    ),
+    Mutant(
+        "an input file that changed between two reads goes unnoticed",
+        RUNS + "_files.py",
+        "(each.st_size, each.st_mtime_ns)",
+        "(each.st_size, 0)",
+        T_AUDIENCE,
+    ),
+    Mutant(
+        "a fraction or a boolean of JSON is an id",
+        RUNS + "_text_files.py",
+        "if type(user) is int:",
+        "if isinstance(user, (int, float)):",
+        T_AUDIENCE,
+    ),
+]
+
+RUN_FILE = [
+    Mutant(
+        "the state changes before the commit",
+        RUNS + "journal.py",
+        "        self._file.commit(work, outcome=Outcome.UNKNOWN)\n",
+        "        self._state.apply(events)\n        self._file.commit(work, outcome=Outcome.UNKNOWN)\n",
+        T_JOURNAL + "disk.py",
+    ),
+    Mutant(
+        "a failed commit is tried again",
+        RUNS + "runfile.py",
+        "        self._failed = why\n",
+        "",
+        T_JOURNAL + "disk.py",
+    ),
+    Mutant(
+        "rows of the log after its head are not missed",
+        RUNS + "journal.py",
+        "or journal._seq != (there or 0) ",
+        "",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "a row of the log does not go on from the one before",
+        RUNS + "records.py",
+        "own == crc32(data, crc)",
+        "True",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "the seal is not compared with the plan",
+        RUNS + "journal.py",
+        "if seal != Seal(",
+        "if not Seal(",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "pages are not checked before they are written to",
+        RUNS + "runfile.py",
+        "                file._check_structure()\n",
+        "",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "a commit that was killed half-way is taken for damage",
+        RUNS + "runfile.py",
+        '        db.execute("PRAGMA writable_schema = ON")\n',
+        "",
+        T_JOURNAL + "kill.py",
+    ),
+    Mutant(
+        "a lock on a removed file is a lock",
+        RUNS + "locking.py",
+        "if os.path.samestat(os.fstat(file), os.lstat(path)):",
+        "if True:",
+        T_JOURNAL + "place.py",
+    ),
+    Mutant(
+        "who was ever sent again in doubt is forgotten with the next event",
+        RUNS + "state.py",
+        "code = _CODES[event.kind] | old & _RESENT",
+        "code = _CODES[event.kind]",
+        "tests/broadcast/test_journal.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -771,6 +900,8 @@ MUTANTS = [
     *COALESCING,
     *SENDING,
     *TRANSPORT,
+    *RUN_FILE,
     *KILLS,
     *COMMANDS,
+    *AUDIENCE,
 ]

@@ -58,10 +58,23 @@ def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Seq
         else:
             try:
                 assert seen(journal) == says, label
+                if write:
+                    go_on(journal, path, label=label)
             finally:
                 journal.close()
         assert os.listdir(path.parent) == [path.name], label
     return refused
+
+
+def go_on(journal: Journal, path: Path, *, label: object) -> None:
+    """Damage that is not seen must not spread either, when the run goes on."""
+    for _ in range(3):
+        journal.write([Event(Kind.RESENT, journal.chunks - 1, 0, 1)] * 8)
+    says = seen(journal)
+    journal.close()
+    journal = Journal.open(path, write=False)
+    assert seen(journal) == says, label
+    journal.close()
 
 
 @pytest.fixture(scope="module")

@@ -80,8 +80,8 @@ class JournalMachine(RuleBasedStateMachine):
                 lambda kind, ends, status, reason: Event(kind, chunk, *ends, status, reason),
                 st.sampled_from(Kind),
                 ends | whole,
-                st.sampled_from([0, 204, 429]),
-                st.sampled_from(["", "throttled", "no answer"]),
+                st.sampled_from([0, 429]),
+                st.sampled_from(["", "throttled"]),
             )
 
         return st.integers(0, len(self.sizes) - 1).flatmap(within)
