@@ -216,7 +216,7 @@ def _json_fields(row: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
 def _why(line: str, number: int) -> str:
     if number == 1 and line.lstrip().startswith("["):
         return "an array: write one object a line instead (jq -c '.[]' does)"
-    return "not a JSON object"
+    return "not a JSON object, or nested too deeply"
 
 
 def _bad_id(row: dict[str, Any], wanted: Wanted, number: int) -> ValidationError:
