@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
+    from pushsdk.broadcast.audience import Audience, AudienceSummary, Personalized
     from pushsdk.broadcast.report import Progress, Row
     from pushsdk.broadcast.results import BroadcastReport
     from pushsdk.broadcast.runs import read_report
@@ -107,6 +108,7 @@ _MODULES = (
     "_core.lint",
     "_core.brake",
     "broadcast.report",
+    "broadcast.audience",
     "broadcast.results",
     "broadcast.runs",
     "client",
@@ -123,6 +125,8 @@ __all__ = [
     "AsyncPushView",
     "Attempt",
     "AttemptEnded",
+    "Audience",
+    "AudienceSummary",
     "AuthenticationError",
     "Batching",
     "Brake",
@@ -147,6 +151,7 @@ __all__ = [
     "OutcomeUnknownError",
     "PartialError",
     "PayloadTooLargeError",
+    "Personalized",
     "Placeholder",
     "Priority",
     "Problem",

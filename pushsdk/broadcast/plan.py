@@ -10,8 +10,9 @@ import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
+from pushsdk._core.models import PushRequest
 
-__all__ = ["Chunk", "ChunkSource", "Event", "Header", "Kind", "Piece", "chunks_of"]
+__all__ = ["Chunk", "ChunkSource", "Event", "Header", "Kind", "Piece", "RequestSource", "chunks_of"]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +76,25 @@ class ChunkSource(Protocol):
 
     def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool) -> Iterator[Sequence[Chunk]]:
         """The chunks, some at a time; ``fixed`` is the bytes of a request's body that are not ids."""
+        ...
+
+
+@runtime_checkable
+class RequestSource(Protocol):
+    """Requests that come in batches: a personalised ``Audience``. Read in a thread."""
+
+    @property
+    def source(self) -> str:
+        """As a ``ChunkSource``'s."""
+        ...
+
+    @property
+    def repeated(self) -> int:
+        """As a ``ChunkSource``'s, once ``batches`` has come to its end."""
+        ...
+
+    def batches(self) -> Iterator[Sequence[PushRequest]]:
+        """The requests, some at a time."""
         ...
 
 

@@ -23,7 +23,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._version import __version__
 from pushsdk.broadcast.journal import Journal
 from pushsdk.broadcast.meter import OnProgress, guarded
-from pushsdk.broadcast.plan import ChunkSource, Header
+from pushsdk.broadcast.plan import ChunkSource, Header, RequestSource
 from pushsdk.broadcast.planning import Planner, PlanningStoppedError
 from pushsdk.broadcast.recorder import Recorder
 from pushsdk.broadcast.report import Progress
@@ -80,7 +80,8 @@ async def broadcast(
 
 async def send_each(engine: Engine, wishes: Wishes, requests: object) -> BroadcastReport:
     """See ``AsyncPushView.send_each``."""
-    header = _header(engine, "each", wishes.policy, dedupe=False)
+    source = requests.source if isinstance(requests, RequestSource) else ""
+    header = _header(engine, "each", wishes.policy, source=source, dedupe=False)
     return await _run(engine, wishes, header, lambda planner: planner.each(requests))
 
 

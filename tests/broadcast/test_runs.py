@@ -603,6 +603,26 @@ async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path:
     judge(report, service, users(100))
 
 
+@virtual
+async def test_requests_may_come_in_batches_and_their_source_is_remembered(tmp_path: Path) -> None:
+    class Letters:
+        source = "letters"
+        repeated = 2
+
+        def batches(self) -> Iterator[list[PushRequest]]:
+            for name in "abc":
+                yield [PushRequest(user_ids=[name], message=MESSAGE), PushRequest(user_ids=[name * 2], message=MESSAGE)]
+
+    service = FakeService()
+    async with client_of(service) as client:
+        report = await client.send_each(Letters(), run=tmp_path / "run", limit=2)
+        assert (report.planned, report.repeated) == (6, 2)
+        with pytest.raises(RunFileError, match="somewhere else"):
+            await client.send_each([], run=tmp_path / "run")
+        report = await client.send_each(Letters(), run=tmp_path / "run")
+    judge(report, service, ["a", "aa", "b", "bb", "c", "cc"])
+
+
 async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
     crowd = Crowd(users(100_000))
     loop = asyncio.get_running_loop()
