@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.run_files import BROADCAST, EACH, chunk, make_run, pieces, seen, some_events
+from support.run_files import BROADCAST, EACH, KINDS, chunk, make_run, pieces, seen, some_events
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk.broadcast import records
 from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Event, Header, Kind
+from pushsdk.broadcast.plan import Chunk, Event, Header
 from pushsdk.broadcast.report import Row, Tally
 
-CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT = Kind
+CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT = KINDS
 
 
 @pytest.fixture(params=["file", "temporary"])
