@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     )
     from pushsdk.broadcast.audience import Audience, AudienceSummary, Personalized
     from pushsdk.broadcast.report import Progress, Row
-    from pushsdk.broadcast.results import BroadcastReport
-    from pushsdk.broadcast.runs import read_report
+    from pushsdk.broadcast.results import BroadcastReport, read_report
     from pushsdk.client import (
         AsyncPushClient,
         AsyncPushView,
@@ -110,7 +109,6 @@ _MODULES = (
     "broadcast.report",
     "broadcast.audience",
     "broadcast.results",
-    "broadcast.runs",
     "client",
 )
 

@@ -116,8 +116,7 @@ def test_the_exit_code_tells_the_worst(broadcast, command, service, faults, code
     assert ended.code == code
     assert counts(json.loads(ended.out)) == expected
     assert not re.search(r"\b(ann|bob|cid)\b", ended.out + ended.err)
-    # Of a run that a refused key ended the file knows only that nobody was sent to.
-    assert command("status", "spring.run").code == (1 if code == 4 else code)
+    assert command("status", "spring.run").code == code
 
 
 def test_the_brake_exits_with_5(broadcast, service, folder):
@@ -390,7 +389,7 @@ def test_status_says_how_it_stands_and_sends_nothing(mixed, command, service):
     ended = command("status", "spring.run")
     assert ended.code == 1
     assert "rejected      1\n" in ended.out
-    assert ended.err == "send the rest:  pushsdk resume spring.run\n"
+    assert ended.err == "stopped: the limit of 1002 users is reached\nsend the rest:  pushsdk resume spring.run\n"
     assert service.requests == before
 
 
