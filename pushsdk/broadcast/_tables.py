@@ -21,7 +21,7 @@ import msgspec
 from pushsdk._core.errors import ValidationError
 from pushsdk.broadcast._duck import Connection, NoRoomError, check_select, connection, duckdb_module, explained
 from pushsdk.broadcast._files import list_files
-from pushsdk.broadcast._source import BATCH, Counts, fitting, missing_column, once, plain
+from pushsdk.broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
 from pushsdk.broadcast.distinct import Distinct, Row
 
 __all__ = ["Parquet", "Query"]
@@ -95,7 +95,7 @@ class _Table(ABC):
             wanted = ", ".join([id_sql, *(_value_sql(place.name, name, types[name]) for name in names)])
             nested = [name for name in names if _matches(_NESTED, types[name])]
             large = [name for name in names if types[name] in ("HUGEINT", "UHUGEINT")]
-            for rows in self._select(made, place, id_sql, f"SELECT {wanted} FROM {place.sql}"):
+            for rows in self._select(made, place, id_sql, f"SELECT {wanted} FROM {place.sql}", ROWS):
                 batch: list[Row] = [(row[0], _fields(names, row)) for row in rows]
                 for number, (_, fields) in enumerate(batch if nested else (), counts.read + 1):
                     for name in fields.keys() & nested:
@@ -137,10 +137,10 @@ class _Table(ABC):
             "numbers: turn them into those in a query, as CAST(... AS VARCHAR)"
         )
 
-    def _select(self, made: Connection, place: _Place, id_sql: str, sql: str) -> Iterator[list[Any]]:
+    def _select(self, made: Connection, place: _Place, id_sql: str, sql: str, size: int = BATCH) -> Iterator[list[Any]]:
         """The rows, the id first, in batches; an id that is none ends it."""
         result = made.execute(sql, place.parameters)
-        while rows := result.fetchmany(BATCH):
+        while rows := result.fetchmany(size):
             if not all(map(operator.itemgetter(0), rows)):
                 raise self._bad_id(made, place, id_sql)
             yield rows

@@ -433,6 +433,15 @@ def test_many_rows_come_in_batches(folder: Path) -> None:
     audience = Audience.read(made(folder, "u.csv", "user_id\n" + "".join(f"{i}\n" for i in range(25_000))))
     assert [len(batch) for batch in audience.ids()] == [10_000, 10_000, 5_000]
     assert audience.summary.users == 25_000
+    assert {len(batch) for batch in audience.rows()} == {500}
+
+
+def test_many_rows_of_json_come_in_batches(folder: Path) -> None:
+    audience = Audience.read(made(folder, "u.jsonl", "".join(f'{{"user_id":{i}}}\n' for i in range(30_000))))
+    assert [user for batch in audience.rows() for user, _ in batch] == [str(i) for i in range(30_000)]
+    assert max(len(batch) for batch in audience.rows()) == 500
+    assert max(len(batch) for batch in audience.ids(distinct=False)) == 10_000
+    assert audience.summary == AudienceSummary(read=30_000, users=30_000)
 
 
 @given(st.lists(st.integers(0, 99).map(str), max_size=300), st.integers(1, 70), st.booleans())
