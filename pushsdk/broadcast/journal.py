@@ -295,11 +295,11 @@ class Journal:
 
     def _take(self, events: Sequence[Event]) -> None:
         try:
-            if events[0].kind == ENDED:
+            if [event.kind for event in events[:2]] == [ENDED]:
                 self.ending = _decode_ending(events[0].reason)
                 return
             self._state.check(events)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Damaged from None
         self._state.apply(events)
         self.ending = None

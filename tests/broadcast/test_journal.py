@@ -14,7 +14,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk.broadcast import records
 from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Event, Header
+from pushsdk.broadcast.plan import Chunk, Ending, Event, Header
 from pushsdk.broadcast.report import Row, Tally
 
 CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT = KINDS
@@ -53,6 +53,25 @@ def test_everything_is_there_again_when_it_is_opened_again(tmp_path: Path) -> No
         journal.close()
         journal = Journal.open(path, write=True)
         assert seen(journal) == before
+    journal.close()
+
+
+def test_why_it_ended_is_kept_until_something_else_happens(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    journal = make_run(path, (3,))
+    for ending in (Ending("brake", "too many"), None, Ending("limit", "6 users")):
+        journal.end(ending)
+        before = seen(journal)
+        journal.close()
+        journal = Journal.open(path, write=True)
+        assert (seen(journal), journal.ending) == (before, ending)
+    journal.write([])
+    assert journal.ending is not None
+    journal.write([Event(CLAIMED, 0, 0, 3)])
+    assert journal.ending is None
+    journal.close()
+    journal = Journal.open(path, write=False)
+    assert journal.ending is None
     journal.close()
 
 

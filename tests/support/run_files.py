@@ -83,6 +83,7 @@ def seen(journal: Journal) -> object:
         journal.repeated,
         journal.chunks,
         journal.users,
+        journal.ending,
         journal.tally(),
         journal.load(range(journal.chunks)),
         list(journal.planned()),
