@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-CORE, IO = "pushsdk/_core/", "pushsdk/_io/"
+CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/broadcast/"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
 T_SPLITTING = "tests/core/test_splitting.py"
@@ -29,6 +29,11 @@ T_ENDPOINT = "tests/core/test_endpoint.py"
 T_MODEL = "tests/model"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
+T_KILL = "tests/broadcast/test_kill.py::test_a_small_run_survives_its_kills"
+T_AUDIENCE = "tests/broadcast/test_audience.py"
+T_DISTINCT = "tests/broadcast/test_distinct.py"
+T_TABLES = "tests/broadcast/test_audience_tables.py"
+T_JOURNAL = "tests/broadcast/test_journal_"
 T_WIRE = "tests/io/test_transport.py tests/faults/test_matrix.py"
 
 OUTCOME = [
@@ -323,8 +328,43 @@ PACING = [
     Mutant(
         "a rate far above what is sent is believed",
         CORE + "pacing.py",
-        "rate = min(rate, busiest)",
+        "left *= min(1.0, max(self._before, self._starts) / rate)",
         "pass",
+        T_PACING,
+    ),
+    Mutant(
+        "a client with few starts is paced to them by one throttle",
+        CORE + "pacing.py",
+        "max(BEGIN_AT_LEAST, self._before, self._starts)",
+        "max(1.0, self._before, self._starts)",
+        T_PACING,
+    ),
+    Mutant(
+        "a limit far below the rate is come down to in small steps",
+        CORE + "pacing.py",
+        "left = min(left, through / self._started)",
+        "pass",
+        T_PACING,
+    ),
+    Mutant(
+        "an outage tells a rate",
+        CORE + "pacing.py",
+        "if through > 1:",
+        "if self._started:",
+        T_PACING,
+    ),
+    Mutant(
+        "one throttle may leave nothing of the rate",
+        CORE + "pacing.py",
+        "return max(STEEPEST, left)",
+        "return left",
+        T_PACING,
+    ),
+    Mutant(
+        "throttles of earlier events count for each decrease",
+        CORE + "pacing.py",
+        "        self._started = self._refused = 0\n\n    def _left",
+        "        self._started = 0\n\n    def _left",
         T_PACING,
     ),
 ]
@@ -656,6 +696,61 @@ TRANSPORT = [
     ),
 ]
 
+# What only kill -9 shows.
+KILLS = [
+    Mutant(
+        "a chunk is claimed after it was sent",
+        RUNS + "runner.py",
+        """            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
+        except BaseException:
+            self._slots.release()
+            raise
+        try:
+            return await self._sender.run(job, has_slot=True)
+""",
+        """            verdict = await self._sender.run(job, has_slot=True)
+            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
+            return verdict
+""",
+        T_KILL,
+    ),
+    Mutant(
+        "a resume sends what was claimed and never settled",
+        RUNS + "state.py",
+        "case 0 | 2:",
+        "case 0 | 1 | 2:",
+        T_KILL,
+    ),
+    Mutant(
+        "a resume sends again what it was told to hold",
+        RUNS + "runner.py",
+        "list(self._journal.held()) if self._options.resend else []",
+        "list(self._journal.held())",
+        T_KILL,
+    ),
+    Mutant(
+        "a disconnect is read as never sent, in a run",
+        CORE + "outcome.py",
+        "    if evidence.started_writing or not (",
+        "    if not (",
+        T_KILL,
+    ),
+    Mutant(
+        "a chunk sent again in doubt is not marked",
+        RUNS + "runner.py",
+        "Kind.RESENT if doubtful else Kind.CLAIMED",
+        "Kind.CLAIMED",
+        T_KILL,
+    ),
+    Mutant(
+        "a commit that was broken off can't be rolled back",
+        RUNS + "runfile.py",
+        'mode = "PERSIST" if kept',
+        'mode = "MEMORY" if kept',
+        "tests/broadcast/test_kill.py::test_a_run_survives_kills_in_the_middle_of_a_commit",
+    ),
+]
+
 CLI = "pushsdk/cli/"
 T_SETTINGS = "tests/cli/test_settings.py"
 T_RUNS = "tests/cli/test_progress.py tests/cli/test_broadcast_command.py"
@@ -692,8 +787,8 @@ COMMANDS = [
     Mutant(
         "where nobody can be asked, it is sent",
         CLI + "_confirm.py",
-        "    if yes or is_loopback(",
-        "    if yes or not sys.stdin.isatty() or is_loopback(",
+        "    if yes or all(is_loopback(",
+        "    if yes or not sys.stdin.isatty() or all(is_loopback(",
         "tests/cli/test_send_command.py",
     ),
     Mutant(
@@ -719,4 +814,143 @@ COMMANDS = [
     ),
 ]
 
-MUTANTS = [*OUTCOME, *POLICY, *BUDGET, *SPLITTING, *PACING, *BRAKE, *COALESCING, *SENDING, *TRANSPORT, *COMMANDS]
+AUDIENCE = [
+    Mutant(
+        "what was seen is forgotten when the spill begins",
+        RUNS + "distinct.py",
+        "fresh = [each for each in dict.fromkeys(ids) if each not in seen]",
+        "fresh = list(dict.fromkeys(ids)) if self._spill else [e for e in dict.fromkeys(ids) if e not in seen]",
+        T_DISTINCT,
+    ),
+    Mutant(
+        "a later row of an id replaces the first, once they are on disk",
+        RUNS + "distinct.py",
+        "            first.setdefault(row[0], row)\n    return",
+        "            first[row[0]] = row\n    return",
+        T_DISTINCT,
+    ),
+    Mutant(
+        "the ids beyond the last whole chunk are dropped",
+        RUNS + "audience.py",
+        "del waiting[:whole]",
+        "waiting.clear()",
+        T_AUDIENCE,
+    ),
+    Mutant(
+        "an id that is NULL or empty goes into the plan",
+        RUNS + "_tables.py",
+        "if not all(map(operator.itemgetter(0), rows)):",
+        "if False:",
+        T_TABLES,
+    ),
+    Mutant(
+        "a file name is a pattern for DuckDB",
+        RUNS + "_tables.py",
+        're.sub(r"([*?\\[])", r"[\\1]", str(path))',
+        "str(path)",
+        T_TABLES,
+    ),
+    Mutant(
+        "a query may name the program's variables",
+        RUNS + "_duck.py",
+        '"python_enable_replacements": False',
+        '"python_enable_replacements": True',
+        T_TABLES,
+    ),
+    Mutant(
+        "an input file that changed between two reads goes unnoticed",
+        RUNS + "_files.py",
+        "(each.st_size, each.st_mtime_ns)",
+        "(each.st_size, 0)",
+        T_AUDIENCE,
+    ),
+    Mutant(
+        "a fraction or a boolean of JSON is an id",
+        RUNS + "_text_files.py",
+        "if type(user) is int:",
+        "if isinstance(user, (int, float)):",
+        T_AUDIENCE,
+    ),
+]
+
+RUN_FILE = [
+    Mutant(
+        "the state changes before the commit",
+        RUNS + "journal.py",
+        "        self._file.commit(work, outcome=Outcome.UNKNOWN)\n",
+        "        self._state.apply(events)\n        self._file.commit(work, outcome=Outcome.UNKNOWN)\n",
+        T_JOURNAL + "disk.py",
+    ),
+    Mutant(
+        "a failed commit is tried again",
+        RUNS + "runfile.py",
+        "        self._failed = why\n",
+        "",
+        T_JOURNAL + "disk.py",
+    ),
+    Mutant(
+        "rows of the log after its head are not missed",
+        RUNS + "journal.py",
+        "or journal._seq != (there or 0) ",
+        "",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "a row of the log does not go on from the one before",
+        RUNS + "records.py",
+        "own == crc32(data, crc)",
+        "True",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "the seal is not compared with the plan",
+        RUNS + "journal.py",
+        "if seal != Seal(",
+        "if not Seal(",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "pages are not checked before they are written to",
+        RUNS + "runfile.py",
+        "                file._check_structure()\n",
+        "",
+        T_JOURNAL + "damage.py",
+    ),
+    Mutant(
+        "a commit that was killed half-way is taken for damage",
+        RUNS + "runfile.py",
+        '        db.execute("PRAGMA writable_schema = ON")\n',
+        "",
+        T_JOURNAL + "kill.py",
+    ),
+    Mutant(
+        "a lock on a removed file is a lock",
+        RUNS + "locking.py",
+        "if os.path.samestat(os.fstat(file), os.lstat(path)):",
+        "if True:",
+        T_JOURNAL + "place.py",
+    ),
+    Mutant(
+        "who was ever sent again in doubt is forgotten with the next event",
+        RUNS + "state.py",
+        "code = _CODES[event.kind] | old & _RESENT",
+        "code = _CODES[event.kind]",
+        "tests/broadcast/test_journal.py",
+    ),
+]
+
+MUTANTS = [
+    *OUTCOME,
+    *POLICY,
+    *BUDGET,
+    *SPLITTING,
+    *PACING,
+    *BRAKE,
+    *COALESCING,
+    *SENDING,
+    *TRANSPORT,
+    *RUN_FILE,
+    *KILLS,
+    *COMMANDS,
+    *AUDIENCE,
+]

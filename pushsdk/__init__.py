@@ -72,9 +72,9 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
+    from pushsdk.broadcast.audience import Audience, AudienceSummary, Personalized
     from pushsdk.broadcast.report import Progress, Row
-    from pushsdk.broadcast.results import BroadcastReport
-    from pushsdk.broadcast.runs import read_report
+    from pushsdk.broadcast.results import BroadcastReport, read_report
     from pushsdk.client import (
         AsyncPushClient,
         AsyncPushView,
@@ -107,8 +107,8 @@ _MODULES = (
     "_core.lint",
     "_core.brake",
     "broadcast.report",
+    "broadcast.audience",
     "broadcast.results",
-    "broadcast.runs",
     "client",
 )
 
@@ -123,6 +123,8 @@ __all__ = [
     "AsyncPushView",
     "Attempt",
     "AttemptEnded",
+    "Audience",
+    "AudienceSummary",
     "AuthenticationError",
     "Batching",
     "Brake",
@@ -147,6 +149,7 @@ __all__ = [
     "OutcomeUnknownError",
     "PartialError",
     "PayloadTooLargeError",
+    "Personalized",
     "Placeholder",
     "Priority",
     "Problem",

@@ -30,7 +30,7 @@ from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
 from pushsdk.broadcast import runs
-from pushsdk.broadcast.plan import ChunkSource
+from pushsdk.broadcast.plan import ChunkSource, RequestSource
 from pushsdk.broadcast.report import Progress
 from pushsdk.broadcast.results import BroadcastReport
 from pushsdk.broadcast.runs import OnUnknown, RunPath, Wishes
@@ -163,7 +163,9 @@ class AsyncPushView:
 
     async def send_each(
         self,
-        requests: Iterable[PushRequest | Mapping[str, Any]] | AsyncIterable[PushRequest | Mapping[str, Any]],
+        requests: Iterable[PushRequest | Mapping[str, Any]]
+        | AsyncIterable[PushRequest | Mapping[str, Any]]
+        | RequestSource,
         *,
         run: RunPath | None = None,
         on_unknown: OnUnknown = "hold",

@@ -126,6 +126,11 @@ class Watch:
             self._verdict = self._outage(now, "no answer at all")
         return self._verdict
 
+    @property
+    def refused(self) -> bool:
+        """Whether it stops because the Api-Key was refused."""
+        return self._verdict in REFUSED_KEYS.values()
+
     def _too_many(self) -> str | None:
         before, filling = self._before, self._filling
         users = before.users + filling.users

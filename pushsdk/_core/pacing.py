@@ -16,11 +16,14 @@ __all__ = ["Gate", "parse_retry_after"]
 
 # Requests per second that are tried in any case: how else would the end of an outage be noticed?
 FLOOR = 1.0
-# Where the adaptive rate begins at the lowest: a client that sends now and then, and meets one stray throttle, must not
-# have its next burst spread over a minute.
-BEGIN_AT_LEAST = 20.0
+# Where the adaptive rate begins at the lowest: what a client has sent so far says little about the service when it has
+# just begun, or sends now and then. One stray throttle must not spread its next burst over a minute.
+BEGIN_AT_LEAST = 500.0
 # What a throttle leaves of the rate. AWS and CUBIC (RFC 9438) have 0.7; from 0.8 a hard limit is used to 95 %.
 DECREASE = 0.8
+# What one throttle leaves at the lowest: from 500 a second a limit of 20 is found in four seconds, and a client that
+# happened to send nothing for a while is not down to nothing at once.
+STEEPEST = 1 / 3
 # Seconds until the rate is back where it was at the throttle, and until it is not held back at all.
 BACK_AFTER, OFF_AFTER = 10.0, 30.0
 # Seconds between two decreases: a quota that is used up throttles until its window ends, however slow one becomes.
@@ -32,11 +35,15 @@ SLACK = 0.01
 class Gate:
     """Says how long the next request has to wait. Times are seconds on the caller's clock.
 
-    The first throttle engages the adaptive rate, from the starts of the busiest of the last two seconds. From then on
-    starts are spaced out. A throttle leaves four fifths of the rate, once for all requests that were under way then. It
-    is back after 10 s, rises slowly past where it was for another 10 s, then ever faster, to a thousandfold; and 30 s
-    after the last throttle, or the end of the pause that came with it, nothing is held back any more. That bounds every
-    recovery. The rate is never below one request per second; the fixed rates hold in any case.
+    The first throttle engages the adaptive rate, from the starts of the busiest of the last two seconds, or from 500
+    per second where they were fewer. From then on starts are spaced out. A throttle leaves four fifths of the rate,
+    once for all requests that were under way then. A later one leaves less, down to a third, where less is sent or a
+    smaller share of it went through.
+
+    After 10 s the rate is a quarter higher: where it was, if four fifths were left. It rises slowly past that for
+    another 10 s, then ever faster, to a thousandfold; and 30 s after the last throttle, or the end of the pause that
+    came with it, nothing is held back any more. That bounds every recovery. The rate is never below one request per
+    second; the fixed rates hold in any case.
     """
 
     __slots__ = (
@@ -46,8 +53,10 @@ class Gate:
         "_peak",
         "_per_request",
         "_per_user",
+        "_refused",
         "_second_ends",
         "_since",
+        "_started",
         "_starts",
         "not_before",
         "paused_until",
@@ -65,8 +74,10 @@ class Gate:
         # The starts of this second and of the one before, counted by ``charge``.
         self._starts = self._before = 0
         self._second_ends = -math.inf
-        # Requests per second when the service throttled last; 0 while not engaged. Set by ``throttled``.
+        # Requests per second that the rate rises back to; 0 while not engaged. Set by ``throttled``.
         self._peak = 0.0
+        # Starts and throttles since the last decrease. Counted by ``charge`` and ``throttled``.
+        self._started = self._refused = 0
         # When it was decreased last, and since when it may rise: from then, or from the end of a pause.
         self._decreased = self._since = -math.inf
 
@@ -84,6 +95,7 @@ class Gate:
             self._starts = 0
             self._second_ends = now + 1.0
         self._starts += 1
+        self._started += 1
         if self._held:
             self._pay(now, users)
 
@@ -95,20 +107,32 @@ class Gate:
 
     def throttled(self, started: float, now: float) -> None:
         """A request that started then was answered now, with 429 or with 503 and Retry-After."""
-        busiest = float(max(self._before, self._starts))
+        self._refused += 1
         rate = self.rate(now)
         if rate is None:
-            rate = max(BEGIN_AT_LEAST, busiest)
+            self._peak = max(BEGIN_AT_LEAST, self._before, self._starts)
         elif started < self._since or now < self._decreased + ONE_EVENT:
             # It was under way when the rate was decreased: the same event.
             return
-        elif now >= self._since + 2.0:
-            # The rate may have risen far above what is sent at all.
-            rate = min(rate, busiest)
-        self._peak = max(FLOOR, rate)
+        else:
+            self._peak = max(FLOOR, rate * self._left(rate, now) / DECREASE)
         self._held = True
         self._decreased = now
         self._since = max(now, self.paused_until)
+        self._started = self._refused = 0
+
+    def _left(self, rate: float, now: float) -> float:
+        """The share of this rate that is left by a decrease now."""
+        left = DECREASE
+        through = self._started - self._refused
+        # Where nothing went through, it is an outage or a quota that is used up, and tells no rate. (One start may be
+        # under way still.)
+        if through > 1:
+            left = min(left, through / self._started)
+        if now >= self._since + 2.0:
+            # The rate may have risen far above what is sent at all.
+            left *= min(1.0, max(self._before, self._starts) / rate)
+        return max(STEEPEST, left)
 
     def rate(self, now: float) -> float | None:
         """The adaptive rate in requests per second; None while nothing is held back by it."""

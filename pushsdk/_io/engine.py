@@ -188,7 +188,7 @@ class Engine:
         try:
             self.coalescer.flush()
             for run in tuple(self.runs):
-                run.end("the client was closed")
+                run.end("closed", "the client was closed")
             await self.idle(drain)
         finally:
             self.sender.closed = True

@@ -15,7 +15,7 @@ from pushsdk.broadcast._source import plain
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Connection", "check_select", "connection", "duckdb_module", "explained"]
+__all__ = ["Connection", "NoRoomError", "check_select", "connection", "duckdb_module", "explained"]
 
 Connection: TypeAlias = "DuckDBPyConnection"
 
@@ -40,12 +40,15 @@ _TELLING = frozenset(
         "BinderException",
         "CatalogException",
         "IOException",
-        "OutOfMemoryException",
         "ParserException",
         "PermissionException",
         "SyntaxException",
     }
 )
+
+
+class NoRoomError(ValidationError):
+    """It can't be done in the memory that DuckDB may use."""
 
 
 def duckdb_module() -> ModuleType:
@@ -82,6 +85,8 @@ def explained(name: str) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         kind = type(error).__name__
+        if kind == "OutOfMemoryException":
+            raise NoRoomError(f"{plain(name)}: DuckDB needs more than the {MEMORY} it may use") from None
         if kind in _TELLING:
             words = str(error).partition("\n")[0]
         else:

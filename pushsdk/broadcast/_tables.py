@@ -19,12 +19,15 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.errors import ValidationError
-from pushsdk.broadcast._duck import Connection, check_select, connection, duckdb_module, explained
+from pushsdk.broadcast._duck import Connection, NoRoomError, check_select, connection, duckdb_module, explained
 from pushsdk.broadcast._files import list_files
-from pushsdk.broadcast._source import BATCH, Counts, fitting, missing_column, plain
-from pushsdk.broadcast.distinct import Row
+from pushsdk.broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
+from pushsdk.broadcast.distinct import Distinct, Row
 
 __all__ = ["Parquet", "Query"]
+
+# Rows of which DuckDB finds the distinct ids in its memory: it managed 40 million of these, and not 50.
+MOST = 20_000_000
 
 # By the type of a column, the first that matches: the text of an id.
 _INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
@@ -72,14 +75,17 @@ class _Table(ABC):
                 yield list(itertools.chain.from_iterable(rows))
 
     def distinct_ids(self, counts: Counts) -> Iterator[list[str]]:
-        with self._opened() as (made, place):
-            id_sql = self._id_sql(_types(made, place))
-            sql = f"SELECT id, count(*) FROM (SELECT {id_sql} AS id FROM {place.sql}) GROUP BY id"
-            for rows in self._select(made, place, id_sql, sql):
-                read = sum(map(operator.itemgetter(1), rows))
-                counts.read += read
-                counts.repeated += read - len(rows)
-                yield [row[0] for row in rows]
+        begun = False
+        try:
+            for ids in self._distinct(counts):
+                begun = True
+                yield ids
+            return
+        except NoRoomError:
+            if begun:
+                raise
+        # DuckDB spills, but not without end: slower, this needs no more memory for more ids.
+        yield from once(Distinct(), self.ids(counts), counts)
 
     def rows(self, counts: Counts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         with self._opened() as (made, place):
@@ -89,7 +95,7 @@ class _Table(ABC):
             wanted = ", ".join([id_sql, *(_value_sql(place.name, name, types[name]) for name in names)])
             nested = [name for name in names if _matches(_NESTED, types[name])]
             large = [name for name in names if types[name] in ("HUGEINT", "UHUGEINT")]
-            for rows in self._select(made, place, id_sql, f"SELECT {wanted} FROM {place.sql}"):
+            for rows in self._select(made, place, id_sql, f"SELECT {wanted} FROM {place.sql}", ROWS):
                 batch: list[Row] = [(row[0], _fields(names, row)) for row in rows]
                 for number, (_, fields) in enumerate(batch if nested else (), counts.read + 1):
                     for name in fields.keys() & nested:
@@ -99,6 +105,16 @@ class _Table(ABC):
                         fields[name] = fitting(fields[name])
                 counts.read += len(rows)
                 yield batch
+
+    def _distinct(self, counts: Counts) -> Iterator[list[str]]:
+        with self._opened() as (made, place):
+            id_sql = self._id_sql(_types(made, place))
+            sql = f"SELECT id, count(*) FROM (SELECT {id_sql} AS id FROM {place.sql}) GROUP BY id"
+            for rows in self._select(made, place, id_sql, sql):
+                read = sum(map(operator.itemgetter(1), rows))
+                counts.read += read
+                counts.repeated += read - len(rows)
+                yield [row[0] for row in rows]
 
     # -- the parts --------------------------------------------------------------------------------------------------
 
@@ -121,10 +137,10 @@ class _Table(ABC):
             "numbers: turn them into those in a query, as CAST(... AS VARCHAR)"
         )
 
-    def _select(self, made: Connection, place: _Place, id_sql: str, sql: str) -> Iterator[list[Any]]:
+    def _select(self, made: Connection, place: _Place, id_sql: str, sql: str, size: int = BATCH) -> Iterator[list[Any]]:
         """The rows, the id first, in batches; an id that is none ends it."""
         result = made.execute(sql, place.parameters)
-        while rows := result.fetchmany(BATCH):
+        while rows := result.fetchmany(size):
             if not all(map(operator.itemgetter(0), rows)):
                 raise self._bad_id(made, place, id_sql)
             yield rows
@@ -169,11 +185,13 @@ class Parquet(_Table):
         with self._opened() as (made, place):
             return _rows_of(made, place)
 
-    def distinct_ids(self, counts: Counts) -> Iterator[list[str]]:
-        # Parquet knows how many rows it has: counting them here would take a third more time.
+    def _distinct(self, counts: Counts) -> Iterator[list[str]]:
+        # Parquet knows how many rows it has: counting them along would take a third more time.
         distinct = 0
         with self._opened() as (made, place):
             read = _rows_of(made, place)
+            if read > MOST:
+                raise NoRoomError
             id_sql = self._id_sql(_types(made, place))
             for rows in self._select(made, place, id_sql, f"SELECT DISTINCT {id_sql} FROM {place.sql}"):
                 distinct += len(rows)

@@ -13,7 +13,7 @@ import msgspec
 from pushsdk._core.errors import ValidationError
 from pushsdk.broadcast._files import list_files
 from pushsdk.broadcast._lines import LONGEST, bad_line, lines_of, unreadable
-from pushsdk.broadcast._source import BATCH, Counts, fitting, missing_column, once, plain
+from pushsdk.broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
 from pushsdk.broadcast.distinct import Distinct, Row
 
 __all__ = ["FORMATS", "TextFiles", "read_text"]
@@ -33,6 +33,11 @@ class Wanted(msgspec.Struct, frozen=True):
     """Whole rows; else only ids."""
     columns: Collection[str] | None = None
     """Of the rows; None is all."""
+
+    @property
+    def size(self) -> int:
+        """Of a batch."""
+        return ROWS if self.rows else BATCH
 
     def takes(self, column: str) -> bool:
         return column != self.key and (self.columns is None or column in self.columns)
@@ -152,7 +157,7 @@ def _csv_batches(reader: Any, header: list[str], wanted: Wanted) -> Iterator[lis
     taken = [(name, at) for at, name in enumerate(header) if name and wanted.takes(name)]
     if header.count(key) > 1 or len(dict(taken)) < len(taken):
         raise bad_line(wanted.name, reader.line_num, "the header names a column twice")
-    width, place = len(header), header.index(key)
+    width, place, size = len(header), header.index(key), wanted.size
     batch: list[Any] = []
     for record in reader:
         if len(record) != width:
@@ -164,8 +169,8 @@ def _csv_batches(reader: Any, header: list[str], wanted: Wanted) -> Iterator[lis
         if not user:
             raise bad_line(wanted.name, reader.line_num, f"{plain(key)} is empty")
         batch.append((user, {name: value for name, at in taken if (value := record[at])}) if wanted.rows else user)
-        if len(batch) == BATCH:
-            counts.read += BATCH
+        if len(batch) == size:
+            counts.read += size
             yield batch
             batch = []
     counts.read += len(batch)
@@ -187,7 +192,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 def read_json(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
     """Each line an object; blank lines are passed over. An id is a text, or an integer of any size."""
-    key, counts = wanted.key, wanted.counts
+    key, counts, size = wanted.key, wanted.counts, wanted.size
     for number, lines in lines_of(file, wanted.name, longest=LONGEST_ROW):
         batch: list[Any] = []
         for at, line in enumerate(lines, number):
@@ -205,6 +210,10 @@ def read_json(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
             elif type(user) is not str or not user:
                 raise _bad_id(row, wanted, at)
             batch.append((user, fields) if wanted.rows else user)
+            if len(batch) == size:
+                counts.read += size
+                yield batch
+                batch = []
         counts.read += len(batch)
         yield batch
 
@@ -216,7 +225,7 @@ def _json_fields(row: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
 def _why(line: str, number: int) -> str:
     if number == 1 and line.lstrip().startswith("["):
         return "an array: write one object a line instead (jq -c '.[]' does)"
-    return "not a JSON object"
+    return "not a JSON object, or nested too deeply"
 
 
 def _bad_id(row: dict[str, Any], wanted: Wanted, number: int) -> ValidationError:

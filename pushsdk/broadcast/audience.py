@@ -121,6 +121,11 @@ class Audience:
         """Of the last reading that came to its end; all zero before."""
         return self._summary
 
+    @property
+    def repeated(self) -> int:
+        """The summary's."""
+        return self._summary.repeated
+
     def count(self) -> int | None:
         """How many rows there are, where the file says so itself (Parquet); None where they had to be read."""
         return self._source.count()
@@ -213,6 +218,11 @@ class Personalized:
     def summary(self) -> AudienceSummary:
         """The audience's."""
         return self._audience.summary
+
+    @property
+    def repeated(self) -> int:
+        """The audience's."""
+        return self._audience.repeated
 
     def __iter__(self) -> Iterator[PushRequest]:
         for batch in self.batches():

@@ -46,6 +46,8 @@ class _Form(msgspec.Struct, Generic[Item], frozen=True):
     decode: Callable[[bytes], list[Item]]
     merge: Callable[[Iterable[list[Item]]], list[Item]]
     """The first item of each id."""
+    batch: int
+    """Items handed out together, at most, when they come from the disk."""
 
 
 class _Once(Generic[Item]):
@@ -82,7 +84,8 @@ class _Once(Generic[Item]):
         left = self._spill.items
         for batch in self._spill.drain(int(self._memory * _SEEN)):
             left -= len(batch)
-            yield batch
+            for at in range(0, len(batch), self._form.batch):
+                yield batch[at : at + self._form.batch]
         self.repeated += left
 
     def _keep(self, ids: Sequence[str], items: list[Item], given: int) -> list[list[Item]]:
@@ -226,10 +229,12 @@ _IDS: _Form[str] = _Form(
     cost=_cost_of_ids,
     decode=msgspec.msgpack.Decoder(list[str]).decode,
     merge=_merge_ids,
+    batch=10_000,
 )
 _ROWS: _Form[Row] = _Form(
     id_of=operator.itemgetter(0),
     cost=lambda rows: _BLOAT * len(_packed(rows)) + _COST * len(rows),
     decode=msgspec.msgpack.Decoder(list[Row]).decode,
     merge=_merge_rows,
+    batch=500,  # more rows at a time would keep the garbage collector busy
 )

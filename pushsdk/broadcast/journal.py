@@ -15,7 +15,8 @@ import msgspec
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast.plan import Chunk, Event, Header, Piece
+from pushsdk.broadcast.place import Place, refusal
+from pushsdk.broadcast.plan import ENDED, Chunk, Ending, Event, Header, Piece
 from pushsdk.broadcast.records import (
     Damaged,
     Meta,
@@ -30,7 +31,7 @@ from pushsdk.broadcast.records import (
     unpack,
 )
 from pushsdk.broadcast.report import Row, Tally
-from pushsdk.broadcast.runfile import Connection, Place, RunFile, refusal
+from pushsdk.broadcast.runfile import Connection, RunFile
 from pushsdk.broadcast.state import State
 
 __all__ = ["Journal"]
@@ -44,6 +45,12 @@ _SELECT_PLAN = "SELECT first, sizes, bodies, crc FROM plan WHERE first >= ? ORDE
 _SELECT_PACK = "SELECT first, sizes, bodies, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT seq, events, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 
+_decode_ending = msgspec.json.Decoder(Ending | None).decode
+
+
+def _encode_ending(ending: Ending | None) -> str:
+    return msgspec.json.encode(ending).decode()
+
 
 class Journal:
     """One run, in a file of its own or in a temporary one. For one thread at a time."""
@@ -56,6 +63,8 @@ class Journal:
         self.sealed = False
         #: Ids that came more than once, and count once.
         self.repeated = 0
+        #: Why the process that sent last ended before the end. Set by ``end``, and gone with the next ``write``.
+        self.ending: Ending | None = None
         # Everything that is in the file, and nothing else: changed after each commit.
         self._state = State()
         # Over the checksums of the plan's rows.
@@ -73,13 +82,14 @@ class Journal:
         A plan that was never completed is begun anew. Raises RunFileError where there is anything else already.
         ``durable``: what is committed also survives a power failure, at the price of some syncs per commit.
         """
+        meta = meta_row(Meta(header, None))
         if path is None:
-            return cls._begin(RunFile.create(None, durable=False), header)
+            return cls._begin(RunFile.create(None, durable=False), header, meta)
         place = Place(path, write=True)
         try:
             while not place.make():
                 cls._make_room(place)
-            return cls._begin(RunFile.create(place, durable=durable), header)
+            return cls._begin(RunFile.create(place, durable=durable), header, meta)
         except BaseException:
             place.release()
             raise
@@ -152,8 +162,18 @@ class Journal:
         """
         self._expect(sealed=True)
         self._state.check(events)
-        if not events:
-            return
+        if events:
+            self._log(events)
+            self._state.apply(events)
+            self.ending = None
+
+    def end(self, ending: Ending | None) -> None:
+        """Note why the sending ended before its end, or that it did not; as ``write`` does."""
+        self._expect(sealed=True)
+        self._log([Event(ENDED, 0, 0, 0, 0, _encode_ending(ending))])
+        self.ending = ending
+
+    def _log(self, events: Sequence[Event]) -> None:
         row = seq, _, crc = log_row(events, self._seq + 1, self._crc)
 
         def work(db: Connection) -> None:
@@ -163,7 +183,6 @@ class Journal:
 
         self._file.commit(work, outcome=Outcome.UNKNOWN)
         self._seq, self._crc = seq, crc
-        self._state.apply(events)
 
     def planned(self) -> Iterator[Piece]:
         """What waits to be sent, in plan order: whole chunks, or what the last events left in one piece.
@@ -218,13 +237,11 @@ class Journal:
         place.clear()
 
     @classmethod
-    def _begin(cls, file: RunFile, header: Header) -> Journal:
-        data, crc = meta_row(Meta(header, None))
-
+    def _begin(cls, file: RunFile, header: Header, meta: tuple[bytes, int]) -> Journal:
         def work(db: Connection) -> None:
             file.build()
-            db.execute("INSERT INTO meta VALUES (1, ?, ?)", (data, crc))
-            db.execute("INSERT INTO head VALUES (1, 0, ?)", (crc,))
+            db.execute("INSERT INTO meta VALUES (1, ?, ?)", meta)
+            db.execute("INSERT INTO head VALUES (1, 0, ?)", meta[1:])
 
         try:
             file.commit(work, outcome=Outcome.NOT_SENT)
@@ -273,12 +290,19 @@ class Journal:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
             for row in rows:
                 events, crc = read_events(row, self._seq + 1, self._crc)
-                try:
-                    self._state.check(events)
-                except ValueError:
-                    raise Damaged from None
-                self._state.apply(events)
+                self._take(events)
                 self._seq, self._crc = self._seq + 1, crc
+
+    def _take(self, events: Sequence[Event]) -> None:
+        try:
+            if [event.kind for event in events[:2]] == [ENDED]:
+                self.ending = _decode_ending(events[0].reason)
+                return
+            self._state.check(events)
+        except (ValueError, RecursionError):
+            raise Damaged from None
+        self._state.apply(events)
+        self.ending = None
 
     def _load(self, number: int) -> Chunk:
         if not 0 <= number < self.chunks:

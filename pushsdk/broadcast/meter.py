@@ -30,11 +30,11 @@ class Meter:
     def _settled(self) -> int:
         return self._journal.users - self._journal.tally().not_sent
 
-    def tell(self, now: float, *, paused: float, waiting: bool) -> None:
-        """Take a reading and tell it. ``paused`` seconds are left of the service's pause."""
+    def tell(self, now: float, *, in_flight: int, paused: float, waiting: bool) -> None:
+        """Take a reading and tell it: users ``in_flight``, ``paused`` seconds are left of the service's pause."""
         if self._on_progress is None:
             return
-        tally, settled = self._journal.tally(), self._settled()
+        tally, settled = self._journal.tally(), self._settled() - in_flight
         self._readings.append((now, settled))
         before, had = self._readings[0]
         rate = (settled - had) / (now - before) if now > before else 0.0
@@ -43,11 +43,13 @@ class Meter:
             planned=self._journal.users,
             accepted=tally.accepted,
             rejected=tally.rejected,
-            unknown=tally.unknown,
+            # To the journal they are unknown until they are settled.
+            unknown=tally.unknown - in_flight,
+            in_flight=in_flight,
             not_sent=tally.not_sent,
             seconds=now - self._started,
             rate=rate,
-            eta=tally.not_sent / rate if rate else None,
+            eta=(tally.not_sent + in_flight) / rate if rate else None,
             paused=paused,
         )
         self._on_progress(progress)

@@ -10,8 +10,21 @@ import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
+from pushsdk._core.models import PushRequest
 
-__all__ = ["Chunk", "ChunkSource", "Event", "Header", "Kind", "Piece", "chunks_of"]
+__all__ = [
+    "ENDED",
+    "Chunk",
+    "ChunkSource",
+    "Ending",
+    "Event",
+    "Header",
+    "Kind",
+    "Piece",
+    "RequestSource",
+    "StoppedBy",
+    "chunks_of",
+]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +91,25 @@ class ChunkSource(Protocol):
         ...
 
 
+@runtime_checkable
+class RequestSource(Protocol):
+    """Requests that come in batches: a personalised ``Audience``. Read in a thread."""
+
+    @property
+    def source(self) -> str:
+        """As a ``ChunkSource``'s."""
+        ...
+
+    @property
+    def repeated(self) -> int:
+        """As a ``ChunkSource``'s, once ``batches`` has come to its end."""
+        ...
+
+    def batches(self) -> Iterator[Sequence[PushRequest]]:
+        """The requests, some at a time."""
+        ...
+
+
 class Piece(msgspec.Struct, frozen=True, gc=False):
     """The users ``start`` up to, not including, ``stop`` of chunk number ``chunk``, all counted from 0."""
 
@@ -103,6 +135,22 @@ class Kind(IntEnum):
     UNKNOWN = 4
     RESENT = 5
     """Claimed again although it was UNKNOWN: somebody asked for that, and may be pushed twice."""
+
+
+ENDED = 255
+"""The kind of an event that is of no piece: a process ended the run; ``reason`` is its ``Ending`` as JSON, or null."""
+
+StoppedBy = Literal["brake", "refused", "failure", "limit", "asked", "closed"]
+"""Why a run ended before its end: the brake; the Api-Key was refused (401, 403); a failure that no other request would
+escape, as of a certificate; ``limit``; ``stop``, or Ctrl-C; the client was closed."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """That a run was ended before its end."""
+
+    by: StoppedBy
+    reason: str
+    """In words."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):

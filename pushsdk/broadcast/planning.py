@@ -15,7 +15,7 @@ from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._io.offload import Offload
 from pushsdk.broadcast.distinct import Distinct
 from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, ChunkSource, chunks_of
+from pushsdk.broadcast.plan import Chunk, ChunkSource, RequestSource, chunks_of
 
 __all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
 
@@ -58,12 +58,12 @@ class Planner:
 
     async def each(self, requests: object) -> None:
         """Plan these requests, one by one, and seal it."""
-        async with aclosing(blocks_of("requests", requests)) as blocks:
-            async for block in blocks:
-                for request in block:
-                    self._waiting.append(self._request(request))
-                    self._taken += 1
-                self._store(TOGETHER_EACH)
+        if isinstance(requests, RequestSource):
+            await self._away(lambda: self._from_batches(requests))
+        else:
+            async with aclosing(blocks_of("requests", requests)) as blocks:
+                async for block in blocks:
+                    self._take_in(block)
         self._store(1)
         self._journal.seal(repeated=self._repeated)
 
@@ -131,6 +131,17 @@ class Planner:
         self._store(1 if last else TOGETHER)
 
     # -- requests of their own ----------------------------------------------------------------------------------
+
+    def _from_batches(self, requests: RequestSource) -> None:
+        for batch in requests.batches():
+            self._take_in(batch)
+        self._repeated += requests.repeated
+
+    def _take_in(self, requests: Iterable[object]) -> None:
+        for request in requests:
+            self._waiting.append(self._request(request))
+            self._taken += 1
+        self._store(TOGETHER_EACH)
 
     def _request(self, request: object) -> Chunk:
         try:

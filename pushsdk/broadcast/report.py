@@ -47,6 +47,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unknown: int = 0
     not_sent: int = 0
     """Users who wait for their turn."""
+    in_flight: int = 0
+    """Users of the requests that are on their way."""
     seconds: float = 0.0
     """Since this process took the run up."""
     rate: float = 0.0

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 import msgspec
 
-from pushsdk._core.errors import BroadcastError
+from pushsdk._core.errors import BroadcastError, RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk.broadcast.journal import Journal
+from pushsdk.broadcast.plan import Ending, StoppedBy
 from pushsdk.broadcast.report import Row
 
-__all__ = ["COLUMNS", "BroadcastReport", "report_of"]
+__all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
 # What a spreadsheet takes for the start of a formula, or strips to get at one (OWASP, CSV injection).
@@ -40,6 +42,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     repeated: int = 0
     seconds: float = 0.0
     stopped: str | None = None
+    stopped_by: StoppedBy | None = None
     run: str | None = None
     file: str = ""
     """Where ``rows`` reads: the run file, or without one a temporary file that goes with this report."""
@@ -96,10 +99,11 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 def report_of(
-    journal: Journal, *, run: str | None, seconds: float = 0.0, stopped: str | None = None
+    journal: Journal, *, run: str | None, seconds: float = 0.0, ending: Ending | None = None
 ) -> BroadcastReport:
-    """The report of a journal as it stands."""
+    """The report of a journal as it stands; ``ending`` where the journal can't know it."""
     tally = journal.tally()
+    ending = ending or journal.ending
     return BroadcastReport(
         planned=journal.users,
         accepted=tally.accepted,
@@ -109,7 +113,25 @@ def report_of(
         resent=tally.resent,
         repeated=journal.repeated,
         seconds=seconds,
-        stopped=stopped,
+        stopped=None if ending is None else ending.reason,
+        stopped_by=None if ending is None else ending.by,
         run=run,
         file=str(journal.path),
     )
+
+
+def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
+    """The report of a run file, as it stands; nothing is sent.
+
+    Works while another process is sending. Raises RunFileError where it can't be read, or was never planned whole.
+    """
+    path = Path(os.path.abspath(run))
+    journal = Journal.open(path, write=False)
+    try:
+        if not journal.sealed:
+            error = RunFileError(f"{path}: its plan was never finished and nothing was sent")
+            error.path = str(path)
+            raise error
+        return report_of(journal, run=str(path))
+    finally:
+        journal.close()

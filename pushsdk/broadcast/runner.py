@@ -27,7 +27,7 @@ from pushsdk.broadcast.course import Step, course_of
 from pushsdk.broadcast.journal import Journal
 from pushsdk.broadcast.meter import TICK, Meter, OnProgress
 from pushsdk.broadcast.parts import Part
-from pushsdk.broadcast.plan import Chunk, Event, Kind, Piece
+from pushsdk.broadcast.plan import Chunk, Ending, Event, Kind, Piece, StoppedBy
 from pushsdk.broadcast.recorder import Recorder
 
 __all__ = ["Options", "Runner"]
@@ -94,8 +94,10 @@ class Runner:
         # Whether the message was rejected for everybody so far: then a chunk is not worth cutting.
         self._hopeless = False
         self._meter = Meter(journal, options.on_progress, now=loop.time())
+        # Users of the requests that are claimed and not settled yet.
+        self._on_their_way = 0
         #: Why the run ended before its end. Set by ``end``.
-        self.stopped: str | None = None
+        self.ending: Ending | None = None
 
     async def run(self) -> None:
         """Send until all is through, or the run is stopped. Raises RunFileError where its file can't be written."""
@@ -114,14 +116,16 @@ class Runner:
                 if task is not None:
                     task.cancel()
             await self._recorder.flush()
-        if self.stopped is None and self._options.limit is not None and self._journal.tally().not_sent:
-            self.stopped = f"the limit of {self._options.limit} users is reached"
+        if self.ending is None and self._options.limit is not None and self._journal.tally().not_sent:
+            self.end("limit", f"the limit of {self._options.limit} users is reached")
+        if self.ending != self._journal.ending:
+            self._journal.end(self.ending)
         self._tell()
 
-    def end(self, reason: str) -> None:
+    def end(self, by: StoppedBy, reason: str) -> None:
         """Start nothing more; what is on its way ends by itself."""
-        if self.stopped is None:
-            self.stopped = reason
+        if self.ending is None:
+            self.ending = Ending(by, reason)
             logger.info("the broadcast stops: %s", reason)
         for scope in tuple(self._waiting):
             scope.expire(Failure.CLOSED)
@@ -134,7 +138,7 @@ class Runner:
         return itertools.chain(((piece, False) for piece in self._journal.planned()), ((piece, True) for piece in held))
 
     def _next(self) -> tuple[Piece, Chunk, bool] | None:
-        if self.stopped is not None:
+        if self.ending is not None:
             return None
         if self._left <= 0:
             return None
@@ -188,11 +192,11 @@ class Runner:
         )
 
     async def _split(self, splitter: Splitter[Part]) -> None:
-        while self.stopped is None and (wave := splitter.next_wave()):
+        while self.ending is None and (wave := splitter.next_wave()):
             async with asyncio.TaskGroup() as sending:
                 for part in wave:
                     sending.create_task(self._send_part(splitter, part))
-        if self.stopped is None:
+        if self.ending is None:
             for part, verdict in splitter.rest():
                 self._note(part, Kind.REJECTED, verdict)
             self._hopeless = self._hopeless or splitter.gave_up
@@ -234,7 +238,7 @@ class Runner:
                 # Refused after a doubt: for whoever may cut it, it is in doubt.
                 return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if note is Kind.UNKNOWN else verdict
             if step is Step.STOP:
-                self.end(f"{_reason(verdict)}: no request would get through. Mend that, then resume")
+                self.end("failure", f"{_reason(verdict)}: no request would get through. Mend that, then resume")
                 return None
             if step is Step.RESEND:
                 resends, doubtful = resends + 1, True
@@ -258,6 +262,7 @@ class Runner:
         except BaseException:
             self._slots.release()
             raise
+        self._on_their_way += piece.users
         try:
             return await self._sender.run(job, has_slot=True)
         except asyncio.CancelledError:
@@ -268,6 +273,7 @@ class Runner:
 
     def _note(self, part: Part, kind: Kind, verdict: Verdict) -> None:
         piece = part.piece
+        self._on_their_way -= piece.users
         reason = "" if kind is Kind.ACCEPTED else _reason(verdict)
         self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, verdict.status or 0, reason))
         now = self._loop.time()
@@ -286,7 +292,7 @@ class Runner:
 
     async def _take_place(self, users: int) -> bool:
         """Wait for a place on the wire; False where the run stopped first."""
-        if self.stopped is not None:
+        if self.ending is not None:
             return False
         if self._slots.try_take(users):
             return True
@@ -301,7 +307,7 @@ class Runner:
 
     async def _wait(self, seconds: float) -> bool:
         """The wait after a failure; False where the run stopped first."""
-        if self.stopped is not None:
+        if self.ending is not None:
             return False
         scope = Scope(self._deadlines, math.inf)
         self._waiting.add(scope)
@@ -316,7 +322,7 @@ class Runner:
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self.end("it was asked to stop")
+        self.end("asked", "it was asked to stop")
 
     # -- telling ------------------------------------------------------------------------------------------------
 
@@ -330,12 +336,13 @@ class Runner:
         """Stop where the brake says so."""
         reason = self._watch.verdict(now, paused_until=self._slots.paused_until)
         if reason is not None:
-            self.end(reason)
+            self.end("refused" if self._watch.refused else "brake", reason)
 
     def _tell(self) -> None:
         now = self._loop.time()
         paused = max(0.0, self._slots.paused_until - now)
-        self._meter.tell(now, paused=paused, waiting=bool(self._pausing) and not self._slots.in_flight)
+        waiting = bool(self._pausing) and not self._slots.in_flight
+        self._meter.tell(now, in_flight=self._on_their_way, paused=paused, waiting=waiting)
 
 
 _OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, Kind.UNKNOWN: Outcome.UNKNOWN}

@@ -23,14 +23,14 @@ from pushsdk._io.engine import Engine
 from pushsdk._version import __version__
 from pushsdk.broadcast.journal import Journal
 from pushsdk.broadcast.meter import OnProgress, guarded
-from pushsdk.broadcast.plan import ChunkSource, Header
+from pushsdk.broadcast.plan import ChunkSource, Ending, Header, RequestSource
 from pushsdk.broadcast.planning import Planner, PlanningStoppedError
 from pushsdk.broadcast.recorder import Recorder
 from pushsdk.broadcast.report import Progress
 from pushsdk.broadcast.results import BroadcastReport, report_of
 from pushsdk.broadcast.runner import Options, Runner
 
-__all__ = ["OnUnknown", "RunPath", "Wishes", "broadcast", "read_report", "resume", "send_each"]
+__all__ = ["OnUnknown", "RunPath", "Wishes", "broadcast", "resume", "send_each"]
 
 OnUnknown = Literal["hold", "resend"]
 RunPath = str | os.PathLike[str]
@@ -80,7 +80,8 @@ async def broadcast(
 
 async def send_each(engine: Engine, wishes: Wishes, requests: object) -> BroadcastReport:
     """See ``AsyncPushView.send_each``."""
-    header = _header(engine, "each", wishes.policy, dedupe=False)
+    source = requests.source if isinstance(requests, RequestSource) else ""
+    header = _header(engine, "each", wishes.policy, source=source, dedupe=False)
     return await _run(engine, wishes, header, lambda planner: planner.each(requests))
 
 
@@ -93,24 +94,9 @@ async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
     journal = await engine.offload(lambda: Journal.open(path, write=True, durable=wishes.durable))
     try:
         if not journal.sealed:
-            raise _refused(path, "its plan was never finished, nothing was sent: call broadcast() again")
+            raise _refused(path, "its plan was never finished and nothing was sent: call broadcast() again")
         _check_base_url(engine, journal.header, path)
         return await _send(engine, wishes, journal)
-    finally:
-        journal.close()
-
-
-def read_report(run: RunPath) -> BroadcastReport:
-    """The report of a run file, as it stands; nothing is sent.
-
-    Works while another process is sending. Raises RunFileError where it can't be read, or was never planned whole.
-    """
-    path = Path(os.path.abspath(run))
-    journal = Journal.open(path, write=False)
-    try:
-        if not journal.sealed:
-            raise _refused(path, "its plan was never finished and nothing was sent")
-        return report_of(journal, run=str(path))
     finally:
         journal.close()
 
@@ -152,9 +138,8 @@ async def _plan_and_send(engine: Engine, wishes: Wishes, journal: Journal, plan:
             await plan(Planner(journal, offload=engine.offload, tell=_teller(engine, wishes), stop=wishes.stop))
         except PlanningStoppedError:
             run = None if wishes.path is None else str(wishes.path)
-            return report_of(
-                journal, run=run, stopped="it was asked to stop before its plan was finished: nothing was sent"
-            )
+            ending = Ending("asked", "it was asked to stop before its plan was finished: nothing was sent")
+            return report_of(journal, run=run, ending=ending)
     return await _send(engine, wishes, journal)
 
 
@@ -221,7 +206,6 @@ async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastRe
         journal,
         run=None if wishes.path is None else str(wishes.path),
         seconds=loop.time() - started,
-        stopped=runner.stopped,
     )
 
 

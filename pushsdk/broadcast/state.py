@@ -23,7 +23,8 @@ NEVER_SETTLED = "claimed, and never settled"
 # that were ever sent again in doubt.
 _RESENT = 8
 _SPLIT = 255  # of a chunk: look into its ranges
-_CODES = tuple(kind + 1 | (_RESENT if kind is Kind.RESENT else 0) for kind in Kind)
+_KINDS = (Kind.CLAIMED, Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN, Kind.RESENT)  # by their value
+_CODES = tuple(kind + 1 | (_RESENT if kind is Kind.RESENT else 0) for kind in _KINDS)
 
 
 def _outcome(code: int) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import sys
@@ -19,6 +20,9 @@ _SIGPIPE = 141  # as a shell shows what a closed pipe ended
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line of this process and return its exit code; a usage error exits with 2."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # rather an escape than a traceback, where the locale lacks a letter
+            stream.reconfigure(errors="backslashreplace")
     try:
         from cyclopts import CycloptsError
 

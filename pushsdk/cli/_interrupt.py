@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from pushsdk.cli._exit import warn
+from pushsdk.cli._exit import Exit, warn
 
 __all__ = ["Interrupt"]
 
+_GRACE = 3.0  # seconds for what was cancelled to write down what is known
+
 
 class Interrupt:
-    """Listens to SIGINT and SIGTERM while it is entered."""
+    """Listens to SIGINT and SIGTERM while it is entered. ``last_words`` are said where it has to end the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_words: str) -> None:
+        self._last_words = last_words
         #: What the run looks at: set by the first signal.
         self.stop = asyncio.Event()
         #: How many signals came.
@@ -25,9 +29,14 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Have the first signal set ``stop``, and the second cancel the task that is in here."""
+        """Have the first signal set ``stop``, and the second cancel the task that is in here.
+
+        Where that does not end it, as a thread may wait for a line that never comes, the process is ended: a run file
+        stands that as it stands kill -9.
+        """
         loop = asyncio.get_running_loop()
         task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment] # no listening without a task
+        timers: list[asyncio.TimerHandle] = []
 
         def heard() -> None:
             self.signals += 1
@@ -36,6 +45,7 @@ class Interrupt:
                 self.stop.set()
             else:
                 task.cancel()
+                timers.append(loop.call_later(_GRACE, self._end))
 
         # Not add_signal_handler: Windows has none.
         def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -45,5 +55,11 @@ class Interrupt:
         try:
             yield
         finally:
+            for timer in timers:
+                timer.cancel()
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+    def _end(self) -> None:
+        warn(self._last_words)
+        os._exit(Exit.INTERRUPTED)

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
+from cyclopts.validators import Number
 
-from pushsdk import AsyncPushClient, Brake, BroadcastReport, read_report
+from pushsdk import AsyncPushClient, Brake, BroadcastReport, RunFileError, read_report
+from pushsdk.cli._exit import CommandError, Exit
 from pushsdk.cli._interrupt import Interrupt
 from pushsdk.cli._options import Flag
 from pushsdk.cli._progress import Mode, progress
@@ -19,6 +21,7 @@ from pushsdk.cli.settings import Settings
 
 __all__ = ["Course", "Start", "send_run"]
 
+Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 _COURSE = Group("Course", sort_key=5)
 
 Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
@@ -30,13 +33,13 @@ Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
 class Course:
     """How a run is sent, when it stops by itself, and how it shows."""
 
-    limit: int | None = None
+    limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
     """Stop after so many users; a resume goes on from there."""
-    max_rejected: float = 0.5
+    max_rejected: Share = 0.5
     """Stop where so large a share of the users settled last was rejected: 0.5 is half of them."""
-    max_unknown: float = 0.25
+    max_unknown: Share = 0.25
     """Stop where of so large a share nobody knows."""
-    max_outage: float = 600.0
+    max_outage: Annotated[float, Parameter(validator=Number(gt=0, lt=1e9))] = 600.0
     """Stop after so many seconds without an acceptance."""
     no_brake: Flag = False
     """Stop by itself only where the key is refused."""
@@ -48,7 +51,7 @@ class Course:
     """Print the result as one JSON object."""
 
     def options(self) -> dict[str, Any]:
-        """As the client takes them. Raises ConfigurationError."""
+        """As the client takes them."""
         brake = Brake(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
         return {"limit": self.limit, "brake": Brake.off() if self.no_brake else brake, "durable": self.durable}
 
@@ -57,18 +60,21 @@ def send_run(settings: Settings, start: Start, *, course: Course, run: Path, res
     """Send a run to its end, or until Ctrl-C; print how it ended, and on stderr what is left to do."""
     options = course.options()
     client = AsyncPushClient(**settings.client_options())
-    report, interrupted = asyncio.run(_send(client, start, options, course.progress))
+    report, interrupted = asyncio.run(_send(client, start, options, course.progress, resume))
     if report is None:  # ended at once: the file knows what there is to know
-        report = read_report(run)
+        try:
+            report = read_report(run)
+        except RunFileError as error:
+            raise CommandError(str(error), Exit.INTERRUPTED) from None
     print_summary(report, json=course.json)
     hints(report, resume)
     return report_code(report, interrupted=interrupted)
 
 
 async def _send(
-    client: AsyncPushClient, start: Start, options: dict[str, Any], mode: Mode
+    client: AsyncPushClient, start: Start, options: dict[str, Any], mode: Mode, resume: str
 ) -> tuple[BroadcastReport | None, bool]:
-    interrupt = Interrupt()
+    interrupt = Interrupt(f"ended; take it up with the same command, or:  {resume}")
     with interrupt.listening(), progress(mode) as tell:
         try:
             report = await start(client, {**options, "on_progress": tell, "stop": interrupt.stop})

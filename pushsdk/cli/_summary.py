@@ -11,25 +11,21 @@ from rich.console import Console
 from rich.text import Text
 
 from pushsdk import BroadcastReport
-from pushsdk._core.brake import REFUSED_KEYS
 from pushsdk.cli._exit import Exit, code_of, visible, warn
 from pushsdk.cli._progress import duration
 from pushsdk.cli._tell import count, print_json
 
 __all__ = ["Figure", "again", "hints", "print_figures", "print_summary", "report_code"]
 
-_LIMIT = "the limit of "  # so begins what a run says that ended at its limit: nothing was wrong with it
 Figure = tuple[str, str, str, str]  # a name, a number, a remark, a style
 
 
 def report_code(report: BroadcastReport, *, interrupted: bool = False) -> Exit:
     """The exit code of a run."""
-    stopped = report.stopped or ""
-    refused = any(stopped.startswith(text) for text in REFUSED_KEYS.values())
     return code_of(
-        interrupted=interrupted,
-        refused=refused,
-        stopped=bool(stopped) and not stopped.startswith(_LIMIT),
+        interrupted=interrupted or report.stopped_by in ("asked", "closed"),
+        refused=report.stopped_by in ("refused", "failure"),
+        stopped=report.stopped_by == "brake",
         unknown=report.unknown,
         missing=report.rejected + report.not_sent,
     )

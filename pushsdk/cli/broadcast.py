@@ -64,7 +64,7 @@ def broadcast(
         audience = audience_of(source, query, primary_key, message=message)
         settings = settings_of(service, pace)
         advise(content)
-        confirm(f"Push to {_whom(audience, run)} at {settings.base_url}?", base_url=settings.base_url, yes=yes)
+        confirm(f"Push to {_whom(audience, run)} at {settings.base_url}?", settings, yes=yes)
 
         async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
             return await client.broadcast(

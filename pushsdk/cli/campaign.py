@@ -42,7 +42,7 @@ def create(
         campaign = read_campaign(file)
         settings = settings_of(service, patience, pace)
         advise(campaign)
-        confirm(f"Create this campaign at {settings.base_url}?", base_url=settings.base_url, yes=yes)
+        confirm(f"Create this campaign at {settings.base_url}?", settings, yes=yes)
         created = asyncio.run(_create(AsyncPushClient(**settings.client_options()), campaign))
     if json:
         print_json({"uuid": created.uuid})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import sys
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def resume(
         settings = settings_of(service, pace)
         users = so_far.not_sent + (so_far.unknown if unknown == "resend" else 0)
         if users:
-            confirm(f"Push to {count(users)} at {settings.base_url}?", base_url=settings.base_url, yes=yes)
+            confirm(f"Push to {count(users)} at {settings.base_url}?", settings, yes=yes)
 
         async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
             return await client.resume(run, on_unknown=unknown, **options)
@@ -88,6 +89,8 @@ def report(run: Path, /, *, form: Form = "table", outcome: Outcome | None = None
     outcome
         Only the users that ended so.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale is: a file of ids is UTF-8, with plain line ends
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     with ends_plainly():
         found = read_report(run)
         if form == "jsonl":

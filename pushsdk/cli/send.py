@@ -75,7 +75,7 @@ def send(
         message, fields = (content or Content()).read()
         settings = settings_of(service, patience, pace)
         advise(message)
-        confirm(f"Push to {count(len(set(users)))} at {settings.base_url}?", base_url=settings.base_url, yes=yes)
+        confirm(f"Push to {count(len(set(users)))} at {settings.base_url}?", settings, yes=yes)
         client = AsyncPushClient(**settings.client_options())
         try:
             receipt = asyncio.run(_send(client, users, message, fields))

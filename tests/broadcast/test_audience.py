@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from support.audiences import ids_of, made, refused, rows_of
 
 from pushsdk import ConfigurationError, ValidationError
+from pushsdk._core import wire
 from pushsdk.broadcast import _lines
 from pushsdk.broadcast._text_files import TextFiles, read_json
 from pushsdk.broadcast.audience import Audience, AudienceSummary
+from pushsdk.broadcast.plan import ChunkSource
 
 
 @pytest.fixture
@@ -55,6 +57,7 @@ def test_what_was_taken_off_and_passed_over_is_counted(folder: Path) -> None:
     assert audience.summary == AudienceSummary()
     assert sorted(ids_of(audience, distinct=True)) == ["a", "b", "c"]
     assert audience.summary == AudienceSummary(read=4, users=3, repeated=1, blank=2, padded=2)
+    assert audience.repeated == 1
     assert str(audience.summary) == "3 users, 1 repeated, 2 blank lines, 2 with space around them"
 
 
@@ -289,7 +292,7 @@ def test_the_other_fields_of_json_keep_their_values(folder: Path) -> None:
         ('[{"user_id": "secret"},', 1, "an array: write one object a line instead (jq -c '.[]' does)"),
         (b'{"user_id": "\xff"}', 1, "not UTF-8"),
         ('{"user_id": 1' + "0" * 5000 + "}", 1, "not a JSON object"),
-        ('{"user_id": "a", "x": ' + "[" * 5000 + "]" * 5000 + "}", 1, "not a JSON object"),
+        ('{"user_id": "a", "x": ' + "[" * 100_000 + "]" * 100_000 + "}", 1, "not a JSON object"),
     ],
 )
 def test_a_bad_line_of_json_is_refused_by_its_number(folder: Path, content: bytes | str, line: int, text: str) -> None:
@@ -300,11 +303,18 @@ def test_a_bad_line_of_json_is_refused_by_its_number(folder: Path, content: byte
     assert "secret" not in told
 
 
-def test_fields_nested_deeper_than_python_follows_are_refused(folder: Path) -> None:
-    depth = 900
+@pytest.mark.parametrize("depth", [91, 300, 900])
+def test_fields_nested_deeper_than_can_be_sent_are_refused(folder: Path, depth: int) -> None:
     path = made(folder, "u.jsonl", '{"user_id": "a", "x": ' + "[" * depth + "]" * depth + "}")
-    with pytest.raises(ValidationError, match="line 1: not a JSON object"):
+    assert ids_of(Audience.read(path)) == ["a"]
+    with pytest.raises(ValidationError, match="line 1: not a JSON object, or nested too deeply"):
         rows_of(Audience.read(path))
+
+
+def test_fields_nested_as_deeply_as_can_be_sent_are_read(folder: Path) -> None:
+    path = made(folder, "u.jsonl", '{"user_id": "a", "x": ' + "[" * 89 + "1" + "]" * 89 + "}")
+    [(_, fields)] = rows_of(Audience.read(path))
+    assert wire.encode_custom_fields(fields) == b'{"x":' + b"[" * 89 + b"1" + b"]" * 89 + b"}"
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -423,6 +433,15 @@ def test_many_rows_come_in_batches(folder: Path) -> None:
     audience = Audience.read(made(folder, "u.csv", "user_id\n" + "".join(f"{i}\n" for i in range(25_000))))
     assert [len(batch) for batch in audience.ids()] == [10_000, 10_000, 5_000]
     assert audience.summary.users == 25_000
+    assert {len(batch) for batch in audience.rows()} == {500}
+
+
+def test_many_rows_of_json_come_in_batches(folder: Path) -> None:
+    audience = Audience.read(made(folder, "u.jsonl", "".join(f'{{"user_id":{i}}}\n' for i in range(30_000))))
+    assert [user for batch in audience.rows() for user, _ in batch] == [str(i) for i in range(30_000)]
+    assert max(len(batch) for batch in audience.rows()) == 500
+    assert max(len(batch) for batch in audience.ids(distinct=False)) == 10_000
+    assert audience.summary == AudienceSummary(read=30_000, users=30_000)
 
 
 @given(st.lists(st.integers(0, 99).map(str), max_size=300), st.integers(1, 70), st.booleans())
@@ -439,6 +458,7 @@ def test_chunks_hold_the_ids_and_all_but_the_last_are_full(users: list[str], siz
     assert all(chunk.users == size for chunk in chunks[:-1])
     assert all(0 < chunk.users <= size for chunk in chunks)
     assert all(given)
+    assert isinstance(audience, ChunkSource)
     assert audience.summary.users == len(expected)
 
 

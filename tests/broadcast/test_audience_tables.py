@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -336,7 +337,7 @@ def test_a_query_is_any_one_select(sql: str) -> None:
         "INSTALL httpfs",
         "LOAD httpfs",
         "SET threads = 8",
-        "PRAGMA version",
+        "EXPLAIN SELECT 1 AS user_id",
         "EXPORT DATABASE 'there'",
     ],
 )
@@ -467,6 +468,45 @@ def test_what_is_spilled_is_private_and_removed_however_it_ends(
     else:
         assert len(first) + sum(map(len, reading)) == 900_000
     assert folders(tmp_path) == []
+
+
+@pytest.fixture
+def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB may use so little that it can't find the distinct ids of more than a few rows."""
+    monkeypatch.setitem(_duck._SETTINGS, "memory_limit", "9MB")
+
+
+@pytest.mark.usefixtures("no_room")
+def test_what_duckdb_has_no_room_for_is_made_distinct_all_the_same() -> None:
+    audience = Audience.query("SELECT 'user-' || (i % 200000) AS user_id FROM range(300000) t(i)")
+    assert sorted(ids_of(audience, distinct=True)) == sorted(f"user-{i}" for i in range(200_000))
+    assert audience.summary == AudienceSummary(read=300_000, users=200_000, repeated=100_000)
+
+
+@pytest.mark.usefixtures("no_room")
+def test_a_query_that_needs_more_memory_than_there_is_is_refused() -> None:
+    audience = Audience.query("SELECT list(i::VARCHAR)[1] AS user_id FROM range(900000) t(i) GROUP BY i % 2")
+    assert refused(audience) == "the query: DuckDB needs more than the 150MB it may use"
+
+
+def test_duckdb_is_not_asked_for_the_distinct_ids_of_very_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_tables, "MOST", 3)
+    path = parquet(tmp_path / "u.parquet", "SELECT i % 3 AS user_id FROM range(4) t(i)")
+    audience = Audience.read(path)
+    assert ids_of(audience, distinct=True) == ["0", "1", "2"]  # in their order, which DuckDB does not keep
+    assert audience.summary == AudienceSummary(read=4, users=3, repeated=1)
+
+
+def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def some(self: object, counts: object) -> Iterator[list[str]]:
+        yield ["a"]
+        raise _duck.NoRoomError("no room")
+
+    monkeypatch.setattr(_tables.Query, "_distinct", some)
+    with pytest.raises(ValidationError, match="no room"):
+        ids_of(Audience.query("SELECT 'a' AS user_id"), distinct=True)
 
 
 _MEASURE = """

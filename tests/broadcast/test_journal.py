@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.run_files import BROADCAST, EACH, chunk, make_run, pieces, seen, some_events
+from support.run_files import BROADCAST, EACH, KINDS, chunk, make_run, pieces, seen, some_events
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk.broadcast import records
 from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Event, Header, Kind
+from pushsdk.broadcast.plan import Chunk, Ending, Event, Header
 from pushsdk.broadcast.report import Row, Tally
 
-CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT = Kind
+CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT = KINDS
 
 
 @pytest.fixture(params=["file", "temporary"])
@@ -53,6 +53,25 @@ def test_everything_is_there_again_when_it_is_opened_again(tmp_path: Path) -> No
         journal.close()
         journal = Journal.open(path, write=True)
         assert seen(journal) == before
+    journal.close()
+
+
+def test_why_it_ended_is_kept_until_something_else_happens(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    journal = make_run(path, (3,))
+    for ending in (Ending("brake", "too many"), None, Ending("limit", "6 users")):
+        journal.end(ending)
+        before = seen(journal)
+        journal.close()
+        journal = Journal.open(path, write=True)
+        assert (seen(journal), journal.ending) == (before, ending)
+    journal.write([])
+    assert journal.ending is not None
+    journal.write([Event(CLAIMED, 0, 0, 3)])
+    assert journal.ending is None
+    journal.close()
+    journal = Journal.open(path, write=False)
+    assert journal.ending is None
     journal.close()
 
 
@@ -329,12 +348,12 @@ def test_a_run_is_not_planned_over(tmp_path: Path) -> None:
     assert (path.read_bytes(), os.listdir(tmp_path)) == (before, ["a.run"])
 
 
-def test_a_header_that_can_not_be_stored_leaves_no_lock_behind(tmp_path: Path) -> None:
+def test_a_header_that_can_not_be_stored_leaves_nothing_behind(tmp_path: Path) -> None:
     header = Header(kind="each", base_url="", max_users=1, max_bytes=1, policy={"x": object()})
     for path in (tmp_path / "a.run", None):
         with pytest.raises(TypeError):
             Journal.create(path, header)
-    make_run(tmp_path / "a.run").close()
+    assert os.listdir(tmp_path) == []
 
 
 def test_its_repr_has_path_and_counts_and_no_ids(path: Path | None) -> None:

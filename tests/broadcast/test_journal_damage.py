@@ -17,7 +17,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk.broadcast import journal as journal_module
 from pushsdk.broadcast import records, runfile
 from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Event, Kind
+from pushsdk.broadcast.plan import ENDED, Event, Kind
 
 SEED = 20240229
 
@@ -58,10 +58,23 @@ def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Seq
         else:
             try:
                 assert seen(journal) == says, label
+                if write:
+                    go_on(journal, path, label=label)
             finally:
                 journal.close()
         assert os.listdir(path.parent) == [path.name], label
     return refused
+
+
+def go_on(journal: Journal, path: Path, *, label: object) -> None:
+    """Damage that is not seen must not spread either, when the run goes on."""
+    for _ in range(3):
+        journal.write([Event(Kind.RESENT, journal.chunks - 1, 0, 1)] * 8)
+    says = seen(journal)
+    journal.close()
+    journal = Journal.open(path, write=False)
+    assert seen(journal) == says, label
+    journal.close()
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +224,8 @@ FORGED = {
     "events that are none": {"events": b"\x91\x01"},
     "events that are no bytes of ours": {"events": b"\xc1"},
     "events about nobody": {"events": msgspec.msgpack.encode([Event(0, 2, 0, 1)])},
+    "an ending that is none": {"events": msgspec.msgpack.encode([Event(ENDED, 0, 0, 0, 0, "gone")])},
+    "an ending among others": {"events": msgspec.msgpack.encode([Event(ENDED, 0, 0, 0, 0, "null")] * 2)},
     "events without a seal": {"meta": records.Meta(BROADCAST, None), "events": msgspec.msgpack.encode([])},
     "a plan of other bodies": {"plan": msgspec.msgpack.encode([(b'"x"', None, None)] * 2)},
     "bottomless nesting": {"events": b"\x91" * 100_000 + b"\x01"},

@@ -89,6 +89,7 @@ def test_a_write_that_fails_is_not_tried_again_and_changes_nothing(
     with pytest.raises(RunFileError, match=words) as caught:
         journal.write([CLAIM])
     assert (caught.value.outcome, caught.value.path) == (Outcome.UNKNOWN, str(tmp_path / "a.run"))
+    assert not faulty[-1].db.in_transaction
     # The disk is well again, and yet.
     faulty[-1].fault = None
     faulty[-1].executed.clear()

@@ -14,7 +14,7 @@ import pytest
 from support.run_files import BROADCAST, leave_half_done, make_run, run, seen
 
 from pushsdk._core.errors import RunFileError
-from pushsdk.broadcast import locking, runfile
+from pushsdk.broadcast import locking, place, runfile
 from pushsdk.broadcast.journal import Journal
 from pushsdk.broadcast.locking import lock
 from pushsdk.broadcast.plan import Event, Kind
@@ -242,7 +242,7 @@ def test_one_journal_writes_and_any_number_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool | None, use: Callable[[Path], Journal]
 ) -> None:
     if flock is not None:
-        monkeypatch.setattr(runfile, "lock", lambda path: lock(path, flock=flock))
+        monkeypatch.setattr(place, "lock", lambda path: lock(path, flock=flock))
     path = tmp_path / "a.run"
     journal = make_run(path)
     for _ in range(2):

@@ -344,6 +344,7 @@ async def test_a_refused_key_stops_the_run_at_once_and_costs_nobody_his_push(sta
         report = await client.broadcast(users(100), MESSAGE, run=tmp_path / "run")
     assert report.stopped is not None
     assert f"HTTP {status}" in report.stopped
+    assert (report.stopped_by, read_report(tmp_path / "run").stopped_by) == ("refused", "refused")
     assert (report.not_sent, len(service.sent)) == (100, 2)
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
@@ -359,6 +360,7 @@ async def test_a_failure_that_needs_a_person_stops_the_run() -> None:
         report = await client.broadcast(users(100), MESSAGE)
     assert report.stopped is not None
     assert "certificate" in report.stopped
+    assert report.stopped_by == "failure"
     assert (report.not_sent, len(service.sent)) == (100, 2)
 
 
@@ -392,10 +394,12 @@ async def test_a_limit_ends_the_run_there_and_a_resume_goes_on(tmp_path: Path) -
         report = await client.broadcast(users(20), MESSAGE, run=tmp_path / "run", limit=6)
         judge(report, service, users(20))
         assert (report.accepted, report.not_sent) == (6, 14)
-        assert report.stopped == "the limit of 6 users is reached"
+        assert (report.stopped, report.stopped_by) == ("the limit of 6 users is reached", "limit")
+        assert read_report(tmp_path / "run").stopped_by == "limit"
         report = await client.resume(tmp_path / "run")
     judge(report, service, users(20))
     assert (report.accepted, report.stopped) == (20, None)
+    assert read_report(tmp_path / "run").stopped_by is None
 
 
 @virtual
@@ -476,6 +480,18 @@ async def test_what_was_held_is_sent_again_when_a_resume_is_told_to(tmp_path: Pa
 
 
 @virtual
+async def test_an_ending_is_forgotten_by_a_resume_that_had_nothing_left_to_send(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    service = FakeService(lost(processed=True))
+    async with client_of(service, batching=SMALL) as client:
+        asyncio.get_running_loop().call_later(0.001, stop.set)
+        report = await client.broadcast(users(4), MESSAGE, run=tmp_path / "run", stop=stop)
+        assert (report.unknown, report.stopped_by) == (4, "asked")
+        assert (await client.resume(tmp_path / "run")).stopped_by is None
+    assert read_report(tmp_path / "run").stopped_by is None
+
+
+@virtual
 async def test_a_finished_run_is_not_sent_again(tmp_path: Path) -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
@@ -549,6 +565,8 @@ async def test_progress_is_told_while_it_runs_and_at_its_end() -> None:
     assert {each.stage for each in told} == {"planning", "sending", "waiting"}
     assert [each.accepted for each in told] == sorted(each.accepted for each in told)
     assert (told[-1].accepted, told[-1].planned) == (40, 40)
+    assert {each.unknown for each in told} == {0}, "what is on its way is not unknown yet"
+    assert {each.in_flight for each in told} == {0, 4}
     assert any(each.paused > 0 for each in told)
     assert any(each.rate == pytest.approx(4.0, rel=0.3) and each.eta for each in told)
 
@@ -601,6 +619,26 @@ async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path:
             await client.broadcast(Crowd(users(100), "another"), MESSAGE, run=tmp_path / "run")
         report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run")
     judge(report, service, users(100))
+
+
+@virtual
+async def test_requests_may_come_in_batches_and_their_source_is_remembered(tmp_path: Path) -> None:
+    class Letters:
+        source = "letters"
+        repeated = 2
+
+        def batches(self) -> Iterator[list[PushRequest]]:
+            for name in "abc":
+                yield [PushRequest(user_ids=[name], message=MESSAGE), PushRequest(user_ids=[name * 2], message=MESSAGE)]
+
+    service = FakeService()
+    async with client_of(service) as client:
+        report = await client.send_each(Letters(), run=tmp_path / "run", limit=2)
+        assert (report.planned, report.repeated) == (6, 2)
+        with pytest.raises(RunFileError, match="somewhere else"):
+            await client.send_each([], run=tmp_path / "run")
+        report = await client.send_each(Letters(), run=tmp_path / "run")
+    judge(report, service, ["a", "aa", "b", "bb", "c", "cc"])
 
 
 async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:

@@ -27,7 +27,7 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk.broadcast.report import Progress
-from pushsdk.cli import _progress
+from pushsdk.cli import _interrupt, _progress
 from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly, visible
 from pushsdk.cli._interrupt import Interrupt
 from pushsdk.cli._progress import duration, progress
@@ -110,7 +110,7 @@ def test_a_duration_is_as_on_a_clock(seconds, text):
 
 async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    interrupt = Interrupt()
+    interrupt = Interrupt("last words")
 
     async def work():
         with interrupt.listening():
@@ -126,6 +126,26 @@ async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
     assert interrupt.signals == 2
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert capsys.readouterr().err == "stopping after what is on its way; once more to stop at once\n"
+
+
+async def test_what_does_not_end_when_cancelled_is_ended_with_the_process(capsys, monkeypatch):
+    codes = []
+    monkeypatch.setattr(_interrupt.os, "_exit", codes.append)
+    monkeypatch.setattr(_interrupt, "_GRACE", 0.01)
+    interrupt = Interrupt("last words")
+
+    async def work():
+        with interrupt.listening():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(5)
+            while not codes:  # noqa: ASYNC110 - a thread that waits for a line would not look either
+                await asyncio.sleep(0)
+
+    await asyncio.wait_for(asyncio.ensure_future(work()), 5)
+    assert codes == [130]
+    assert capsys.readouterr().err.endswith("\nlast words\n")
 
 
 # -- exit codes ---------------------------------------------------------------------------------------------------
@@ -216,6 +236,14 @@ def test_every_command_has_a_help_that_explains_each_option(command, words):
     for line in ended.out.splitlines():
         # An option alone on its line is one that nobody explained; the end of the box is two columns wide.
         assert not (line.startswith("│ --") and len(line.strip("│ ").split()) == 1), line
+
+
+def test_a_letter_that_the_locale_lacks_is_no_traceback(tmp_path, monkeypatch):
+    (tmp_path / "message.json").write_text('{"title": {"en": "\\u20ac"}}')
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    command = [*COMMAND, "message", "preview", str(tmp_path / "message.json")]
+    ended = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (0, b"[en] no platform\n\\u20ac\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

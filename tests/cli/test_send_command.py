@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -227,6 +228,29 @@ def test_with_yes_it_does_not_ask(command, service):
     ended = command(*SEND, "--base-url", AWAY, "--yes", "--retry", "none", "--timeout", "5")
     assert "[y/N]" not in ended.err
     assert "the host name could not be resolved" in ended.err
+
+
+def test_a_proxy_elsewhere_is_elsewhere_too(command, service, monkeypatch):
+    answers(monkeypatch, "", tty=False)
+    ended = command(*SEND, "--proxy", "http://proxy.invalid:3128", "--allow-insecure")
+    assert (ended.code, service.requests) == (2, 0)
+    assert "add --yes" in ended.err
+
+
+def test_ctrl_c_at_the_question_exits_with_130():
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "PUSHSDK_BASE_URL": AWAY, "PUSHSDK_API_KEY": "k"}
+    with subprocess.Popen(
+        [*COMMAND, *SEND], stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True
+    ) as process:
+        os.close(follower)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(leader, 1000)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    os.close(leader)
+    assert b"Traceback" not in said
 
 
 # -- interrupted --------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ __all__ = [
     "BROADCAST",
     "EACH",
     "ENVIRONMENT",
+    "KINDS",
     "chunk",
     "kill_within_a_commit",
     "leave_half_done",
@@ -30,6 +31,8 @@ __all__ = [
     "some_events",
 ]
 
+#: Those that are about users.
+KINDS = (Kind.CLAIMED, Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN, Kind.RESENT)
 BROADCAST = Header(
     kind="broadcast",
     base_url="https://push.example",
@@ -80,6 +83,7 @@ def seen(journal: Journal) -> object:
         journal.repeated,
         journal.chunks,
         journal.users,
+        journal.ending,
         journal.tally(),
         journal.load(range(journal.chunks)),
         list(journal.planned()),

@@ -22,16 +22,16 @@ __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
 
 HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}", max_users=100, max_bytes=10_000)
 CHUNKS, SIZE = 50, 10
+KINDS = (Kind.CLAIMED, Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN, Kind.RESENT)
 
 
 def events_of(number: int) -> list[Event]:
     """Of commit number ``number``, from 0: never what was there before."""
     draw = random.Random(number)
-    kinds = list(Kind)
     found = []
     for _ in range(draw.choice((1, 3, 40))):
         chunk, start = draw.randrange(CHUNKS), draw.choice((0, 0, 0, 3))
-        found.append(Event(draw.choice(kinds), chunk, start, SIZE - start, 200 + number % 300, f"commit {number}"))
+        found.append(Event(draw.choice(KINDS), chunk, start, SIZE - start, 200 + number % 300, f"commit {number}"))
     return found
 
 
@@ -54,7 +54,7 @@ def write(path: Path, pipe: int, *, durable: bool) -> None:
         os.write(pipe, b"n")
 
 
-def kill_one(path: Path, draw: random.Random) -> int:
+def kill_one(path: Path, draw: random.Random, *, sending: bool) -> int:
     """How many commits had returned when it was killed."""
     out, into = os.pipe()
     durable = draw.random() < 0.5
@@ -66,8 +66,7 @@ def kill_one(path: Path, draw: random.Random) -> int:
         finally:
             os._exit(1)
     os.close(into)
-    # One in four is killed while it plans, before or after its first byte; the others while they send.
-    if draw.random() < 0.75:
+    if sending:
         select.select([out], [], [])
     time.sleep(draw.random() * 0.02)
     os.kill(child, signal.SIGKILL)
@@ -83,4 +82,6 @@ def kill_one(path: Path, draw: random.Random) -> int:
 if __name__ == "__main__":
     folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     draw = random.Random(seed)
-    json.dump([kill_one(folder / f"{number}.run", draw) for number in range(kills)], sys.stdout)
+    # One in four is killed while it plans, or even before its first byte; the others once they have written something.
+    said = [kill_one(folder / f"{number}.run", draw, sending=number % 4 != 0) for number in range(kills)]
+    json.dump(said, sys.stdout)

@@ -25,6 +25,8 @@ from pushsdk import (
     AsyncPushView,
     Attempt,
     AttemptEnded,
+    Audience,
+    AudienceSummary,
     AuthenticationError,
     Batching,
     Brake,
@@ -49,6 +51,7 @@ from pushsdk import (
     OutcomeUnknownError,
     PartialError,
     PayloadTooLargeError,
+    Personalized,
     Placeholder,
     Priority,
     Problem,
@@ -299,6 +302,12 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
         (user for user in ("a", "b")), message, run="spring.run", on_unknown="resend", brake=brake, on_progress=told
     )
     assert_type(report, BroadcastReport)
+    audience = Audience.read("users.parquet", primary_key="user_id")
+    await client.broadcast(audience, message)
+    assert_type(audience.summary, AudienceSummary)
+    personal = Audience.query("FROM 'users.csv'").personalize(message, into="text")
+    assert_type(personal, Personalized)
+    await client.send_each(personal)
     each = await client.send_each([PushRequest(user_ids=["a"], message=message), {"userIds": ["b"]}], limit=10)
     again = await client.resume(Path("spring.run"), stop=asyncio.Event(), durable=True)
     for row in read_report("spring.run").rows(Outcome.UNKNOWN):

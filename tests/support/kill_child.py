@@ -1,0 +1,100 @@
+"""Processes made to be killed: ``python -m support.kill_child`` reads jobs, a JSON line each, and forks one for each.
+
+Forked, for it takes 20 ms; a new interpreter takes half a second until it has imported what it needs. On stdout come,
+as JSON lines: ``{"pid": ...}`` once it is forked, what the job came to, where it lives so long, and
+``{"status": ...}``. A process that has ended stays a zombie until the next job, so that its pid is nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from pushsdk import AsyncPushClient, Batching, Brake, Limits, PushError, PushRequest, RetryPolicy, Timeout
+from pushsdk._io import retrying  # noqa: F401 - so that no child has to import it
+from support.kill_service import name_of
+
+__all__ = ["KEY", "MESSAGE"]
+
+KEY = "key-of-the-killed-1f3a"
+MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "It is here"}}
+
+
+def requests(users: int, chunk: int) -> Iterator[PushRequest]:
+    """One request per ``chunk`` users, with a number of its own."""
+    for number, start in enumerate(range(0, users, chunk)):
+        names = [name_of(user) for user in range(start, min(start + chunk, users))]
+        yield PushRequest(user_ids=names, message=MESSAGE, custom_fields={"number": number})
+
+
+def ids(users: int) -> Iterator[str]:
+    """Of everybody."""
+    return map(name_of, range(users))
+
+
+async def work(job: dict[str, Any]) -> dict[str, Any]:
+    """Broadcast, or resume: what the report says."""
+    users, chunk = job["users"], job["chunk"]
+    options = {name: job[name] for name in ("run", "on_unknown", "durable", "limit") if name in job}
+    client = AsyncPushClient(
+        job["base_url"],
+        KEY,
+        batching=Batching(max_users=chunk),
+        limits=Limits(in_flight=job["in_flight"]),
+        retry=RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005),
+        timeout=Timeout(attempt=20.0),
+    )
+    async with client:
+        try:
+            if job["do"] == "broadcast":
+                report = await client.broadcast(ids(users), MESSAGE, brake=Brake.off(), **options)
+            elif job["do"] == "each":
+                report = await client.send_each(requests(users, chunk), brake=Brake.off(), **options)
+            else:
+                report = await client.resume(brake=Brake.off(), **options)
+        except PushError as error:
+            return {"error": type(error).__name__, "told": str(error), "outcome": error.outcome}
+    return {"accepted": report.accepted, "planned": report.planned, "stopped": report.stopped}
+
+
+def live(job: dict[str, Any]) -> None:
+    """The whole life of a forked process."""
+    if "file_size" in job:
+        # By default Python ignores the signal, and the write fails; as this program does it, it kills.
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if job.get("deadly") else signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"], job["file_size"]))
+    result = asyncio.run(work(job))
+    os.write(1, json.dumps(result).encode() + b"\n")
+
+
+def main() -> None:
+    """Until there are no more jobs."""
+    child = None
+    for line in sys.stdin:
+        if child is not None:
+            os.waitpid(child, 0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                live(json.loads(line))
+                status = 0
+            except BaseException:  # noqa: BLE001 - told, then the end
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        os.write(1, b'{"pid": %d}\n' % child)
+        end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert end is not None
+        os.write(1, b'{"status": %d}\n' % (end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
+
+
+if __name__ == "__main__":
+    main()

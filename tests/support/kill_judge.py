@@ -1,0 +1,137 @@
+"""What a run file says, read without the package, and whether it is true of the service's books."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import accumulate, compress
+from operator import itemgetter
+from pathlib import Path
+
+import msgspec
+
+from pushsdk import BroadcastReport, Outcome
+from support.kill_service import KillService, number_of
+
+__all__ = ["History", "Plan", "judge"]
+
+# The kinds of events, and NEW for a user without any.
+CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT, NEW = range(7)
+NAMES = {
+    NEW: Outcome.NOT_SENT,
+    RELEASED: Outcome.NOT_SENT,
+    ACCEPTED: Outcome.ACCEPTED,
+    REJECTED: Outcome.REJECTED,
+    CLAIMED: Outcome.UNKNOWN,
+    RESENT: Outcome.UNKNOWN,
+    UNKNOWN: Outcome.UNKNOWN,
+}
+#: What may stand before an event of each kind.
+BEFORE = {
+    CLAIMED: {NEW, RELEASED},
+    RESENT: {CLAIMED, RESENT, UNKNOWN},
+    RELEASED: {CLAIMED},
+    ACCEPTED: {CLAIMED, RESENT},
+    # A part that was to be cut comes back first, and may be rejected with all the others.
+    REJECTED: {CLAIMED, RELEASED},
+    UNKNOWN: {CLAIMED, RESENT},
+}
+decode, decode_json = msgspec.msgpack.decode, msgspec.json.decode
+ONE_MORE = bytes([*range(1, 256), 255])
+
+
+class Plan:
+    """Who is planned, in which order. It never changes once it is sealed: read once."""
+
+    def __init__(self, path: Path) -> None:
+        with _open(path) as db:
+            rows = db.execute("SELECT bodies FROM plan ORDER BY first").fetchall()
+        chunks = [decode_json(b"[" + ids + b"]") for (bodies,) in rows for ids, _, _ in decode(bodies)]
+        self.names: list[str] = [name for chunk in chunks for name in chunk]
+        self.users = [number_of(name) for name in self.names]
+        #: The place of each chunk's first user.
+        self.starts = [0, *accumulate(map(len, chunks))]
+        self.in_order = itemgetter(*self.users)
+        assert sorted(self.users) == list(range(len(self.users))), "everybody is planned, once"
+
+
+class History:
+    """The log of a run, played back user by user in the plan's order."""
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        with _open(path) as db:
+            log = db.execute("SELECT events FROM log ORDER BY seq").fetchall()
+        #: The kind of the last event of each user, and how often it was claimed, and claimed in doubt.
+        self.states = bytearray([NEW]) * len(plan.users)
+        self.claims = bytearray(len(plan.users))
+        self.resends = bytearray(len(plan.users))
+        #: Events that may not come after what was there.
+        self.nonsense: list[str] = []
+        for (events,) in log:
+            for kind, chunk, start, stop, *_ in decode(events):
+                self._play(kind, slice(plan.starts[chunk] + start, plan.starts[chunk] + stop))
+
+    def _play(self, kind: int, piece: slice) -> None:
+        before = set(self.states[piece])
+        if not before <= BEFORE[kind]:
+            self.nonsense.append(f"an event of kind {kind} after {before}")
+        self.states[piece] = bytes([kind]) * (piece.stop - piece.start)
+        if kind in (CLAIMED, RESENT):
+            self.claims[piece] = self.claims[piece].translate(ONE_MORE)
+        if kind == RESENT:
+            self.resends[piece] = self.resends[piece].translate(ONE_MORE)
+
+
+def judge(path: Path, plan: Plan, report: BroadcastReport, service: KillService, *, hold: bool, every: bool) -> History:
+    """Nobody lost, nobody doubled unmarked, and the report is true of every user.
+
+    With ``every`` all of its rows are looked at, else only those that are unknown or rejected.
+    """
+    history = History(path, plan)
+    assert len(service.pushes) == len(plan.users)
+    pushes = plan.in_order(service.pushes)
+    # Every state with the pushes, claims and resends that go with it: a few combinations, however many users.
+    for state, pushed, claims, resends in set(
+        zip(history.states, pushes, history.claims, history.resends, strict=True)
+    ):
+        told = (NAMES[state].name, pushed, claims, resends)
+        assert pushed <= claims, ("pushed without a claim before", told)
+        assert pushed <= 1 + resends, ("doubled, and not marked", told)
+        assert not hold or pushed <= 1, ("doubled", told)
+        if state == ACCEPTED:
+            assert pushed >= 1, ("lost", told)
+        elif state in (REJECTED, NEW, RELEASED):
+            assert pushed == 0 or resends, ("pushed, and told otherwise", told)
+    assert not history.nonsense, history.nonsense[:3]
+    _judge_rows(plan, report, history, every=every)
+    counts = dict.fromkeys(Outcome, 0)
+    for state in range(NEW + 1):
+        counts[NAMES[state]] += history.states.count(state)
+    assert counts == {
+        Outcome.ACCEPTED: report.accepted,
+        Outcome.REJECTED: report.rejected,
+        Outcome.NOT_SENT: report.not_sent,
+        Outcome.UNKNOWN: report.unknown,
+    }, (counts, report)
+    assert report.planned == len(plan.users)
+    assert report.resent == report.planned - history.resends.count(0)
+    return history
+
+
+def _judge_rows(plan: Plan, report: BroadcastReport, history: History, *, every: bool) -> None:
+    if every:
+        rows = list(report.rows())
+        assert [row.user_id for row in rows] == plan.names
+        assert [row.outcome for row in rows] == [NAMES[state] for state in history.states], "not what the log says"
+        return
+    for outcome in (Outcome.UNKNOWN, Outcome.REJECTED):
+        wanted = bytes(NAMES[state] is outcome for state in range(NEW + 1))
+        names = list(compress(plan.names, history.states.translate(wanted.ljust(256))))
+        assert [row.user_id for row in report.rows(outcome)] == names, "not what the log says"
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        yield db

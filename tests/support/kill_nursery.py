@@ -1,0 +1,93 @@
+"""The tests' end of ``kill_child``: starts a process, kills it at any moment, hears how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, NamedTuple, Self
+
+__all__ = ["End", "Life", "Nursery"]
+
+
+class End(NamedTuple):
+    """How a process ended: its exit status, negative for a signal, and what it had to tell."""
+
+    status: int
+    told: dict[str, Any] | None
+
+    @property
+    def killed(self) -> bool:
+        return self.status == -signal.SIGKILL
+
+
+class Life:
+    """One process."""
+
+    def __init__(self, nursery: Nursery, pid: int) -> None:
+        self._nursery = nursery
+        self.pid = pid
+        self._ended = False
+
+    def kill(self) -> None:
+        """kill -9. Where it has just ended by itself, nothing happens: it is a zombie until the next one starts."""
+        if not self._ended:
+            os.kill(self.pid, signal.SIGKILL)
+
+    async def end(self) -> End:
+        """Wait for it."""
+        told = None
+        while "status" not in (line := await self._nursery.hear()):
+            told = line
+        self._ended = True
+        return End(line["status"], told)
+
+
+class Nursery:
+    """``with Nursery() as nursery``: one process at a time, each a fork of one that has imported everything."""
+
+    def __enter__(self) -> Self:
+        # What it imports is what is tested here, wherever that comes from.
+        path = os.pathsep.join(filter(None, sys.path))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.kill_child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        self._heard = b""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.kill()
+
+    async def start(self, job: dict[str, Any]) -> Life:
+        """A process for this job (see ``kill_child.work``)."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(job).encode() + b"\n")
+        self._process.stdin.flush()
+        return Life(self, (await self.hear())["pid"])
+
+    async def hear(self) -> dict[str, Any]:
+        """The next line."""
+        loop = asyncio.get_running_loop()
+        assert self._process.stdout is not None
+        file = self._process.stdout.fileno()
+        while b"\n" not in self._heard:
+            ready = loop.create_future()
+            loop.add_reader(file, lambda ready=ready: ready.done() or ready.set_result(None))
+            try:
+                await ready
+            finally:
+                loop.remove_reader(file)
+            data = os.read(file, 65536)
+            assert data, "the nursery has ended"
+            self._heard += data
+        line, _, self._heard = self._heard.partition(b"\n")
+        return json.loads(line)

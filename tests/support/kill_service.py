@@ -1,0 +1,210 @@
+"""A push service over raw sockets that knows how often it pushed to each user: the truth of the kill tests.
+
+It shares no code with the client. What becomes of a request is decided by a seeded draw once it has arrived whole, and
+happens whether its sender is still alive or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import struct
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Self
+
+__all__ = ["CALM", "FATES", "ROUGH", "STEADY", "Fate", "KillService", "name_of", "number_of"]
+
+
+class Fate(NamedTuple):
+    """What becomes of a request."""
+
+    processed: bool
+    #: None is a reset without an answer.
+    status: int | None
+    header: bytes = b""
+    #: The client can't know whether it was processed.
+    unknown: bool = False
+
+
+FATES = {
+    "accepted": Fate(True, 204),
+    "reset before": Fate(False, None, unknown=True),
+    "reset after": Fate(True, None, unknown=True),
+    "429": Fate(False, 429),
+    "429, at once": Fate(False, 429, b"Retry-After: 0\r\n"),
+    "503": Fate(False, 503, unknown=True),
+    "503, at once": Fate(False, 503, b"Retry-After: 0\r\n"),
+    "504 after": Fate(True, 504, unknown=True),
+    "400": Fate(False, 400),
+}
+CALM: Mapping[str, float] = {"accepted": 1.0}
+ROUGH: Mapping[str, float] = {
+    "accepted": 0.80,
+    "reset before": 0.03,
+    "reset after": 0.04,
+    "429": 0.02,
+    "429, at once": 0.02,
+    "503": 0.02,
+    "503, at once": 0.02,
+    "504 after": 0.03,
+    "400": 0.02,
+}
+#: Rough, but whoever sends again gets through in the end.
+STEADY = {**ROUGH, "accepted": 0.94, "reset after": 0.01, "504 after": 0.01, "400": 0.01}
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
+
+
+def name_of(number: int) -> str:
+    """The id of user ``number``."""
+    return f"person-{number:07}"
+
+
+def number_of(name: str) -> int:
+    """The other way."""
+    return int(name[7:])
+
+
+class KillService:
+    """``async with KillService(users, ...) as service``: listens on loopback, and keeps the books."""
+
+    def __init__(
+        self,
+        users: int,
+        *,
+        seed: int,
+        faults: Mapping[str, float] = ROUGH,
+        culprits: frozenset[int] = frozenset(),
+        latency: float = 0.006,
+    ) -> None:
+        #: How often each user was pushed to.
+        self.pushes = array("H", bytes(2 * users))
+        #: Requests that arrived whole, by what became of them; the users of those whose fate the client can't know.
+        self.fates: Counter[str] = Counter()
+        self.unknown = 0
+        #: Requests that arrived whole, and those among them that were not answered yet.
+        self.seen = 0
+        self.in_hand = 0
+        self.most_in_hand = 0
+        #: The number in each user's own message; set where messages are numbered.
+        self.messages: set[tuple[int, int]] = set()
+        #: Values of Api-Key, and what is not as the interface has it.
+        self.keys: set[str] = set()
+        self.mistakes: list[str] = []
+        #: Called with the number of each request that has arrived.
+        self.when_seen: Callable[[int], None] = lambda seen: None
+        self.connections: set[_Connection] = set()
+        self._culprits = culprits
+        self._latency = latency
+        self._names, self._weights = list(faults), list(faults.values())
+        self._draw = random.Random(seed)
+        self._still = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, backlog=256)
+        host, port = self._server.sockets[0].getsockname()
+        self.base_url = f"http://{host}:{port}/ext/api"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        await self.quiet()
+        await self._server.wait_closed()
+        assert not self.mistakes, self.mistakes
+
+    async def quiet(self) -> None:
+        """Wait until whoever sent has left, and what had arrived by then has happened."""
+        while self.connections or self.in_hand:
+            self._still.clear()
+            await self._still.wait()
+
+    def left(self, connection: _Connection) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        self._still.set()
+
+    def arrived(self, connection: _Connection, head: bytes, body: bytes) -> None:
+        """A whole request: its fate is drawn now, and shows somewhat later."""
+        self.seen += 1
+        self.in_hand += 1
+        self.most_in_hand = max(self.in_hand, self.most_in_hand)
+        self._check_head(head)
+        content = json.loads(body)
+        users = [number_of(name) for name in content["userIds"]]
+        if len(set(users)) != len(users):
+            self.mistakes.append("a user twice in one request")
+        if (custom := content.get("customFields")) is not None:
+            self.messages.update((user, custom["number"]) for user in users)
+        name = self._draw.choices(self._names, self._weights)[0]
+        if not self._culprits.isdisjoint(users):
+            name = "400"
+        self.fates[name] += 1
+        fate = FATES[name]
+        seconds = self._latency * (0.5 + self._draw.random())
+        asyncio.get_running_loop().call_later(seconds, self._happen, connection, fate, users)
+        self.when_seen(self.seen)
+
+    def _happen(self, connection: _Connection, fate: Fate, users: list[int]) -> None:
+        if fate.processed:
+            for user in users:
+                self.pushes[user] += 1
+        if fate.unknown:
+            self.unknown += len(users)
+        self.in_hand -= 1
+        connection.answer(fate)
+        self._still.set()
+
+    def _check_head(self, head: bytes) -> None:
+        first, *lines = head.decode().split("\r\n")
+        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self.keys.add(fields.get("api-key", ""))
+        if first != "POST /ext/api/v1/push HTTP/1.1" or fields.get("content-type") != "application/json":
+            self.mistakes.append(first)
+
+
+class _Connection(asyncio.Protocol):
+    """HTTP/1.1 with Content-Length, one request after the other: all that the client speaks."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, service: KillService) -> None:
+        self._service = service
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self._service.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._service.left(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = bytes(self._buffer[:end])
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        body = bytes(self._buffer[end + 4 :])
+        if len(body) > length:
+            self._service.mistakes.append("more than one request at a time")
+        if len(body) >= length:
+            self._buffer.clear()
+            self._service.arrived(self, head, body)
+
+    def answer(self, fate: Fate) -> None:
+        """Answer, or reset; in vain where the client was killed."""
+        if self.transport.is_closing():
+            return
+        if fate.status is None:
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.transport.abort()
+        else:
+            length = b"" if fate.status == 204 else b"Content-Length: 0\r\n"
+            self.transport.write(b"HTTP/1.1 %d Told\r\n%s%s\r\n" % (fate.status, fate.header, length))
