@@ -31,7 +31,7 @@ class WholeRequest(ClientRequest):
         await writer.write_headers(f"{self.method} {self.url.raw_path_qs} HTTP/1.1", self.headers)
         # Where it fails, the protocol is told, and whoever reads the answer from it.
         await self.write_bytes(writer, conn, body.size)
-        response = aiohttp.ClientResponse(
+        return aiohttp.ClientResponse(
             self.method,
             self.original_url,
             writer=None,
@@ -43,8 +43,6 @@ class WholeRequest(ClientRequest):
             session=self._session,
             stream_writer=writer,
         )
-        self.response = response  # type: ignore[assignment]
-        return response
 
 
 def request_class(release: str = aiohttp.__version__) -> type[ClientRequest]:
