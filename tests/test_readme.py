@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import pushsdk
@@ -103,9 +104,11 @@ def run(source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", EXAMPLES, ids=line_of)
-def test_every_example_runs(service: Emulator, source: str) -> None:
+def test_every_example_runs(service: Emulator, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    duckdb.execute("COPY (SELECT 'user-' || i AS user_id FROM range(9) t(i)) TO 'users.parquet' (FORMAT parquet)")
     run(source)
-    if "send(" in source or "create_campaign(" in source:
+    if "send(" in source or "create_campaign(" in source or "broadcast(" in source:
         assert service.requests > 0
         assert service.users() or service.campaigns
 
