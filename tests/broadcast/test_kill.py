@@ -109,7 +109,7 @@ async def survive(campaign: Campaign, nursery: Nursery, path: Path) -> Story:
             plan = plan or Plan(path)
             left = campaign.left(report)
             every = not left or campaign.users <= EVERY_ROW
-            history = judge(path, plan, report, service, hold=campaign.hold, every=every)
+            history = judge(path, plan, report, service.pushes, hold=campaign.hold, every=every)
             if end.killed:
                 assert left, "killed, but not in the middle"
                 kills += 1
@@ -196,7 +196,7 @@ async def test_a_plan_that_was_killed_sends_nothing_and_is_made_anew(
         end = await (await nursery.start({**job, "do": "broadcast"})).end()
         assert end == (0, {"accepted": 3_000, "planned": 3_000, "stopped": None})
         await service.quiet()
-        judge(path, Plan(path), read_report(path), service, hold=True, every=True)
+        judge(path, Plan(path), read_report(path), service.pushes, hold=True, every=True)
     assert os.listdir(tmp_path) == ["run"]
 
 
@@ -212,7 +212,7 @@ async def test_a_run_survives_kills_in_the_middle_of_a_commit(nursery: Nursery, 
             end = await (await nursery.start({**job, "do": "resume", "file_size": size, "deadly": True})).end()
             await service.quiet()
             report = read_report(path)
-            judge(path, plan, report, service, hold=True, every=True)
+            judge(path, plan, report, service.pushes, hold=True, every=True)
             kills += end.status == -signal.SIGXFSZ
             assert kills < 60, "it does not come to an end"
     assert report.not_sent == 0

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import accumulate, compress
-from operator import itemgetter
 from pathlib import Path
 
 import msgspec
 
 from pushsdk import BroadcastReport, Outcome
-from support.kill_service import KillService, number_of
+from support.kill_service import number_of
 
 __all__ = ["History", "Plan", "judge"]
 
 # The kinds of events, and NEW for a user without any.
 CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT, NEW = range(7)
+# Of nobody: why a process ended the run.
+ENDED = 255
 NAMES = {
     NEW: Outcome.NOT_SENT,
     RELEASED: Outcome.NOT_SENT,
@@ -52,7 +53,6 @@ class Plan:
         self.users = [number_of(name) for name in self.names]
         #: The place of each chunk's first user.
         self.starts = [0, *accumulate(map(len, chunks))]
-        self.in_order = itemgetter(*self.users)
         assert sorted(self.users) == list(range(len(self.users))), "everybody is planned, once"
 
 
@@ -70,7 +70,8 @@ class History:
         self.nonsense: list[str] = []
         for (events,) in log:
             for kind, chunk, start, stop, *_ in decode(events):
-                self._play(kind, slice(plan.starts[chunk] + start, plan.starts[chunk] + stop))
+                if kind != ENDED:
+                    self._play(kind, slice(plan.starts[chunk] + start, plan.starts[chunk] + stop))
 
     def _play(self, kind: int, piece: slice) -> None:
         before = set(self.states[piece])
@@ -83,17 +84,19 @@ class History:
             self.resends[piece] = self.resends[piece].translate(ONE_MORE)
 
 
-def judge(path: Path, plan: Plan, report: BroadcastReport, service: KillService, *, hold: bool, every: bool) -> History:
+def judge(
+    path: Path, plan: Plan, report: BroadcastReport, pushes: Sequence[int], *, hold: bool, every: bool
+) -> History:
     """Nobody lost, nobody doubled unmarked, and the report is true of every user.
 
-    With ``every`` all of its rows are looked at, else only those that are unknown or rejected.
+    ``pushes`` is the truth: how often each user was pushed to. With ``every`` all of its rows are looked at, else only
+    those that are unknown or rejected.
     """
     history = History(path, plan)
-    assert len(service.pushes) == len(plan.users)
-    pushes = plan.in_order(service.pushes)
+    assert len(pushes) == len(plan.users)
     # Every state with the pushes, claims and resends that go with it: a few combinations, however many users.
     for state, pushed, claims, resends in set(
-        zip(history.states, pushes, history.claims, history.resends, strict=True)
+        zip(history.states, map(pushes.__getitem__, plan.users), history.claims, history.resends, strict=True)
     ):
         told = (NAMES[state].name, pushed, claims, resends)
         assert pushed <= claims, ("pushed without a claim before", told)

@@ -30,11 +30,11 @@ class Life:
     def __init__(self, nursery: Nursery, pid: int) -> None:
         self._nursery = nursery
         self.pid = pid
-        self._ended = False
+        self.ended = False
 
     def kill(self) -> None:
         """kill -9. Where it has just ended by itself, nothing happens: it is a zombie until the next one starts."""
-        if not self._ended:
+        if not self.ended:
             os.kill(self.pid, signal.SIGKILL)
 
     async def end(self) -> End:
@@ -42,7 +42,7 @@ class Life:
         told = None
         while "status" not in (line := await self._nursery.hear()):
             told = line
-        self._ended = True
+        self.ended = True
         return End(line["status"], told)
 
 
@@ -59,6 +59,7 @@ class Nursery:
             env={**os.environ, "PYTHONPATH": path},
         )
         self._heard = b""
+        self._life: Life | None = None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,11 +69,15 @@ class Nursery:
             process.kill()
 
     async def start(self, job: dict[str, Any]) -> Life:
-        """A process for this job (see ``kill_child.work``)."""
+        """A process for this job (see ``kill_child.work``); the one before is over, if need be by force."""
+        if self._life is not None and not self._life.ended:
+            self._life.kill()
+            await self._life.end()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job).encode() + b"\n")
         self._process.stdin.flush()
-        return Life(self, (await self.hear())["pid"])
+        self._life = Life(self, (await self.hear())["pid"])
+        return self._life
 
     async def hear(self) -> dict[str, Any]:
         """The next line."""

@@ -131,20 +131,20 @@ class KillService:
 
     def arrived(self, connection: _Connection, head: bytes, body: bytes) -> None:
         """A whole request: its fate is drawn now, and shows somewhat later."""
-        self.seen += 1
-        self.in_hand += 1
-        self.most_in_hand = max(self.in_hand, self.most_in_hand)
         self._check_head(head)
         content = json.loads(body)
         users = [number_of(name) for name in content["userIds"]]
         if len(set(users)) != len(users):
             self.mistakes.append("a user twice in one request")
-        if (custom := content.get("customFields")) is not None:
+        if "number" in (custom := content.get("customFields", {})):
             self.messages.update((user, custom["number"]) for user in users)
         name = self._draw.choices(self._names, self._weights)[0]
         if not self._culprits.isdisjoint(users):
             name = "400"
         self.fates[name] += 1
+        self.seen += 1
+        self.in_hand += 1
+        self.most_in_hand = max(self.in_hand, self.most_in_hand)
         fate = FATES[name]
         seconds = self._latency * (0.5 + self._draw.random())
         asyncio.get_running_loop().call_later(seconds, self._happen, connection, fate, users)

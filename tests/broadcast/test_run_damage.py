@@ -1,0 +1,86 @@
+"""Damaged run files that somebody resumes: refused, and nothing is sent; or it made no difference."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.fake_service import FakeService, answer, client_of, lost
+from support.kill_child import MESSAGE, ids
+from support.virtual_time import run, virtual
+
+from pushsdk import (
+    Batching,
+    Brake,
+    Limits,
+    RunFileError,
+)
+
+NO_BRAKE = Brake.off()
+
+
+def names(count: int) -> list[str]:
+    return list(ids(count))
+
+
+@pytest.fixture(scope="module")
+def half_sent(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A run of 60 users, 30 of them sent to: the bytes of its file."""
+    path = tmp_path_factory.mktemp("half") / "run"
+
+    @virtual
+    async def send() -> None:
+        service = FakeService(answer(), lost(processed=True), then=answer())
+        async with client_of(service, batching=Batching(max_users=5), limits=Limits(in_flight=1)) as client:
+            report = await client.broadcast(names(60), MESSAGE, run=path, limit=30, brake=NO_BRAKE)
+        assert (report.accepted, report.unknown, report.not_sent) == (25, 5, 30)
+
+    send()
+    return path.read_bytes()
+
+
+def resume_damaged(damaged: bytes, path: Path) -> str:
+    """What becomes of a resume: an error and nothing sent, or just what the whole file would have come to."""
+    path.write_bytes(damaged)
+    return run(resume(path), collect=False)
+
+
+async def resume(path: Path) -> str:
+    service = FakeService()
+    async with client_of(service, batching=Batching(max_users=5), limits=Limits(in_flight=1)) as client:
+        try:
+            report = await client.resume(path)
+        except RunFileError as error:
+            refused = str(error)
+        else:
+            refused = ""
+    if refused:
+        assert service.sent == []
+        assert str(path) in refused
+        assert "person" not in refused
+        return "refused"
+    assert (report.accepted, report.unknown, report.not_sent) == (55, 5, 0)
+    assert service.processed == Counter(names(60)[30:])
+    return "sent"
+
+
+def test_a_truncated_run_file_is_refused_and_nothing_is_sent(half_sent: bytes, tmp_path: Path) -> None:
+    sizes = [*range(0, len(half_sent), 512), *(len(half_sent) - cut for cut in (1, 2, 100, 4095))]
+    assert {resume_damaged(half_sent[:size], tmp_path / "run") for size in sizes} == {"refused"}
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_flipped_bit_is_refused_or_makes_no_difference(part: int, half_sent: bytes, tmp_path: Path) -> None:
+    dice, told = random.Random(part), Counter[str]()
+    used = [place for place, byte in enumerate(half_sent) if byte]
+    for place in [*dice.sample(used, 60), *dice.sample(range(len(half_sent)), 20)]:
+        damaged = bytearray(half_sent)
+        damaged[place] ^= 1 << dice.randrange(8)
+        told[resume_damaged(bytes(damaged), tmp_path / "run")] += 1
+    assert told["refused"] > 50
+
+
+def test_a_whole_run_file_is_not_refused(half_sent: bytes, tmp_path: Path) -> None:
+    assert resume_damaged(half_sent, tmp_path / "run") == "sent"

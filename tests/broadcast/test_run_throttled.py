@@ -1,0 +1,153 @@
+"""Broadcasts to services that throttle, and through outages, on virtual time: everybody gets it, in sensible time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from support.fake_service import FakeService, Request, answer, client_of, hang, refused
+from support.kill_child import MESSAGE, ids
+from support.kill_judge import Plan, judge
+from support.kill_service import name_of
+from support.throttling import Bucket, Service, Window
+from support.virtual_time import virtual
+
+from pushsdk import Batching, Brake, BroadcastReport, Limits, Progress, read_report
+
+USERS = 20_000
+CHUNK = Batching(max_users=20)
+REQUESTS = USERS // 20
+IN_FLIGHT = 16
+PATIENT = Brake(max_outage=3600.0)
+
+
+class Ride(NamedTuple):
+    """How a broadcast went."""
+
+    report: BroadcastReport
+    service: FakeService
+    #: When each request came, in seconds since the start, and the whole time.
+    times: list[float]
+    seconds: float
+
+    def between(self, begin: float, end: float) -> int:
+        """Requests."""
+        return sum(begin <= time < end for time in self.times)
+
+
+async def ride(path: Path, then: Callable[[Request, float], Any], **options: Any) -> Ride:
+    """A broadcast to everybody, judged."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    service = FakeService(then=lambda request: then(request, loop.time() - started))
+    async with client_of(service, batching=CHUNK, limits=Limits(in_flight=IN_FLIGHT)) as client:
+        report = await client.broadcast(ids(USERS), MESSAGE, run=path, **{"brake": PATIENT, **options})
+    pushes = [service.processed[name_of(user)] for user in range(USERS)]
+    judge(path, Plan(path), report, pushes, hold=True, every=True)
+    assert service.most_in_flight <= IN_FLIGHT
+    return Ride(report, service, [request.started - started for request in service.requests], loop.time() - started)
+
+
+def throttling(service: Service) -> Callable[[Request, float], Any]:
+    """The behaviour of a service that throttles."""
+
+    def then(request: Request, now: float) -> Any:
+        taken, retry_after = service.take(now)
+        if taken:
+            return answer()
+        return answer(429, {} if retry_after is None else {"Retry-After": f"{retry_after:.0f}"})
+
+    return then
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param(lambda: Bucket(20.0, 40.0), id="a bucket of 20 a second, without Retry-After"),
+        pytest.param(lambda: Bucket(20.0, 40.0, 1.0), id="a bucket of 20 a second, with Retry-After"),
+        pytest.param(lambda: Bucket(200.0, 10.0), id="a bucket of 200 a second"),
+        pytest.param(lambda: Window(20.0, 10.0, tells=False), id="a quota per 10 seconds"),
+        pytest.param(lambda: Window(20.0, 10.0, tells=True), id="a quota per 10 seconds, which it tells"),
+    ],
+)
+@virtual
+async def test_a_throttled_run_ends_with_everybody_in_sensible_time(service: Callable[[], Any], tmp_path: Path) -> None:
+    limits = service()
+    rate = limits.rate(0.0) if isinstance(limits, Bucket) else limits.quota / limits.seconds
+    went = await ride(tmp_path / "run", throttling(limits))
+    assert went.report.accepted == USERS
+    assert went.seconds <= 1.1 * REQUESTS / rate + 10.0, "not much longer than the service needs for it"
+    assert len(went.times) <= 1.4 * REQUESTS, "not many in vain"
+
+
+OUTAGES = {
+    "refused": refused,
+    "no name": lambda: hang(connecting=True),
+    "429": lambda: answer(429),
+    "429 with Retry-After": lambda: answer(429, {"Retry-After": "30"}),
+    "503 with Retry-After": lambda: answer(503, {"Retry-After": "5"}),
+}
+
+
+@pytest.mark.parametrize("how", OUTAGES)
+@virtual
+async def test_a_run_lives_through_an_outage_of_ten_minutes(how: str, tmp_path: Path) -> None:
+    went = await ride(tmp_path / "run", lambda request, now: OUTAGES[how]() if 0.5 <= now < 600.5 else answer())
+    assert went.report.accepted == USERS
+    assert went.seconds <= 600.5 + 40.0, "the pacing is off half a minute after the last throttle"
+    # Each place tries once in 2.5 s, the mean of a jitter from 0 to 5 s. In good times it is 50 a second.
+    assert went.between(0.5, 600.5) <= 1.1 * IN_FLIGHT * 600.0 / 2.5
+    assert max(went.between(second, second + 1) for second in range(10, 600)) <= 2 * IN_FLIGHT, "no storm"
+
+
+@virtual
+async def test_the_usual_brake_lets_a_run_live_through_nine_minutes(tmp_path: Path) -> None:
+    went = await ride(
+        tmp_path / "run", lambda request, now: refused() if 0.5 <= now < 540.5 else answer(), brake=Brake()
+    )
+    assert (went.report.accepted, went.report.stopped) == (USERS, None)
+
+
+@virtual
+async def test_an_outage_that_lasts_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
+    went = await ride(tmp_path / "run", lambda request, now: refused() if now >= 0.5 else answer(), brake=Brake())
+    assert went.report.stopped_by == "brake"
+    assert "nothing was accepted for 600 s" in (went.report.stopped or "")
+    assert went.report.accepted + went.report.not_sent == USERS
+    service = FakeService()
+    async with client_of(service, batching=CHUNK) as client:
+        report = await client.resume(tmp_path / "run")
+    assert (report.accepted, report.stopped) == (USERS, None)
+    assert {*(went.service.processed + service.processed).values()} == {1}
+
+
+@pytest.mark.parametrize("trouble", [refused, lambda: answer(429), lambda: answer(503, {"Retry-After": "2"})])
+@virtual
+async def test_no_more_is_claimed_than_there_are_places(trouble: Callable[[], Any], tmp_path: Path) -> None:
+    path, claimed, count = tmp_path / "run", list[int](), itertools.count()
+
+    def then(request: Request, now: float) -> Any:
+        if next(count) % 50 == 0:
+            claimed.append(read_report(path).unknown)
+        return trouble() if 0.5 <= now < 60.0 else answer()
+
+    await ride(path, then)
+    assert 20 <= max(claimed) <= IN_FLIGHT * 20
+
+
+@virtual
+async def test_a_pause_is_told_while_it_lasts(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    await ride(
+        tmp_path / "run",
+        lambda request, now: answer(429, {"Retry-After": "30"}) if 0.5 <= now < 60.0 else answer(),
+        on_progress=told.append,
+    )
+    paused = [each for each in told if each.paused > 0]
+    assert {each.stage for each in paused} == {"waiting"}
+    assert len(paused) >= 100, "twice a second"
+    assert all(0 < each.paused <= 31.0 for each in paused)

@@ -1,0 +1,250 @@
+"""Random runs through random lives before a random service, on virtual time; after each life the judge looks.
+
+A life of a run is what one process does with it: it ends by itself, is stopped, cancelled, closed, or killed at any
+step, and the next one takes the file up. ``PUSHSDK_MODEL_EXAMPLES`` asks for so many examples instead of the suite's,
+and for others at each run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from support.fake_service import MESSAGE, client_of, idle
+from support.kill_judge import CLAIMED, RESENT, History, Plan, judge
+from support.kill_service import name_of, number_of
+from support.run_lives import BRAKES, CALM, WORLDS, Life, Service, World
+from support.virtual_time import run, turns
+
+from pushsdk import (
+    AsyncPushClient,
+    BroadcastReport,
+    ClientClosedError,
+    Limits,
+    Outcome,
+    Progress,
+    PushRequest,
+    RetryPolicy,
+    RunFileError,
+    read_report,
+)
+
+ASKED = int(os.environ.get("PUSHSDK_MODEL_EXAMPLES", "0"))
+# A folder in memory, where there is one: most of the time goes into the files.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+class Books:
+    """The truth over all lives, and what the run is known to be."""
+
+    def __init__(self, world: World) -> None:
+        self.pushes = [0] * world.users
+        self.plan: Plan | None = None
+        #: Users whose request may have left, over all lives.
+        self.written: set[int] = set()
+        #: Pieces that kills left claimed, at most.
+        self.unsettled = 0
+        self.resent = False
+
+    def enter(self, service: Service, *, late: bool | None = None) -> None:
+        """What the service did in one life; ``late`` where that was killed."""
+        for request in service.requests:
+            if not request.users[0].startswith("person"):
+                continue
+            users = [number_of(name) for name in request.users]
+            if request.evidence.started_writing:
+                self.written.update(users)
+            if request.processed or (late and request.ended is None and request.evidence.written):
+                for user in users:
+                    self.pushes[user] += 1
+
+
+def is_planned(path: Path) -> bool:
+    """Whether there is a run, and its plan is whole."""
+    try:
+        read_report(path)
+    except RunFileError:
+        return False
+    return True
+
+
+async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, **more: Any) -> BroadcastReport:
+    """Broadcast, or resume."""
+    options: dict[str, Any] = {
+        "run": path,
+        "on_unknown": life.on_unknown,
+        "brake": BRAKES[life.brake],
+        "limit": life.limit,
+        "durable": life.durable,
+        **more,
+    }
+    names = list(map(name_of, range(world.users)))
+    if life.resumes and is_planned(path):
+        return await client.resume(**options)
+    if world.each:
+        size = min(3, world.batching.max_users)
+        requests = [
+            PushRequest(user_ids=names[start : start + size], message={"title": {"en": f"Number {start}"}})
+            for start in range(0, len(names), size)
+        ]
+        return await client.send_each(requests, **options)
+    return await client.broadcast(names, MESSAGE, **options)
+
+
+async def live(world: World, life: Life, path: Path, books: Books) -> Path:
+    """One life, and what the judge says of it. Returns where the run is then."""
+    service, stop, told = Service(world, life.faults), asyncio.Event(), list[Progress]()
+    client = client_of(
+        service,
+        batching=world.batching,
+        limits=Limits(in_flight=life.in_flight),
+        rate=life.rate,
+        retry=RetryPolicy.safe(throttle_base=0.3),
+    )
+    running = asyncio.ensure_future(begin(client, world, life, path, on_progress=told.append, stop=stop))
+    sends = [asyncio.ensure_future(client.send(f"other-{number}", MESSAGE)) for number in range(life.sends)]
+    moment = asyncio.ensure_future(come(service, life))
+    await asyncio.wait([running, moment], return_when="FIRST_COMPLETED")
+    killed = False
+    if not running.done():
+        if life.end == "kill":
+            killed, path = True, kill(path)
+            books.enter(service, late=life.late)
+        elif life.end == "stop":
+            stop.set()
+        elif life.end == "cancel":
+            running.cancel()
+        else:
+            await client.aclose(drain=0.0 if life.end == "close at once" else 5.0)
+    if killed:
+        running.cancel()
+    await asyncio.wait([running, *sends])
+    moment.cancel()
+    await asyncio.wait([moment])
+    await client.aclose()
+    for send in sends:
+        send.exception()
+    assert idle(client)
+    assert service.in_flight == 0
+    assert service.most_in_flight <= life.in_flight
+    if killed:
+        running.cancelled() or running.exception()
+    else:
+        books.enter(service)
+    books.resent = books.resent or life.on_unknown == "resend"
+    # A cancel too, for now: see test_run_trouble.py, "cancelled_while_it_is_claimed".
+    books.unsettled += (killed or life.end == "cancel") * life.in_flight
+    judge_life(path, life, books, told, None if killed else running)
+    return path
+
+
+async def come(service: Service, life: Life) -> None:
+    """The moment at which the life is to end; never, where it ends by itself."""
+    if life.end is None:
+        await asyncio.Event().wait()
+    await service.wait_for(life.requests)
+    await asyncio.sleep(life.seconds)
+    await turns(life.steps)
+
+
+def kill(path: Path) -> Path:
+    """What a kill at this moment would leave behind: what its process does from now on is not seen any more."""
+    left = path.with_name(path.name + "'")
+    if path.exists():
+        shutil.copyfile(path, left)
+    return left
+
+
+def judge_life(path: Path, life: Life, books: Books, told: list[Progress], running: Any) -> None:
+    """The run file is true, and says no more and no less than it must."""
+    if not is_planned(path):
+        assert running is None or life.end in ("cancel", "stop", "close", "close at once"), "not planned"
+        assert not books.written
+        return
+    report = read_report(path)
+    books.plan = books.plan or Plan(path)
+    history = judge(path, books.plan, report, books.pushes, hold=not books.resent, every=True)
+    judge_doubt(history, books.plan, books)
+    for each in told:
+        counts = (each.accepted, each.rejected, each.unknown, each.not_sent, each.in_flight)
+        assert sum(counts) == each.planned
+        # Not below 0, once test_run_trouble.py's "a_split_that_was_given_up" passes.
+    if running is None or running.cancelled():
+        return
+    if isinstance(running.exception(), ClientClosedError):
+        assert life.end in ("close", "close at once"), "closed while it was planned"
+    else:
+        judge_report(running.result(), report, life)
+
+
+def judge_doubt(history: History, plan: Plan, books: Books) -> None:
+    """Only kills leave a claim unsettled; and nobody is in doubt whose request can't have left."""
+    unsettled = [user for user, state in zip(plan.users, history.states, strict=True) if state in (CLAIMED, RESENT)]
+    most = max((stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)), default=0)
+    assert len(unsettled) <= books.unsettled * most
+    if not books.unsettled:
+        doubt = {user for user, state in zip(plan.users, history.states, strict=True) if state == 4}
+        assert doubt <= books.written, "in doubt, and never sent"
+
+
+def judge_report(returned: BroadcastReport, read: BroadcastReport, life: Life) -> None:
+    """What the caller was told is what the file says; where nothing stopped the run, nothing is left."""
+    for name in (
+        "planned",
+        "accepted",
+        "rejected",
+        "not_sent",
+        "unknown",
+        "resent",
+        "repeated",
+        "stopped",
+        "stopped_by",
+    ):
+        assert getattr(returned, name) == getattr(read, name), name
+    if returned.stopped is None:
+        assert returned.not_sent == 0
+    assert returned.stopped_by != "asked" or life.end == "stop"
+    assert returned.stopped_by != "closed" or life.end in ("close", "close at once")
+
+
+async def story(world: World, folder: Path) -> None:
+    books, path = Books(world), folder / "run"
+    for life in world.lives:
+        path = await live(world, life, path, books)
+    await live(world, CALM._replace(on_unknown="resend" if world.finally_resend else "hold"), path, books)
+    left = Counter(row.outcome for row in read_report(path).rows())
+    assert not left[Outcome.NOT_SENT]
+    if world.finally_resend and world.takes >= world.users and not world.culprits:
+        # What is refused while it is in doubt stays in doubt: it is never cut.
+        assert not left[Outcome.UNKNOWN]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("pushsdk")
+    logger.disabled = True
+    yield
+    logger.disabled = False
+
+
+@settings(
+    max_examples=ASKED or 300,
+    phases=[Phase.generate, Phase.shrink],
+    derandomize=not ASKED,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(world=WORLDS)
+def test_every_run_is_true_to_every_user_through_all_of_its_lives(world: World) -> None:
+    with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
+        run(story(world, Path(folder)), collect=False)

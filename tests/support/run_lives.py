@@ -1,0 +1,170 @@
+"""What a run of the model lives through: lives, worlds, and the service of one life. Drawn by hypothesis."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, NamedTuple
+
+from hypothesis import strategies as st
+
+from pushsdk import Batching, Brake, Rate
+from pushsdk._core.outcome import Evidence, Failure
+from support.fake_service import FakeService, Request, answer, fails, hang, lost, partial, stale
+from support.kill_service import number_of
+
+__all__ = ["BRAKES", "CALM", "WORLDS", "Life", "Service", "World"]
+
+FAULTS = {
+    "accepted": answer(),
+    "accepted slowly": answer(after=0.8),
+    "accepted after connecting": answer(connecting=0.3),
+    "500": answer(500),
+    "500, taken": answer(500, processed=True),
+    "503": answer(503),
+    "503 with Retry-After": answer(503, {"Retry-After": "1"}),
+    "429": answer(429),
+    "429 with Retry-After": answer(429, {"Retry-After": "2"}),
+    "429 with a far Retry-After": answer(429, {"Retry-After": "100"}),
+    "408": answer(408),
+    "400": answer(400),
+    "413": answer(413),
+    "404": answer(404),
+    "302": answer(302, {"Location": "https://elsewhere.example/"}),
+    "lost": lost(processed=False),
+    "lost, taken": lost(processed=True),
+    "hangs": hang(),
+    "hangs, taken": hang(processed=True),
+    "never connects": hang(connecting=True),
+    "refused": fails(Failure.REFUSED),
+    "no name": fails(Failure.DNS, after=0.1),
+    "partial": partial(),
+    "stale": stale(),
+}
+# They end a run: rare.
+ENDS = {"401": answer(401), "certificate": fails(Failure.CERTIFICATE)}
+BRAKES = {
+    "off": Brake.off(),
+    "default": Brake(),
+    "nervous": Brake(rejected=0.2, unknown=0.2, after=1, max_outage=3.0),
+}
+
+
+class Life(NamedTuple):
+    """What one process does with the run."""
+
+    faults: list[str]
+    on_unknown: Literal["hold", "resend"]
+    #: How it ends, and when: once so many requests have begun, and so many seconds and turns of the loop later.
+    end: str | None
+    requests: int
+    seconds: float
+    steps: int
+    #: Whether what was written and not yet processed is processed after a kill.
+    late: bool
+    resumes: bool
+    brake: str
+    limit: int | None
+    in_flight: int
+    rate: Rate
+    durable: bool
+    #: Other requests of the same client, at the same time.
+    sends: int
+
+
+CALM = Life(
+    faults=[],
+    on_unknown="hold",
+    end=None,
+    requests=0,
+    seconds=0.0,
+    steps=0,
+    late=False,
+    resumes=False,
+    brake="off",
+    limit=None,
+    in_flight=3,
+    rate=Rate(),
+    durable=False,
+    sends=0,
+)
+
+
+class World(NamedTuple):
+    """One example."""
+
+    each: bool
+    users: int
+    batching: Batching
+    takes: int
+    culprits: frozenset[int]
+    lives: list[Life]
+    finally_resend: bool
+
+
+def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
+    """The usual value two times of three: examples in which everything is odd show little."""
+    return st.sampled_from([usual] * (2 * len(others)) + list(others))
+
+
+LIVES = st.builds(
+    Life,
+    faults=st.lists(st.sampled_from([*list(FAULTS) * 3, *ENDS]), max_size=12),
+    on_unknown=mostly("hold", "resend"),
+    end=st.sampled_from([None, "kill", "kill", "cancel", "stop", "close", "close at once"]),
+    requests=st.integers(0, 12),
+    seconds=mostly(0.0, 0.005, 0.01, 0.015, 0.02, 0.1, 1.0, 11.0),
+    steps=st.integers(0, 4),
+    late=st.booleans(),
+    resumes=st.booleans(),
+    brake=mostly("off", "default", "nervous"),
+    limit=mostly(None, 1, 7),
+    in_flight=st.sampled_from([1, 2, 3, 64]),
+    rate=mostly(Rate(), Rate(requests_per_second=10.0), Rate(users_per_second=20.0)),
+    durable=mostly(False, True),
+    sends=mostly(0, 2),
+)
+WORLDS = st.builds(
+    World,
+    each=mostly(False, True),
+    users=st.integers(1, 40),
+    batching=st.builds(
+        Batching,
+        max_users=st.sampled_from([1, 2, 4, 8, 1000]),
+        max_bytes=mostly(1_000_000, 150),
+        split_on=mostly(frozenset({413, 400, 422}), frozenset()),
+    ),
+    takes=mostly(1000, 3, 1, 0),
+    culprits=st.frozensets(st.integers(0, 39), max_size=2),
+    lives=st.lists(LIVES, min_size=1, max_size=3),
+    finally_resend=st.booleans(),
+)
+
+
+class Service(FakeService):
+    """Tells when so many requests have begun; knows its users by number."""
+
+    def __init__(self, world: World, faults: list[str]) -> None:
+        super().__init__(then=self._fate)
+        self.begun = asyncio.Condition()
+        self._world = world
+        self._left = [{**FAULTS, **ENDS}[name] for name in faults]
+
+    def _fate(self, request: Request) -> Any:
+        if not request.users[0].startswith("person"):
+            return answer()
+        if len(request.users) > self._world.takes:
+            return answer(413)
+        if any(number_of(user) in self._world.culprits for user in request.users):
+            return answer(400)
+        return self._left.pop(0) if self._left else answer()
+
+    async def post(
+        self, path: str, body: bytes, key: str, evidence: Evidence, *, connect: float | None, read: bool
+    ) -> None:
+        async with self.begun:
+            self.begun.notify_all()
+        await super().post(path, body, key, evidence, connect=connect, read=read)
+
+    async def wait_for(self, requests: int) -> None:
+        async with self.begun:
+            await self.begun.wait_for(lambda: len(self.requests) >= requests)
