@@ -705,10 +705,12 @@ KILLS = [
         except BaseException:
             self._slots.release()
             raise
+        self._on_their_way += piece.users
         try:
             return await self._sender.run(job, has_slot=True)
 """,
-        """            verdict = await self._sender.run(job, has_slot=True)
+        """            self._on_their_way += piece.users
+            verdict = await self._sender.run(job, has_slot=True)
             await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
             return verdict
 """,
@@ -748,6 +750,44 @@ KILLS = [
         'mode = "PERSIST" if kept',
         'mode = "MEMORY" if kept',
         "tests/broadcast/test_kill.py::test_a_run_survives_kills_in_the_middle_of_a_commit",
+    ),
+]
+
+RUNNING = [
+    Mutant(
+        "what is refused after a doubt is planned again",
+        RUNS + "course.py",
+        "note = Kind.UNKNOWN if doubtful else Kind.RELEASED",
+        "note = Kind.RELEASED",
+        "tests/broadcast/test_runs_model.py",
+    ),
+    Mutant(
+        "what is refused after a doubt is cut",
+        RUNS + "course.py",
+        "    if doubtful:\n        return",
+        "    if False:\n        return",
+        "tests/broadcast/test_runs_model.py",
+    ),
+    Mutant(
+        "a piece is sent with the ids of its whole chunk",
+        RUNS + "parts.py",
+        "ids = chunk.ids if piece.users == chunk.users else",
+        "ids = chunk.ids if piece.users else",
+        "tests/broadcast/test_runs_model.py",
+    ),
+    Mutant(
+        "a claim is sent though it could not be committed",
+        RUNS + "recorder.py",
+        "await self._arrange()\n        self._check()",
+        "await self._arrange()",
+        "tests/broadcast/test_run_trouble.py",
+    ),
+    Mutant(
+        "the waits of a run do not grow",
+        RUNS + "runner.py",
+        "self._policy.backoff(tries, ",
+        "self._policy.backoff(1, ",
+        "tests/broadcast/test_run_throttled.py",
     ),
 ]
 
@@ -951,6 +991,7 @@ MUTANTS = [
     *TRANSPORT,
     *RUN_FILE,
     *KILLS,
+    *RUNNING,
     *COMMANDS,
     *AUDIENCE,
 ]
