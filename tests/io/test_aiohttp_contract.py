@@ -10,6 +10,7 @@ import asyncio
 import importlib.metadata
 import inspect
 from collections.abc import AsyncIterator
+from http.cookies import SimpleCookie
 from typing import Any
 from unittest.mock import Mock
 
@@ -17,15 +18,18 @@ import aiohttp
 import pytest
 from aiohttp import payload
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.helpers import calculate_timeout_when
+from aiohttp.helpers import TimerNoop, calculate_timeout_when
+from multidict import CIMultiDict
 from support import wire_tls
 from support.wire_faults import answering, fin, step, take, when
 from support.wire_network import black_hole, spoiled, stray_204
 from support.wire_server import WireServer
+from yarl import URL
 
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._io.request import WHOLE_BODY_LIMIT, WholeRequest, request_class
 
+SESSION = object()
 BODY = b'{"userIds":["u"],"message":{}}'
 STRAY = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -341,6 +345,61 @@ async def test_a_request_written_at_once_is_the_same_on_the_wire_and_in_its_resp
     late = {"_stream_writer", "_ClientResponse__writer"}  # of the task that it does without
     assert whole[1].keys() - late == own[1].keys() - late
     assert whole[1]["_output_size"] == own[1]["_output_size"] > len(BODY)
+
+
+async def made(kind: type[aiohttp.ClientRequest], **changes: Any) -> dict[str, Any]:
+    """The state of a request that is made as a session makes it."""
+    loop = asyncio.get_running_loop()
+    given = {
+        "headers": CIMultiDict({"Api-Key": "key", "Content-Type": "application/json"}),
+        "data": Probe(),
+        "loop": loop,
+        "timer": TimerNoop(),
+        "session": SESSION,
+        "params": {},
+        "cookies": SimpleCookie(),
+        "trust_env": False,
+        "ssl": True,
+        "server_hostname": None,
+        "response_class": aiohttp.ClientResponse,
+        "traces": [],
+        "expect100": False,
+        **changes,
+    }
+    state = vars(kind("POST", URL("http://127.0.0.1:8080/api/v1/push"), **given))
+    state.pop("_source_traceback", None)
+    return {name: type(each) if name in {"_body", "_timer"} else each for name, each in state.items()}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"headers": CIMultiDict({"Accept-Encoding": "identity", "User-Agent": "us"})},
+        {"headers": None},
+        {"data": b"bytes"},
+        {"params": {"a": "b"}},
+        {"cookies": {"a": "b"}},
+        {"proxy": URL("http://proxy.example")},
+        {"expect100": False, "compress": "deflate"},
+        {"timer": None},
+        {"traces": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("debug", [False, True])
+async def test_a_request_written_at_once_is_made_as_any_other(changes: dict[str, Any], debug: bool) -> None:
+    asyncio.get_running_loop().set_debug(debug)
+    own, whole = [await made(kind, **changes) for kind in (aiohttp.ClientRequest, WholeRequest)]
+    assert list(own.pop("headers").items()) == list(whole.pop("headers").items())
+    assert whole == own
+
+
+async def test_what_it_is_made_of_is_not_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiohttp.ClientRequest, "update_headers", Mock(side_effect=AssertionError("aiohttp's own")))
+    assert (await made(WholeRequest))["method"] == "POST"
+    with pytest.raises(AssertionError, match="aiohttp's own"):
+        await made(WholeRequest, params={"a": "b"})
 
 
 async def test_a_request_written_at_once_needs_no_task(server: WireServer) -> None:
