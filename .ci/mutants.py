@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/broadcast/"
+CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_broadcast/"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
 T_SPLITTING = "tests/core/test_splitting.py"

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 from pushsdk._version import __version__
 
 if TYPE_CHECKING:
+    from pushsdk._broadcast.audience import Audience, AudienceSummary, Personalized
+    from pushsdk._broadcast.report import Progress, Row
+    from pushsdk._broadcast.results import BroadcastReport, read_report
     from pushsdk._core.brake import Brake
     from pushsdk._core.errors import (
         AuthenticationError,
@@ -72,9 +75,6 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
-    from pushsdk.broadcast.audience import Audience, AudienceSummary, Personalized
-    from pushsdk.broadcast.report import Progress, Row
-    from pushsdk.broadcast.results import BroadcastReport, read_report
     from pushsdk.client import (
         AsyncPushClient,
         AsyncPushView,
@@ -106,9 +106,9 @@ _MODULES = (
     "_core.placeholders",
     "_core.lint",
     "_core.brake",
-    "broadcast.report",
-    "broadcast.audience",
-    "broadcast.results",
+    "_broadcast.report",
+    "_broadcast.audience",
+    "_broadcast.results",
     "client",
 )
 

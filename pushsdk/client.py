@@ -13,6 +13,11 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from pushsdk._broadcast import runs
+from pushsdk._broadcast.plan import ChunkSource, RequestSource
+from pushsdk._broadcast.report import Progress
+from pushsdk._broadcast.results import BroadcastReport
+from pushsdk._broadcast.runs import OnUnknown, RunPath, Wishes
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
 from pushsdk._core.batching import Call, Content, Options
@@ -29,11 +34,6 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
-from pushsdk.broadcast import runs
-from pushsdk.broadcast.plan import ChunkSource, RequestSource
-from pushsdk.broadcast.report import Progress
-from pushsdk.broadcast.results import BroadcastReport
-from pushsdk.broadcast.runs import OnUnknown, RunPath, Wishes
 
 if TYPE_CHECKING:
     import ssl as ssl_module

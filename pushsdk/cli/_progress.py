@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pushsdk.broadcast.report import Progress
+from pushsdk._broadcast.report import Progress
 
 __all__ = ["Mode", "duration", "progress"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from pushsdk.broadcast.audience import Audience
+from pushsdk._broadcast.audience import Audience
 from pushsdk.cli._exit import usage
 from pushsdk.cli._files import STDIN
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pushsdk import AsyncPushClient, BroadcastReport, PushError, read_report
-from pushsdk.broadcast.audience import Audience
+from pushsdk._broadcast.audience import Audience
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import ends_plainly
 from pushsdk.cli._files import read_fields, read_message

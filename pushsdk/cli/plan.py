@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from msgspec import Struct
 
 from pushsdk import Batching
+from pushsdk._broadcast.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.policy import Rate
-from pushsdk.broadcast.audience import Audience
 from pushsdk.cli._exit import Exit, ends_plainly
 from pushsdk.cli._files import read_fields, read_message
 from pushsdk.cli._options import File, Flag

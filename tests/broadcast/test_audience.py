@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from support.audiences import ids_of, made, refused, rows_of
 
 from pushsdk import ConfigurationError, ValidationError
+from pushsdk._broadcast import _lines
+from pushsdk._broadcast._text_files import TextFiles, read_json
+from pushsdk._broadcast.audience import Audience, AudienceSummary
+from pushsdk._broadcast.plan import ChunkSource
 from pushsdk._core import wire
-from pushsdk.broadcast import _lines
-from pushsdk.broadcast._text_files import TextFiles, read_json
-from pushsdk.broadcast.audience import Audience, AudienceSummary
-from pushsdk.broadcast.plan import ChunkSource
 
 
 @pytest.fixture
@@ -449,7 +449,7 @@ def test_chunks_hold_the_ids_and_all_but_the_last_are_full(users: list[str], siz
     file = io.BytesIO("".join(f"{user}\n" for user in users).encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_lines, "BLOCK", 50)
-        patch.setattr("pushsdk.broadcast.audience._TOGETHER", 20)
+        patch.setattr("pushsdk._broadcast.audience._TOGETHER", 20)
         audience = Audience.lines(file)
         given = list(audience.chunks(fixed=10, max_users=size, max_bytes=10_000, distinct=distinct))
     chunks = [chunk for some in given for chunk in some]

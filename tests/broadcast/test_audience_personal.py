@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from support.audiences import made
 
 from pushsdk import MobilePush, PushRequest, ValidationError, placeholder, render
+from pushsdk._broadcast._personal import Fill
+from pushsdk._broadcast.audience import Audience, AudienceSummary
 from pushsdk._core import wire
 from pushsdk._core.models import UNSET
-from pushsdk.broadcast._personal import Fill
-from pushsdk.broadcast.audience import Audience, AudienceSummary
 
 CSV = "user_id,first_name,points\na,Ann,3\nb,,7\na,Again,9\n"
 MESSAGE = MobilePush(

@@ -16,9 +16,9 @@ import pytest
 from support.audiences import ids_of, made, refused, rows_of
 
 from pushsdk import ValidationError
+from pushsdk._broadcast import _duck, _tables
+from pushsdk._broadcast.audience import Audience, AudienceSummary
 from pushsdk._core import wire
-from pushsdk.broadcast import _duck, _tables
-from pushsdk.broadcast.audience import Audience, AudienceSummary
 
 
 def parquet(path: Path, sql: str) -> Path:
@@ -511,7 +511,7 @@ def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pyt
 
 _MEASURE = """
 import resource, sys
-from pushsdk.broadcast.audience import Audience
+from pushsdk._broadcast.audience import Audience
 users = 0
 for chunks in Audience.read(sys.argv[1]).chunks(fixed=500, max_users=1000, max_bytes=2**20):
     users += sum(chunk.users for chunk in chunks)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pushsdk._broadcast.course import RESENDS, Course, Step, course_of
+from pushsdk._broadcast.plan import Kind
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
-from pushsdk.broadcast.course import RESENDS, Course, Step, course_of
-from pushsdk.broadcast.plan import Kind
 
 SPLIT_ON = frozenset({400, 413, 422})
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk import ValidationError
-from pushsdk.broadcast.distinct import Distinct, DistinctRows
+from pushsdk._broadcast.distinct import Distinct, DistinctRows
 
 # Small enough that some dozens of ids fill the set, and a part has to be read in several shares.
 NEXT_TO_NOTHING = 200
@@ -152,7 +152,7 @@ def test_rows_keep_their_values_on_disk() -> None:
 
 _MEASURE = """
 import resource, sys
-from pushsdk.broadcast.distinct import Distinct
+from pushsdk._broadcast.distinct import Distinct
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count = 0
 with Distinct() as distinct:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from support.run_files import BROADCAST, EACH, KINDS, chunk, make_run, pieces, seen, some_events
 
+from pushsdk._broadcast import records
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Chunk, Ending, Event, Header
+from pushsdk._broadcast.report import Row, Tally
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast import records
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Ending, Event, Header
-from pushsdk.broadcast.report import Row, Tally
 
 CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT = KINDS
 

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from support.run_files import BROADCAST, chunk, make_run, seen, some_events
 
+from pushsdk._broadcast import journal as journal_module
+from pushsdk._broadcast import records, runfile
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import ENDED, Event, Kind
 from pushsdk._core.errors import RunFileError
-from pushsdk.broadcast import journal as journal_module
-from pushsdk.broadcast import records, runfile
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import ENDED, Event, Kind
 
 SEED = 20240229
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from support.run_files import BROADCAST, ENVIRONMENT, chunk, make_run, pieces, seen
 
+from pushsdk._broadcast import runfile
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Chunk, Event, Kind
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast import runfile
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Event, Kind
 
 CLAIM = Event(Kind.CLAIMED, 0, 0, 3)
 
@@ -218,8 +218,8 @@ FULL_DISK = """
 import json, subprocess, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Event
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Event
 from support.run_files import make_run, seen
 
 folder = Path(sys.argv[1])

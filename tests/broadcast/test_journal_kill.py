@@ -15,9 +15,9 @@ from support import run_killer
 from support.run_files import BROADCAST, ENVIRONMENT, kill_within_a_commit, leave_half_done, make_run, pieces, run, seen
 from support.run_killer import HEADER, events_of, plan
 
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Event, Kind
 from pushsdk._core.errors import RunFileError
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Event, Kind
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -183,8 +183,8 @@ FORKED = """
 import os, signal, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Event
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Event
 
 path = Path(sys.argv[1])
 ready, tell_ready = os.pipe()

@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.run_files import KINDS, make_run, pieces
 
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Event, Kind
+from pushsdk._broadcast.report import Row, Tally
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Event, Kind
-from pushsdk.broadcast.report import Row, Tally
 
 OUTCOMES = {
     None: Outcome.NOT_SENT,

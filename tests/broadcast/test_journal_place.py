@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from support.run_files import BROADCAST, leave_half_done, make_run, run, seen
 
+from pushsdk._broadcast import locking, place, runfile
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.locking import lock
+from pushsdk._broadcast.plan import Event, Kind
 from pushsdk._core.errors import RunFileError
-from pushsdk.broadcast import locking, place, runfile
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.locking import lock
-from pushsdk.broadcast.plan import Event, Kind
 
 USES: dict[str, Callable[[Path], Journal]] = {
     "create": lambda path: Journal.create(path, BROADCAST),
@@ -350,7 +350,7 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
 
 
 def test_where_there_is_no_fork_there_is_nothing_to_register(tmp_path: Path) -> None:
-    script = "import os; del os.register_at_fork; from pushsdk.broadcast import locking; print(locking.HAVE_FLOCK)"
+    script = "import os; del os.register_at_fork; from pushsdk._broadcast import locking; print(locking.HAVE_FLOCK)"
     assert run("-c", script).split() == [str(locking.HAVE_FLOCK)]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pushsdk._broadcast.parts import Part
+from pushsdk._broadcast.plan import Chunk, Header, Piece, chunks_of
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk.broadcast.parts import Part
-from pushsdk.broadcast.plan import Chunk, Header, Piece, chunks_of
 
 IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), min_size=1, max_size=60)
 

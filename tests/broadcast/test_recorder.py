@@ -11,9 +11,9 @@ import pytest
 from support.virtual_time import turns, virtual
 
 from pushsdk import RunFileError
+from pushsdk._broadcast.plan import Event, Kind
+from pushsdk._broadcast.recorder import Recorder
 from pushsdk._io.offload import in_thread
-from pushsdk.broadcast.plan import Event, Kind
-from pushsdk.broadcast.recorder import Recorder
 
 
 class Tape:

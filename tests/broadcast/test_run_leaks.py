@@ -27,7 +27,7 @@ from pushsdk import (
     RetryPolicy,
     RunFileError,
 )
-from pushsdk.broadcast.journal import Journal
+from pushsdk._broadcast.journal import Journal
 
 TEN = Batching(max_users=10)
 NO_BRAKE = Brake.off()

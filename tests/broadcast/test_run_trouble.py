@@ -33,7 +33,7 @@ from pushsdk import (
     RunFileError,
     read_report,
 )
-from pushsdk.broadcast.journal import Journal
+from pushsdk._broadcast.journal import Journal
 
 TEN = Batching(max_users=10)
 NO_BRAKE = Brake.off()

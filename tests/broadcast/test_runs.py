@@ -30,10 +30,10 @@ from pushsdk import (
     ValidationError,
     read_report,
 )
+from pushsdk._broadcast import planning
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Chunk, chunks_of
 from pushsdk._core.outcome import Failure
-from pushsdk.broadcast import planning
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, chunks_of
 
 SMALL = Batching(max_users=4)
 NO_BRAKE = Brake.off()

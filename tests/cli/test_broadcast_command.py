@@ -17,8 +17,8 @@ import pytest
 from support.command_line import COMMAND, run_apart
 
 from pushsdk import AsyncPushClient, cli
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Header
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Chunk, Header
 from pushsdk.emulator import Fault
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}

@@ -26,7 +26,7 @@ from pushsdk import (
     UnexpectedResponseError,
     ValidationError,
 )
-from pushsdk.broadcast.report import Progress
+from pushsdk._broadcast.report import Progress
 from pushsdk.cli import _interrupt, _progress
 from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly, visible
 from pushsdk.cli._interrupt import Interrupt

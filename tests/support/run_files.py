@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 import pushsdk
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Event, Header, Kind, Piece
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Chunk, Event, Header, Kind, Piece
 
 __all__ = [
     "BROADCAST",
@@ -112,8 +112,8 @@ def run(*arguments: object) -> str:
 HALF_DONE = """
 import resource, signal, sys
 from pathlib import Path
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Event
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Event
 from support.run_files import BROADCAST
 
 path, first = Path(sys.argv[1]), sys.argv[2:] == ["first"]

@@ -15,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Chunk, Event, Header, Kind
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Chunk, Event, Header, Kind
 
 __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
 

@@ -12,15 +12,15 @@ from typing import IO, Any, Literal, TypeVar
 
 import msgspec
 
+from pushsdk._broadcast._personal import Fill
+from pushsdk._broadcast._source import Counts, Source, once, plain
+from pushsdk._broadcast._tables import Parquet, Query
+from pushsdk._broadcast._text_files import FORMATS, TextFiles, read_text
+from pushsdk._broadcast.distinct import DistinctRows, Row
+from pushsdk._broadcast.plan import Chunk, chunks_of
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest
-from pushsdk.broadcast._personal import Fill
-from pushsdk.broadcast._source import Counts, Source, once, plain
-from pushsdk.broadcast._tables import Parquet, Query
-from pushsdk.broadcast._text_files import FORMATS, TextFiles, read_text
-from pushsdk.broadcast.distinct import DistinctRows, Row
-from pushsdk.broadcast.plan import Chunk, chunks_of
 
 __all__ = ["Audience", "AudienceSummary", "Personalized"]
 

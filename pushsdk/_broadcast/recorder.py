@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Event
 from pushsdk._core.errors import RunFileError
 from pushsdk._io.offload import Offload
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Event
 
 __all__ = ["Recorder"]
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import msgspec
 
+from pushsdk._broadcast._duck import Connection, NoRoomError, check_select, connection, duckdb_module, explained
+from pushsdk._broadcast._files import list_files
+from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
+from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core.errors import ValidationError
-from pushsdk.broadcast._duck import Connection, NoRoomError, check_select, connection, duckdb_module, explained
-from pushsdk.broadcast._files import list_files
-from pushsdk.broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
-from pushsdk.broadcast.distinct import Distinct, Row
 
 __all__ = ["Parquet", "Query"]
 

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from pushsdk._broadcast.plan import Event, Kind, Piece
+from pushsdk._broadcast.report import Tally
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast.plan import Event, Kind, Piece
-from pushsdk.broadcast.report import Tally
 
 __all__ = ["NEVER_SETTLED", "NOT_SENT_YET", "Standing", "State"]
 

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from pushsdk.broadcast.plan import Chunk, Event, Header
+from pushsdk._broadcast.plan import Chunk, Event, Header
 
 __all__ = [
     "Damaged",

@@ -15,20 +15,20 @@ from typing import Any, Literal
 
 import msgspec
 
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.meter import OnProgress, guarded
+from pushsdk._broadcast.plan import ChunkSource, Ending, Header, RequestSource
+from pushsdk._broadcast.planning import Planner, PlanningStoppedError
+from pushsdk._broadcast.recorder import Recorder
+from pushsdk._broadcast.report import Progress
+from pushsdk._broadcast.results import BroadcastReport, report_of
+from pushsdk._broadcast.runner import Options, Runner
 from pushsdk._core import wire
 from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError, RunFileError
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._io.engine import Engine
 from pushsdk._version import __version__
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.meter import OnProgress, guarded
-from pushsdk.broadcast.plan import ChunkSource, Ending, Header, RequestSource
-from pushsdk.broadcast.planning import Planner, PlanningStoppedError
-from pushsdk.broadcast.recorder import Recorder
-from pushsdk.broadcast.report import Progress
-from pushsdk.broadcast.results import BroadcastReport, report_of
-from pushsdk.broadcast.runner import Options, Runner
 
 __all__ = ["OnUnknown", "RunPath", "Wishes", "broadcast", "resume", "send_each"]
 

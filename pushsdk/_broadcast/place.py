@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from pushsdk._broadcast.locking import lock
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast.locking import lock
 
 __all__ = ["Place", "refusal"]
 

@@ -6,8 +6,8 @@ from collections.abc import Set
 from enum import Enum
 from typing import NamedTuple
 
+from pushsdk._broadcast.plan import Kind
 from pushsdk._core.outcome import NEEDS_A_PERSON, Failure, Outcome, Verdict
-from pushsdk.broadcast.plan import Kind
 
 __all__ = ["Course", "Step", "course_of"]
 

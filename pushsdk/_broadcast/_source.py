@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from pushsdk._broadcast.distinct import Distinct, DistinctRows, Row
 from pushsdk._core.errors import ValidationError
-from pushsdk.broadcast.distinct import Distinct, DistinctRows, Row
 
 __all__ = ["Counts", "Source", "fitting", "missing_column", "once", "plain"]
 

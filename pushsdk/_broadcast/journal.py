@@ -13,11 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from pushsdk._core.errors import RunFileError
-from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast.place import Place, refusal
-from pushsdk.broadcast.plan import ENDED, Chunk, Ending, Event, Header, Piece
-from pushsdk.broadcast.records import (
+from pushsdk._broadcast.place import Place, refusal
+from pushsdk._broadcast.plan import ENDED, Chunk, Ending, Event, Header, Piece
+from pushsdk._broadcast.records import (
     Damaged,
     Meta,
     Seal,
@@ -30,9 +28,11 @@ from pushsdk.broadcast.records import (
     read_sizes,
     unpack,
 )
-from pushsdk.broadcast.report import Row, Tally
-from pushsdk.broadcast.runfile import Connection, RunFile
-from pushsdk.broadcast.state import State
+from pushsdk._broadcast.report import Row, Tally
+from pushsdk._broadcast.runfile import Connection, RunFile
+from pushsdk._broadcast.state import State
+from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
 
 __all__ = ["Journal"]
 

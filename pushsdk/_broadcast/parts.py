@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pushsdk._broadcast.plan import Chunk, Header, Piece
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.outcome import Attempt
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk.broadcast.plan import Chunk, Header, Piece
 
 __all__ = ["Part"]
 

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pushsdk._broadcast.place import Place, refusal
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast.place import Place, refusal
 
 __all__ = ["Connection", "RunFile"]
 

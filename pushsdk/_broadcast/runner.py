@@ -15,6 +15,12 @@ from collections.abc import Iterator, Set
 
 import msgspec
 
+from pushsdk._broadcast.course import Step, course_of
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.meter import TICK, Meter, OnProgress
+from pushsdk._broadcast.parts import Part
+from pushsdk._broadcast.plan import Chunk, Ending, Event, Kind, Piece, StoppedBy
+from pushsdk._broadcast.recorder import Recorder
 from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.counters import Counters
 from pushsdk._core.outcome import Failure, Outcome, Verdict
@@ -23,12 +29,6 @@ from pushsdk._core.splitting import LearnedSizes, Splitter
 from pushsdk._io.clock import Deadlines, Scope
 from pushsdk._io.sender import Job, Sender
 from pushsdk._io.slots import Slots, Ticket
-from pushsdk.broadcast.course import Step, course_of
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.meter import TICK, Meter, OnProgress
-from pushsdk.broadcast.parts import Part
-from pushsdk.broadcast.plan import Chunk, Ending, Event, Kind, Piece, StoppedBy
-from pushsdk.broadcast.recorder import Recorder
 
 __all__ = ["Options", "Runner"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
+from pushsdk._broadcast._source import plain
 from pushsdk._core.errors import ValidationError
-from pushsdk.broadcast._source import plain
 
 __all__ = ["LONGEST", "Lines", "bad_line", "lines_of", "unreadable"]
 

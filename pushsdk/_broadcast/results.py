@@ -10,11 +10,11 @@ from typing import TextIO
 
 import msgspec
 
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.plan import Ending, StoppedBy
+from pushsdk._broadcast.report import Row
 from pushsdk._core.errors import BroadcastError, RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.plan import Ending, StoppedBy
-from pushsdk.broadcast.report import Row
 
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
 

@@ -10,11 +10,11 @@ from typing import IO, Any
 
 import msgspec
 
+from pushsdk._broadcast._files import list_files
+from pushsdk._broadcast._lines import LONGEST, bad_line, lines_of, unreadable
+from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
+from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core.errors import ValidationError
-from pushsdk.broadcast._files import list_files
-from pushsdk.broadcast._lines import LONGEST, bad_line, lines_of, unreadable
-from pushsdk.broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
-from pushsdk.broadcast.distinct import Distinct, Row
 
 __all__ = ["FORMATS", "TextFiles", "read_text"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from pushsdk._broadcast._source import plain
 from pushsdk._core.errors import ValidationError
-from pushsdk.broadcast._source import plain
 
 __all__ = ["Listing", "list_files"]
 

@@ -6,8 +6,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from pushsdk.broadcast.journal import Journal
-from pushsdk.broadcast.report import Progress
+from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.report import Progress
 
 __all__ = ["TICK", "Meter", "OnProgress", "guarded"]
 

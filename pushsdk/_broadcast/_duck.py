@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pushsdk._broadcast._source import plain
 from pushsdk._core.errors import ConfigurationError, ValidationError
-from pushsdk.broadcast._source import plain
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
