@@ -18,6 +18,12 @@ from pushsdk.cli._tell import advise, count
 
 __all__ = ["broadcast"]
 
+INTO: dict[str, Literal["custom_fields", "text", "both"]] = {
+    "custom-fields": "custom_fields",
+    "text": "text",
+    "both": "both",
+}
+
 
 def broadcast(
     source: File | None = None,
@@ -28,6 +34,7 @@ def broadcast(
     query: str | None = None,
     primary_key: str = "user_id",
     custom_fields: str | None = None,
+    personalize: Literal["custom-fields", "text", "both"] | None = None,
     no_dedupe: Flag = False,
     unknown: Literal["hold", "resend"] = "hold",
     yes: Flag = False,
@@ -51,6 +58,9 @@ def broadcast(
         The column, or the key, that holds the id.
     custom_fields
         A JSON object that goes with the message, or @FILE.
+    personalize
+        A request of its own for each user: the other columns of the row become its custom fields, or fill the
+        placeholders in the text, or both. A value that is missing takes the placeholder's fallback.
     no_dedupe
         Do not look for ids that come again: each is pushed as often as it comes.
     unknown
@@ -67,14 +77,12 @@ def broadcast(
         confirm(f"Push to {_whom(audience, run)} at {settings.base_url}?", settings, yes=yes)
 
         async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
-            return await client.broadcast(
-                audience,
-                content,
-                custom_fields=fields,
-                run=run,
-                on_unknown=unknown,
-                dedupe=not no_dedupe,
-                **options,
+            options |= {"run": run, "on_unknown": unknown}
+            if personalize is None:
+                return await client.broadcast(audience, content, custom_fields=fields, dedupe=not no_dedupe, **options)
+            into = INTO[personalize]
+            return await client.send_each(
+                audience.personalize(content, into=into, custom_fields=fields, distinct=not no_dedupe), **options
             )
 
         resume = again(run, given(service, pace))

@@ -6,6 +6,7 @@ In each case somebody is told in clear words, and nobody is pushed to by a reque
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import tempfile
@@ -349,6 +350,29 @@ async def test_a_plan_that_can_t_be_read_any_more_is_told_as_such(
             await client.broadcast(names(200), MESSAGE, run=tmp_path / "run")
     report = read_report(tmp_path / "run")
     judge(tmp_path / "run", Plan(tmp_path / "run"), report, pushes(service, 200), hold=True, every=True)
+
+
+@pytest.mark.xfail(reason="claims wait for ever for a commit that raised what was not expected", strict=True)
+@pytest.mark.parametrize("durable", [False, True])
+@virtual
+async def test_a_commit_that_fails_unexpectedly_ends_the_run_too(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, calls = Journal.write, itertools.count(1)
+
+    def fail(journal: Journal, events: Any) -> None:
+        if next(calls) == 4:
+            raise MemoryError
+        write(journal, events)
+
+    monkeypatch.setattr(Journal, "write", fail)
+    service = FakeService()
+    async with client_of(service, batching=TEN, limits=Limits(in_flight=2)) as client:
+        running = start(client.broadcast(names(100), MESSAGE, run=tmp_path / "run", durable=durable))
+        done, _ = await asyncio.wait([running], timeout=60.0)
+        running.cancel()
+        await asyncio.wait([running])
+    assert done
 
 
 @pytest.mark.xfail(reason="what a split gives up is taken off twice from those on their way", strict=True)

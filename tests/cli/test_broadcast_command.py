@@ -92,6 +92,25 @@ def test_the_users_may_come_from_a_table(broadcast, service, folder, name, conte
     assert service.users() == {"ann": 1, "bob": 1}
 
 
+@pytest.mark.parametrize(
+    ("personalize", "text", "fields"),
+    [
+        ("custom-fields", "Hi {{ name | 'there' }}", {"name": "Ann"}),
+        ("text", "Hi Ann", None),
+        ("both", "Hi Ann", {"name": "Ann"}),
+    ],
+)
+def test_each_user_may_have_a_request_of_his_own(broadcast, service, folder, personalize, text, fields):
+    (folder / "message.json").write_text(json.dumps({"title": {"en": "Hi {{ name | 'there' }}"}}))
+    (folder / "users.csv").write_text("user_id,name\nann,Ann\nbob,\nann,Again\n")
+    ended = broadcast("--personalize", personalize, "--json", source="users.csv")
+    assert (ended.code, json.loads(ended.out)["accepted"]) == (0, 2)
+    pushes = {push.user_ids: push for push in service.pushes}
+    ann, bob = pushes[("ann",)], pushes[("bob",)]
+    assert (ann.message["title"]["en"], ann.custom_fields) == (text, fields)
+    assert bob.message["title"]["en"] == ("Hi there" if "Ann" in text else text)
+
+
 def test_the_users_may_come_by_standard_input(service, folder):
     words = ("broadcast", "-", "--message", "message.json", "--run", "a.run", "--json")
     ended = run_apart(*words, stdin="ann\nbob\n")
