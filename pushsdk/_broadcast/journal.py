@@ -154,18 +154,21 @@ class Journal:
         self._file.commit(work, outcome=Outcome.NOT_SENT)
         self.sealed, self.repeated, self._crc = True, repeated, crc
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
         """Note ``events``, in one transaction that is committed when this returns.
 
         Raises RunFileError where that fails: then they did not happen, as far as this journal goes, and nothing can
-        be written to it any more.
+        be written to it any more. False only with ``at_once``, where another program keeps the file locked: then
+        nothing was done, and a write that waits is called for.
         """
         self._expect(sealed=True)
         self._state.check(events)
         if events:
-            self._log(events)
+            if not self._log(events, at_once=at_once):
+                return False
             self._state.apply(events)
             self.ending = None
+        return True
 
     def end(self, ending: Ending | None) -> None:
         """Note why the sending ended before its end, or that it did not; as ``write`` does."""
@@ -173,7 +176,7 @@ class Journal:
         self._log([Event(ENDED, 0, 0, 0, 0, _encode_ending(ending))])
         self.ending = ending
 
-    def _log(self, events: Sequence[Event]) -> None:
+    def _log(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
         row = seq, _, crc = log_row(events, self._seq + 1, self._crc)
 
         def work(db: Connection) -> None:
@@ -181,8 +184,10 @@ class Journal:
             db.execute("INSERT INTO log VALUES (?, ?, ?)", row)
             db.execute("UPDATE head SET seq = ?, crc = ?", (seq, crc))
 
-        self._file.commit(work, outcome=Outcome.UNKNOWN)
+        if not self._file.commit(work, outcome=Outcome.UNKNOWN, at_once=at_once):
+            return False
         self._seq, self._crc = seq, crc
+        return True
 
     def planned(self) -> Iterator[Piece]:
         """What waits to be sent, in plan order: whole chunks, or what the last events left in one piece.

@@ -44,7 +44,7 @@ class Meter:
             accepted=tally.accepted,
             rejected=tally.rejected,
             # To the journal they are unknown until they are settled.
-            unknown=tally.unknown - in_flight,
+            unknown=max(0, tally.unknown - in_flight),
             in_flight=in_flight,
             not_sent=tally.not_sent,
             seconds=now - self._started,

@@ -169,17 +169,19 @@ class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
 def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
     """Cut ids into chunks within the bounds; ``fixed`` is the bytes of a request's body that are not ids.
 
-    An id or a message that alone is over ``max_bytes`` travels alone and is not refused for that. Raises
+    An id that alone is over ``max_bytes`` travels alone and is not refused for that; where the message is over half of
+    it the bytes are not bounded. Raises
     ``ValidationError`` naming ``$.userIds[i]`` for what is no user id.
     """
-    room = max_bytes - fixed - FRAME
+    # Where the message is most of it, fewer users don't make a request small enough (as after a 413).
+    room = max_bytes - fixed - FRAME if fixed * 2 <= max_bytes else None
     for start in range(0, len(user_ids), max_users):
         users = user_ids[start : start + max_users]
         yield from _within(users, wire.encode_user_ids(users)[1:-1], room)
 
 
-def _within(users: Sequence[str], ids: bytes, room: int) -> Iterator[Chunk]:
-    if len(ids) <= room or len(users) == 1:
+def _within(users: Sequence[str], ids: bytes, room: int | None) -> Iterator[Chunk]:
+    if room is None or len(ids) <= room or len(users) == 1:
         yield Chunk(len(users), ids)
         return
     middle = len(users) // 2

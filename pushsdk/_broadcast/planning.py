@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from pushsdk._broadcast.distinct import Distinct
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Chunk, ChunkSource, RequestSource, chunks_of
+from pushsdk._broadcast.plan import Chunk, ChunkSource, Ending, RequestSource, StoppedBy, chunks_of
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import RunFileError, ValidationError
 from pushsdk._core.models import UNSET, PushRequest
-from pushsdk._io.offload import Offload
+from pushsdk._io.offload import Offload, settled
 
 __all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
 
-# What is taken from a caller's iterable between two turns of the event loop.
+# What is taken from a caller's iterable between two turns of the event loop: so many items, or what comes in so many
+# seconds, looked at after some.
 BLOCK = 1000
+SOME = 50
+PATIENCE = 0.02
 # Chunks stored in one transaction: 10,000 users at the usual size, or 512 requests of send_each.
 TOGETHER = 10
 TOGETHER_EACH = 512
@@ -34,15 +38,22 @@ class Planner:
     """Fills one journal. ``tell`` is called with the users planned so far, from the thread that plans."""
 
     def __init__(
-        self, journal: Journal, *, offload: Offload, tell: Callable[[int], None], stop: asyncio.Event | None
+        self,
+        journal: Journal,
+        *,
+        offload: Offload,
+        durable: bool,
+        tell: Callable[[int], None],
+        stop: asyncio.Event | None,
     ) -> None:
         self._journal = journal
         self._header = journal.header
         self._offload = offload
         self._tell = tell
         self._stop = stop
-        # Set where the planning was cancelled: a thread has to be told.
-        self._cancelled = False
+        self._durable = durable
+        #: Why the planning ends before its end. Set by ``end``, also for a thread that plans.
+        self.ending: Ending | None = None
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
         self._taken = 0
@@ -54,7 +65,7 @@ class Planner:
             await self._away(lambda: self._from_audience(user_ids))
         else:
             await self._from_ids(user_ids)
-        self._journal.seal(repeated=self._repeated)
+        await self._stored(lambda: self._journal.seal(repeated=self._repeated))
 
     async def each(self, requests: object) -> None:
         """Plan these requests, one by one, and seal it."""
@@ -64,17 +75,30 @@ class Planner:
             async with aclosing(blocks_of("requests", requests)) as blocks:
                 async for block in blocks:
                     self._take_in(block)
-        self._store(1)
-        self._journal.seal(repeated=self._repeated)
+                    await self._stored(lambda: self._store(TOGETHER_EACH))
+        await self._stored(lambda: self._store(1))
+        await self._stored(lambda: self._journal.seal(repeated=self._repeated))
+
+    def end(self, by: StoppedBy, reason: str) -> None:
+        """Have it raise PlanningStoppedError at the next block."""
+        if self.ending is None:
+            self.ending = Ending(by, f"{reason} before its plan was finished: nothing was sent")
 
     async def _away(self, work: Callable[[], Any]) -> Any:
         task = asyncio.ensure_future(self._offload(work))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self._cancelled = True
-            await asyncio.wait([task])
+            self.end("asked", "it was cancelled")
+            await settled(task)
             raise
+
+    async def _stored(self, work: Callable[[], object]) -> None:
+        """Do what writes to the file: in a thread where that waits for the disk."""
+        if self._durable:
+            await self._away(work)
+        else:
+            work()
 
     # -- users of one message -----------------------------------------------------------------------------------
 
@@ -96,12 +120,18 @@ class Planner:
                 async for block in blocks:
                     self._check(block)
                     self._taken += len(block)
-                    for fresh in distinct.add(block) if self._header.dedupe else (block,):
-                        self._plan(fresh)
-            rest = iter(distinct.finish())
-            while (fresh := await self._away(lambda: next(rest, None))) is not None:
-                self._plan(fresh)
+                    with _spilling():
+                        fresh = list(distinct.add(block)) if self._header.dedupe else [block]
+                    for ids in fresh:
+                        self._plan(ids)
+                    await self._stored(lambda: self._store(TOGETHER))
+            with _spilling():
+                rest = iter(distinct.finish())
+                while (ids := await self._away(lambda: next(rest, None))) is not None:
+                    self._plan(ids)
+                    await self._stored(lambda: self._store(TOGETHER))
             self._plan((), last=True)
+            await self._stored(lambda: self._store(1))
             self._repeated = distinct.repeated
 
     def _fixed(self) -> int:
@@ -128,20 +158,19 @@ class Planner:
                 )
             )
             del self._ids[:whole]
-        self._store(1 if last else TOGETHER)
 
     # -- requests of their own ----------------------------------------------------------------------------------
 
     def _from_batches(self, requests: RequestSource) -> None:
         for batch in requests.batches():
             self._take_in(batch)
+            self._store(TOGETHER_EACH)
         self._repeated += requests.repeated
 
     def _take_in(self, requests: Iterable[object]) -> None:
         for request in requests:
             self._waiting.append(self._request(request))
             self._taken += 1
-        self._store(TOGETHER_EACH)
 
     def _request(self, request: object) -> Chunk:
         try:
@@ -155,12 +184,25 @@ class Planner:
         return Chunk(len(distinct), ids, encoded, custom)
 
     def _store(self, together: int) -> None:
+        """Store what waits, if it is so many chunks, tell, and look whether to go on."""
         if len(self._waiting) >= together:
             self._journal.add(self._waiting)
             self._waiting = []
-            self._tell(self._journal.users)
-            if self._cancelled or (self._stop is not None and self._stop.is_set()):
-                raise PlanningStoppedError
+        self._tell(self._journal.users)
+        if self._stop is not None and self._stop.is_set():
+            self.end("asked", "it was asked to stop")
+        if self.ending is not None:
+            raise PlanningStoppedError
+
+
+@contextmanager
+def _spilling() -> Iterator[None]:
+    """The disk may fail that the ids seen so far are kept on, too."""
+    try:
+        yield
+    except OSError as error:
+        why = f"the ids seen so far can't be kept ({error.strerror}): make room in the folder for temporary files"
+        raise RunFileError(why) from None
 
 
 def _fields_of(request: object) -> tuple[Any, Any, Any]:
@@ -184,23 +226,35 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
 
 
 async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
-    """The items in blocks, with a turn of the event loop between two of them.
+    """The items in blocks, with a turn of the event loop between two of them; a slow source makes small ones.
 
     Raises ValidationError for what is neither an iterable nor an async one; what it raises itself passes through.
     """
+    block: list[Any] = []
     if isinstance(items, AsyncIterable):
-        block: list[Any] = []
-        async for item in items:
-            block.append(item)
-            if len(block) >= BLOCK:
-                yield block
-                block = []
+        source = aiter(items)
+        due = time.monotonic() + PATIENCE
+        try:
+            async for item in source:
+                block.append(item)
+                if len(block) >= BLOCK or time.monotonic() >= due:
+                    yield block
+                    block, due = [], time.monotonic() + PATIENCE
+        finally:
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
         if block:
             yield block
         return
     if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
         raise ValidationError(f"{name} is an iterable or an async iterable, not {type(items).__name__}")
     iterator: Iterator[Any] = iter(items)
-    while block := list(itertools.islice(iterator, BLOCK)):
+    due = time.monotonic() + PATIENCE
+    while some := list(itertools.islice(iterator, SOME)):
+        block += some
+        if len(block) >= BLOCK or time.monotonic() >= due:
+            yield block
+            await asyncio.sleep(0)
+            block, due = [], time.monotonic() + PATIENCE
+    if block:
         yield block
-        await asyncio.sleep(0)

@@ -6,30 +6,37 @@ import asyncio
 from collections.abc import Sequence
 
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Event
+from pushsdk._broadcast.plan import Ending, Event, Kind
 from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
 from pushsdk._io.offload import Offload
 
 __all__ = ["Recorder"]
+
+CLAIMS = frozenset({Kind.CLAIMED, Kind.RESENT})
 
 
 class Recorder:
     """Writes events in groups: what comes in one loop turn, or while a commit is under way, shares the next commit.
 
     A commit that need not reach the disk takes tens of microseconds and is made in the event loop: a thread would
-    cost more, and under load up to 5 ms of latency, the interpreter's switch interval. One that must (``durable``) is
-    made in a thread.
+    cost more, and under load up to 5 ms of latency, the interpreter's switch interval. One that must (``durable``), or
+    that another program's lock holds up, is made in a thread.
     """
 
-    def __init__(self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload | None) -> None:
+    def __init__(
+        self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload, durable: bool = False
+    ) -> None:
         self._journal = journal
         self._loop = loop
-        # Set where commits are made in a thread.
         self._offload = offload
+        self._durable = durable
         self._pending: list[Event] = []
         # Resolved when what is pending has been written, or can't be.
         self._written: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        #: Users of what is claimed and not settled yet, by what has been written.
+        self.on_their_way = 0
         #: Why nothing can be recorded any more; then nothing may be sent either.
         self.failed: RunFileError | None = None
 
@@ -41,7 +48,8 @@ class Recorder:
     async def claim(self, event: Event) -> None:
         """Committed when this returns. Raises RunFileError where it can't be."""
         self._pending.append(event)
-        await self._arrange()
+        # A cancelled claim must not take along those that share its commit.
+        await asyncio.shield(self._arrange())
         self._check()
 
     async def flush(self) -> None:
@@ -50,6 +58,13 @@ class Recorder:
             await asyncio.wait([self._task or self._arrange()])
         self._check()
 
+    async def end(self, ending: Ending | None) -> None:
+        """See ``Journal.end``."""
+        if self._durable:
+            await self._offload(lambda: self._journal.end(ending))
+        else:
+            self._journal.end(ending)
+
     def _check(self) -> None:
         if self.failed is not None:
             raise self.failed
@@ -57,25 +72,32 @@ class Recorder:
     def _arrange(self) -> asyncio.Future[None]:
         if self._written is None:
             self._written = self._loop.create_future()
-            if self._offload is None:
-                self._loop.call_soon(self._commit)
-            elif self._task is None:
-                self._task = self._loop.create_task(self._commit_in_thread(self._offload))
+            if self._task is None:
+                if self._durable:
+                    self._begin_in_thread()
+                else:
+                    self._loop.call_soon(self._commit)
         return self._written
 
     def _commit(self) -> None:
-        events, written = self._take()
-        self._write(events)
-        if not written.done():
-            written.set_result(None)
+        if self._task is None and self._written is not None:
+            if self._write(self._pending, at_once=True):
+                self._done(*self._take())
+            else:
+                self._begin_in_thread()
 
-    async def _commit_in_thread(self, offload: Offload) -> None:
+    def _begin_in_thread(self) -> None:
+        self._task = self._loop.create_task(self._commit_in_thread())
+
+    async def _commit_in_thread(self) -> None:
         try:
             while self._written is not None:
                 events, written = self._take()
-                await offload(lambda events=events: self._write(events))  # type: ignore[misc]
-                if not written.done():
-                    written.set_result(None)
+                try:
+                    await self._offload(lambda events=events: self._write(events))  # type: ignore[misc]
+                except Exception as error:  # noqa: BLE001 - such as a thread that can't be started
+                    self._fail(error)
+                self._done(events, written)
         finally:
             self._task = None
 
@@ -85,9 +107,27 @@ class Recorder:
         self._pending, self._written = [], None
         return events, written
 
-    def _write(self, events: Sequence[Event]) -> None:
+    def _done(self, events: Sequence[Event], written: asyncio.Future[None]) -> None:
+        if self.failed is None:
+            for event in events:
+                users = event.stop - event.start
+                self.on_their_way += users if event.kind in CLAIMS else -users
+        written.set_result(None)
+
+    def _write(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
+        """False where it has to wait for another program, and that was not wanted."""
         if self.failed is None:
             try:
-                self._journal.write(events)
-            except RunFileError as error:
+                return self._journal.write(events, at_once=at_once)
+            except Exception as error:  # noqa: BLE001 - whatever it is: what was claimed is not known to be written
+                self._fail(error)
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        if self.failed is None:
+            if isinstance(error, RunFileError):
                 self.failed = error
+            else:
+                self.failed = RunFileError(
+                    f"the run can't be recorded any more: {type(error).__name__}", outcome=Outcome.UNKNOWN
+                )

@@ -70,6 +70,8 @@ class RunFile:
         # have dropped what it could not write, and say yes the next time.
         self._failed = None if write else "it was opened for reading only"
         self._closed = False
+        # Whether it waits for other programs' locks. Set by ``commit``.
+        self._patient = True
 
     @classmethod
     def create(cls, place: Place | None, *, durable: bool) -> RunFile:
@@ -116,20 +118,29 @@ class RunFile:
         except _ERRORS as error:
             raise refusal(self.path, _why(error)) from None
 
-    def commit(self, work: Callable[[Connection], object], *, outcome: Outcome) -> None:
+    def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
         """Do ``work`` in one transaction. After one failure every later call fails, with the same words.
 
-        ``outcome`` is what the error says of the users where it fails.
+        ``outcome`` is what the error says of the users where it fails. Where another program keeps the file locked it
+        waits for ``PATIENCE``; ``at_once`` it does not wait: False, and nothing is done, so try again otherwise.
         """
         self._check_usable()
         if self._failed is not None:
             raise refusal(self.path, self._failed, outcome=outcome)
         execute = self._db.execute
         try:
+            if at_once is self._patient:
+                execute(f"PRAGMA busy_timeout = {0 if at_once else int(PATIENCE * 1000)}")
+                self._patient = not at_once
             execute("BEGIN IMMEDIATE")
             work(self._db)
             execute("COMMIT")
+            return True
         except _ERRORS as error:
+            if at_once and _name(error).startswith("SQLITE_BUSY"):
+                with suppress(*_ERRORS):
+                    execute("ROLLBACK")
+                return False
             why = _why(error)
             self._fail(why)
             raise refusal(self.path, why, outcome=outcome) from error

@@ -23,6 +23,7 @@ from pushsdk._broadcast.plan import Chunk, Ending, Event, Kind, Piece, StoppedBy
 from pushsdk._broadcast.recorder import Recorder
 from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.counters import Counters
+from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes, Splitter
@@ -83,7 +84,8 @@ class Runner:
         self._policy = msgspec.structs.replace(
             options.policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None
         )
-        self._patience = msgspec.structs.replace(options.timeout, total=None)
+        limits = [limit for limit in (options.timeout.attempt, options.timeout.total) if limit is not None]
+        self._patience = msgspec.structs.replace(options.timeout, total=None, attempt=min(limits, default=None))
         self._watch = Watch(options.brake)
         self._work = self._agenda()
         self._read: deque[tuple[Piece, Chunk, bool]] = deque()
@@ -94,8 +96,12 @@ class Runner:
         # Whether the message was rejected for everybody so far: then a chunk is not worth cutting.
         self._hopeless = False
         self._meter = Meter(journal, options.on_progress, now=loop.time())
-        # Users of the requests that are claimed and not settled yet.
-        self._on_their_way = 0
+        # One of the workers is in line for a place, and the others behind it here: else no send() would get a turn.
+        self._line = asyncio.Lock()
+        # Whether the limit left something for later. Set by ``_next``.
+        self._limited = False
+        # Why the plan can't be read any more. Set by ``_next``.
+        self._broken: RunFileError | None = None
         #: Why the run ended before its end. Set by ``end``.
         self.ending: Ending | None = None
 
@@ -116,10 +122,12 @@ class Runner:
                 if task is not None:
                     task.cancel()
             await self._recorder.flush()
-        if self.ending is None and self._options.limit is not None and self._journal.tally().not_sent:
+        if self._broken is not None:
+            raise self._broken
+        if self.ending is None and self._limited:
             self.end("limit", f"the limit of {self._options.limit} users is reached")
         if self.ending != self._journal.ending:
-            self._journal.end(self.ending)
+            await self._recorder.end(self.ending)
         self._tell()
 
     def end(self, by: StoppedBy, reason: str) -> None:
@@ -138,17 +146,22 @@ class Runner:
         return itertools.chain(((piece, False) for piece in self._journal.planned()), ((piece, True) for piece in held))
 
     def _next(self) -> tuple[Piece, Chunk, bool] | None:
-        if self.ending is not None:
+        if self.ending is None and not self._read:
+            try:
+                self._read_ahead()
+            except RunFileError as error:
+                # What is on its way can still end, and be noted.
+                self._broken = error
+                self.end("failure", "its plan can't be read")
+        if self.ending is not None or not self._read:
             return None
         if self._left <= 0:
-            return None
-        if not self._read:
-            self._read_ahead()
-        if not self._read:
+            self._limited = True
             return None
         piece, chunk, doubtful = self._read.popleft()
         if piece.users > self._left:
             piece = Piece(piece.chunk, piece.start, piece.start + int(self._left))
+            self._limited = True
         self._left -= piece.users
         return piece, chunk, doubtful
 
@@ -198,8 +211,11 @@ class Runner:
                     sending.create_task(self._send_part(splitter, part))
         if self.ending is None:
             for part, verdict in splitter.rest():
+                # It was noted as released when it was to be cut: here it is on its way no more.
+                self._recorder.on_their_way += part.users
                 self._note(part, Kind.REJECTED, verdict)
-            self._hopeless = self._hopeless or splitter.gave_up
+            # A message that was accepted for anybody is not to blame.
+            self._hopeless = self._hopeless or (splitter.gave_up and not self._journal.tally().accepted)
 
     async def _send_part(self, splitter: Splitter[Part], part: Part) -> None:
         verdict = await self._send(part, doubtful=False)
@@ -233,18 +249,28 @@ class Runner:
             )
             if step is Step.SPLIT:
                 return verdict
-            self._note(part, note, verdict)
+            self._note(part, note, verdict, final=step is Step.SETTLED)
             if step is Step.SETTLED:
                 # Refused after a doubt: for whoever may cut it, it is in doubt.
                 return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if note is Kind.UNKNOWN else verdict
             if step is Step.STOP:
                 self.end("failure", f"{_reason(verdict)}: no request would get through. Mend that, then resume")
-                return None
-            if step is Step.RESEND:
+            elif step is Step.RESEND:
                 resends, doubtful = resends + 1, True
             tries += 1
-            if not await self._wait(self._policy.backoff(tries, verdict.attempts[-1], random.random())):  # noqa: S311 - jitter
+            if not await self._wait(self._backoff(tries, verdict)):
+                if note is Kind.UNKNOWN:
+                    self._counters.users[Outcome.UNKNOWN] += part.users
                 return None
+
+    def _backoff(self, tries: int, verdict: Verdict) -> float:
+        if self.ending is not None:
+            return 0.0
+        attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
+        if attempt.retry_after is not None:
+            # As long as the client pauses for it: what asks for a day may have lost its mind.
+            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
+        return self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
 
     async def _attempt(self, part: Part, kind: Kind) -> Verdict:
         """Claim the part, then send it once. Its place is taken already."""
@@ -260,24 +286,26 @@ class Runner:
         try:
             await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
         except BaseException:
+            # The claim may be written all the same: then it is taken back.
+            back = Kind.UNKNOWN if kind is Kind.RESENT else Kind.RELEASED
+            self._recorder.note(Event(back, piece.chunk, piece.start, piece.stop, 0, str(Failure.CANCELLED)))
             self._slots.release()
             raise
-        self._on_their_way += piece.users
         try:
             return await self._sender.run(job, has_slot=True)
         except asyncio.CancelledError:
             verdict = job.verdict()
-            course = course_of(verdict, doubtful=kind is Kind.RESENT, resends=None, split_on=frozenset())
+            course = course_of(verdict, doubtful=kind is Kind.RESENT, resends=None, split_on=self._options.split_on)
             self._note(part, course.note, verdict)
             raise
 
-    def _note(self, part: Part, kind: Kind, verdict: Verdict) -> None:
+    def _note(self, part: Part, kind: Kind, verdict: Verdict, *, final: bool = True) -> None:
+        """Have it written how a request ended; not ``final`` where the part is about to be sent again."""
         piece = part.piece
-        self._on_their_way -= piece.users
         reason = "" if kind is Kind.ACCEPTED else _reason(verdict)
         self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, verdict.status or 0, reason))
         now = self._loop.time()
-        outcome = _OUTCOMES.get(kind)
+        outcome = _OUTCOMES.get(kind) if final else None
         if outcome is None:
             self._watch.released(verdict.status, now)
         else:
@@ -300,7 +328,10 @@ class Runner:
         self._waiting.add(scope)
         try:
             with scope:
-                return await Ticket(self._loop, users, math.inf).take(self._slots) is None
+                async with self._line:
+                    if self._slots.try_take(users):
+                        return True
+                    return await Ticket(self._loop, users, math.inf).take(self._slots) is None
         finally:
             self._waiting.discard(scope)
         return False
@@ -342,7 +373,7 @@ class Runner:
         now = self._loop.time()
         paused = max(0.0, self._slots.paused_until - now)
         waiting = bool(self._pausing) and not self._slots.in_flight
-        self._meter.tell(now, in_flight=self._on_their_way, paused=paused, waiting=waiting)
+        self._meter.tell(now, in_flight=max(0, self._recorder.on_their_way), paused=paused, waiting=waiting)
 
 
 _OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, Kind.UNKNOWN: Outcome.UNKNOWN}

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +18,8 @@ import msgspec
 
 from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.meter import OnProgress, guarded
-from pushsdk._broadcast.plan import ChunkSource, Ending, Header, RequestSource
+from pushsdk._broadcast.place import refusal
+from pushsdk._broadcast.plan import ChunkSource, Header, RequestSource
 from pushsdk._broadcast.planning import Planner, PlanningStoppedError
 from pushsdk._broadcast.recorder import Recorder
 from pushsdk._broadcast.report import Progress
@@ -28,6 +30,7 @@ from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError, RunFileError
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._io.engine import Engine
+from pushsdk._io.offload import settled
 from pushsdk._version import __version__
 
 __all__ = ["OnUnknown", "RunPath", "Wishes", "broadcast", "resume", "send_each"]
@@ -49,11 +52,12 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     durable: bool
     policy: RetryPolicy
     timeout: Timeout
+    path: Path | None = None
+    """Of the run file, absolute whatever the working directory becomes. Set here."""
 
-    @property
-    def path(self) -> Path | None:
-        """Of the run file, absolute; None for a run without one."""
-        return None if self.run is None else Path(os.path.abspath(self.run))
+    def __post_init__(self) -> None:
+        if isinstance(self.run, (str, os.PathLike)):
+            msgspec.structs.force_setattr(self, "path", Path(os.path.abspath(self.run)))
 
 
 async def broadcast(
@@ -91,10 +95,10 @@ async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
     path = wishes.path
     if path is None:
         raise ConfigurationError("run is the path of a run file")
-    journal = await engine.offload(lambda: Journal.open(path, write=True, durable=wishes.durable))
+    journal = await _opened(engine, lambda: Journal.open(path, write=True, durable=wishes.durable))
     try:
         if not journal.sealed:
-            raise _refused(path, "its plan was never finished and nothing was sent: call broadcast() again")
+            raise refusal(path, "its plan was never finished and nothing was sent: call broadcast() again")
         _check_base_url(engine, journal.header, path)
         return await _send(engine, wishes, journal)
     finally:
@@ -109,7 +113,7 @@ async def _run(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> Br
     path = wishes.path
     if path is None:
         return await _run_without_file(engine, wishes, header, plan)
-    journal = await engine.offload(lambda: _open_or_create(engine, path, header, wishes.durable))
+    journal = await _opened(engine, lambda: _open_or_create(engine, path, header, wishes.durable))
     try:
         return await _plan_and_send(engine, wishes, journal, plan)
     finally:
@@ -118,7 +122,10 @@ async def _run(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> Br
 
 async def _run_without_file(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> BroadcastReport:
     """The same in a temporary file, so that memory does not grow with the audience; it goes with the report."""
-    folder = tempfile.mkdtemp(prefix="pushsdk-")
+    try:
+        folder = tempfile.mkdtemp(prefix="pushsdk-")
+    except OSError as error:
+        raise refusal(None, f"no folder for it can be made ({error.strerror}): set TMPDIR, or pass run=") from None
     try:
         journal = Journal.create(Path(folder, "run"), header)
         try:
@@ -128,26 +135,58 @@ async def _run_without_file(engine: Engine, wishes: Wishes, header: Header, plan
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    weakref.finalize(report, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(report, _remove, folder, os.getpid())
     return report
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not where a forked child drops its copy of the report
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _opened(engine: Engine, opening: Callable[[], Journal]) -> Journal:
+    """The journal that is opened away from the event loop; closed again where the caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(engine.offload(opening))
+    try:
+        journal: Journal = await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if await settled(task):
+            task.result().close()
+        raise
+    return journal
 
 
 async def _plan_and_send(engine: Engine, wishes: Wishes, journal: Journal, plan: Plan) -> BroadcastReport:
     if not journal.sealed:
+        planner = Planner(
+            journal,
+            offload=engine.offload,
+            durable=wishes.durable,
+            tell=_teller(engine, wishes),
+            stop=wishes.stop,
+        )
+        engine.plans.add(planner)
         try:
-            await plan(Planner(journal, offload=engine.offload, tell=_teller(engine, wishes), stop=wishes.stop))
+            await plan(planner)
         except PlanningStoppedError:
             run = None if wishes.path is None else str(wishes.path)
-            ending = Ending("asked", "it was asked to stop before its plan was finished: nothing was sent")
-            return report_of(journal, run=run, ending=ending)
+            return report_of(journal, run=run, ending=planner.ending)
+        finally:
+            engine.plans.discard(planner)
     return await _send(engine, wishes, journal)
 
 
 def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
     """The sealed run at this path, if it is the same one, or a new one to be planned."""
-    if not path.exists() and not path.is_symlink():
+    if not os.path.lexists(path):
         return Journal.create(path, header, durable=durable)
-    journal = Journal.open(path, write=True, durable=durable)
+    try:
+        journal = Journal.open(path, write=True, durable=durable)
+    except RunFileError:
+        if not _is_empty(path):
+            raise
+        # A planner that was killed before its first commit.
+        return Journal.create(path, header, durable=durable)
     if not journal.sealed:
         journal.close()
         return Journal.create(path, header, durable=durable)
@@ -155,11 +194,13 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
         there = journal.header
         _check_base_url(engine, there, path)
         if there.kind != header.kind:
-            raise _refused(path, f"it is a run of {_call(there.kind)}, not of {_call(header.kind)}")
+            raise refusal(path, f"it is a run of {_call(there.kind)}, not of {_call(header.kind)}")
         if (there.message, there.custom_fields) != (header.message, header.custom_fields):
-            raise _refused(path, "it has another message or other custom fields: give each broadcast a file of its own")
+            raise refusal(path, "it has another message or other custom fields: give each broadcast a file of its own")
+        if there.dedupe != header.dedupe:
+            raise refusal(path, f"it was planned with dedupe={there.dedupe}: say so, or use resume()")
         if there.source != header.source:
-            raise _refused(
+            raise refusal(
                 path,
                 "its users came from somewhere else, or the source has changed since: use resume(), or another file",
             )
@@ -169,10 +210,18 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
     return journal
 
 
+def _is_empty(path: Path) -> bool:
+    try:
+        return os.lstat(path).st_size == 0
+    except OSError:
+        return False
+
+
 async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastReport:
     loop = engine.enter()
     settings = engine.settings
-    recorder = Recorder(journal, loop=loop, offload=engine.offload if wishes.durable else None)
+    durable = wishes.durable and wishes.path is not None
+    recorder = Recorder(journal, loop=loop, offload=engine.offload, durable=durable)
     options = Options(
         policy=wishes.policy,
         timeout=wishes.timeout,
@@ -257,13 +306,7 @@ def _check(wishes: Wishes) -> None:
 
 def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
     if header.base_url != engine.settings.base_url:
-        raise _refused(path, "it was planned for another base_url: resume it with a client of that one")
-
-
-def _refused(path: Path, why: str) -> RunFileError:
-    error = RunFileError(f"{path}: {why}")
-    error.path = str(path)
-    return error
+        raise refusal(path, "it was planned for another base_url: resume it with a client of that one")
 
 
 def _call(kind: str) -> str:
@@ -276,7 +319,7 @@ def _teller(engine: Engine, wishes: Wishes) -> Callable[[int], None]:
     if on_progress is None:
         return lambda users: None
     loop = engine.enter()
-    due = -math.inf
+    due, ours = -math.inf, threading.get_ident()
     started = time.monotonic()
 
     def tell(users: int) -> None:
@@ -285,6 +328,9 @@ def _teller(engine: Engine, wishes: Wishes) -> Callable[[int], None]:
         if now >= due:
             due = now + 0.5
             progress = Progress(stage="planning", planned=users, not_sent=users, seconds=now - started)
-            loop.call_soon_threadsafe(on_progress, progress)
+            if threading.get_ident() == ours:
+                on_progress(progress)
+            else:
+                loop.call_soon_threadsafe(on_progress, progress)
 
     return tell

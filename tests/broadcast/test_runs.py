@@ -727,7 +727,7 @@ async def test_a_claim_that_cannot_be_written_stops_the_run_and_sends_nothing(
         await client.broadcast(users(100), MESSAGE, run=tmp_path / "run", limit=8)
         sent = len(service.sent)
 
-        def broken(journal: Journal, events: Any) -> None:
+        def broken(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
             raise RunFileError("the disk is full")
 
         with monkeypatch.context() as patch:
