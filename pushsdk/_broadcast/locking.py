@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["HAVE_FLOCK", "lock"]
+__all__ = ["HAVE_FLOCK", "is_locked", "lock"]
 
 #: Not on Windows.
 HAVE_FLOCK = importlib.util.find_spec("fcntl") is not None
@@ -26,6 +26,24 @@ def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
     process or another, and ``OSError`` where it can't be made.
     """
     return _by_flock(path) if flock else _by_sqlite(path)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody has the lock now. False where that can't be told."""
+    if not HAVE_FLOCK:
+        return False
+    import fcntl  # not on Windows
+
+    with suppress(FileNotFoundError, PermissionError):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            # Shared, and given back at once: so two that look don't meet, and who locks hardly meets one.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+    return False
 
 
 def _by_flock(path: Path) -> Callable[[], None]:

@@ -30,7 +30,7 @@ class Meter:
     def _settled(self) -> int:
         return self._journal.users - self._journal.tally().not_sent
 
-    def tell(self, now: float, *, in_flight: int, paused: float, waiting: bool) -> None:
+    def tell(self, now: float, *, in_flight: int, paused: float, waiting: bool, trouble: str) -> None:
         """Take a reading and tell it: users ``in_flight``, ``paused`` seconds are left of the service's pause."""
         if self._on_progress is None:
             return
@@ -50,6 +50,7 @@ class Meter:
             seconds=now - self._started,
             rate=rate,
             eta=(tally.not_sent + in_flight) / rate if rate else None,
+            trouble=trouble,
             paused=paused,
         )
         self._on_progress(progress)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pushsdk._broadcast.locking import lock
+from pushsdk._broadcast.locking import is_locked, lock
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 
@@ -34,11 +34,20 @@ class Place:
             # The same place has the same lock, whatever way led there.
             self.path = path = path.parent.resolve(strict=True) / path.name
             if write:
-                self._release = lock(path.with_name(path.name + "-lock"))
+                self._release = lock(self._lock)
         except BlockingIOError:
             raise refusal(path, "it is in use by another process: wait for that, or end it") from None
         except (OSError, ValueError) as error:
             raise refusal(path, f"the folder can't be used: {_words(error)}") from None
+
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_name(self.path.name + "-lock")
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it is being written to now, by another process or by another journal of this one."""
+        return is_locked(self._lock)
 
     def release(self) -> None:
         """Let others write. Once is enough."""

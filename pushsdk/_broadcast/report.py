@@ -55,5 +55,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Users settled per second, over the last seconds."""
     eta: float | None = None
     """Seconds until the end at this rate; None where it can't be told."""
+    trouble: str = ""
+    """What the last failure was, in words, where nothing was accepted since."""
     paused: float = 0.0
     """Seconds until the service's pause ends."""

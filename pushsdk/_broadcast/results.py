@@ -11,6 +11,7 @@ from typing import TextIO
 import msgspec
 
 from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.place import Place
 from pushsdk._broadcast.plan import Ending, StoppedBy
 from pushsdk._broadcast.report import Row
 from pushsdk._core.errors import BroadcastError, RunFileError
@@ -44,6 +45,8 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     stopped: str | None = None
     stopped_by: StoppedBy | None = None
     run: str | None = None
+    in_use: bool = False
+    """Whether another process was sending it: then the users of its requests on their way are among the unknown."""
     file: str = ""
     """Where ``rows`` reads: the run file, or without one a temporary file that goes with this report."""
 
@@ -126,12 +129,14 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
     Works while another process is sending. Raises RunFileError where it can't be read, or was never planned whole.
     """
     path = Path(os.path.abspath(run))
+    # Before it is read: who had been on his way when it was, was so because somebody was sending.
+    in_use = Place(path, write=False).in_use
     journal = Journal.open(path, write=False)
     try:
         if not journal.sealed:
             error = RunFileError(f"{path}: its plan was never finished and nothing was sent")
             error.path = str(path)
             raise error
-        return report_of(journal, run=str(path))
+        return msgspec.structs.replace(report_of(journal, run=str(path)), in_use=in_use)
     finally:
         journal.close()

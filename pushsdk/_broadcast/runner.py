@@ -98,6 +98,8 @@ class Runner:
         self._meter = Meter(journal, options.on_progress, now=loop.time())
         # One of the workers is in line for a place, and the others behind it here: else no send() would get a turn.
         self._line = asyncio.Lock()
+        # What failed last, while nothing has been accepted since.
+        self._trouble = ""
         # Whether the limit left something for later. Set by ``_next``.
         self._limited = False
         # Why the plan can't be read any more. Set by ``_next``.
@@ -311,6 +313,7 @@ class Runner:
         else:
             self._counters.users[outcome] += piece.users
             self._watch.settled(outcome, piece.users, verdict.status, now)
+        self._trouble = reason
         if outcome is Outcome.ACCEPTED:
             self._hopeless = False
         else:
@@ -373,7 +376,9 @@ class Runner:
         now = self._loop.time()
         paused = max(0.0, self._slots.paused_until - now)
         waiting = bool(self._pausing) and not self._slots.in_flight
-        self._meter.tell(now, in_flight=max(0, self._recorder.on_their_way), paused=paused, waiting=waiting)
+        self._meter.tell(
+            now, in_flight=max(0, self._recorder.on_their_way), paused=paused, waiting=waiting, trouble=self._trouble
+        )
 
 
 _OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, Kind.UNKNOWN: Outcome.UNKNOWN}

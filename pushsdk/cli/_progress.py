@@ -51,7 +51,8 @@ def _in_lines(clock: Callable[[], float]) -> Tell:
 
     def tell(told: Progress) -> None:
         nonlocal due, stage
-        if clock() >= due or (stage, told.stage) in _NEWS:
+        at_the_end = told.stage == "sending" and _done(told) == told.planned
+        if clock() >= due or (stage, told.stage) in _NEWS or at_the_end:
             due = clock() + _EVERY
             _line(_in_words(told))
         stage = told.stage
@@ -72,7 +73,7 @@ def _in_words(told: Progress) -> str:
 
 
 def _done(told: Progress) -> int:
-    return told.planned - told.not_sent
+    return told.planned - told.not_sent - told.in_flight
 
 
 def _counts(told: Progress) -> list[str]:
@@ -84,10 +85,12 @@ def _speed(told: Progress) -> list[str]:
     parts = []
     if told.rate:
         parts.append(f"{told.rate:,.0f}/s")
-    if told.eta is not None and told.not_sent:
+    if told.eta is not None and told.not_sent + told.in_flight:
         parts.append(f"{duration(told.eta)} left")
     if told.paused:
         parts.append(f"throttled for {duration(told.paused)}")
+    if told.stage == "waiting" and told.trouble:
+        parts.append(told.trouble)
     return parts
 
 

@@ -68,6 +68,9 @@ def print_figures(figures: Iterable[Figure]) -> None:
 
 def hints(report: BroadcastReport, resume: str) -> None:
     """What is left to do, on stderr; ``resume`` is the command that takes the run up."""
+    if report.in_use:
+        warn("another process is sending it now: whoever is on the way counts as unknown until the answer is there")
+        return
     if report.stopped:
         warn(f"stopped: {report.stopped}")
     if report.not_sent:
