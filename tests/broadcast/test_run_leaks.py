@@ -9,6 +9,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ async def test_no_log_and_no_error_of_a_rough_run_names_a_user_a_text_or_the_key
                     brake=NO_BRAKE,
                     on_progress=lambda progress: told.append(repr(progress)),
                 )
-            told += [repr(report), repr(client), repr(Journal.open(path, write=False))]
+            with closing(Journal.open(path, write=False)) as journal:
+                told += [repr(report), repr(client), repr(journal)]
             with pytest.raises(BroadcastError) as caught:
                 report.raise_for_failures()
             told += [str(caught.value), repr(caught.value), f"{caught.value.args}"]
