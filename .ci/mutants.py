@@ -701,16 +701,8 @@ KILLS = [
     Mutant(
         "a chunk is claimed after it was sent",
         RUNS + "runner.py",
-        """            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
-        except BaseException:
-            self._slots.release()
-            raise
-        self._on_their_way += piece.users
-        try:
-            return await self._sender.run(job, has_slot=True)
-""",
-        """            self._on_their_way += piece.users
-            verdict = await self._sender.run(job, has_slot=True)
+        "            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))\n",
+        """            verdict = await self._sender.run(job, has_slot=True)
             await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
             return verdict
 """,
@@ -778,8 +770,8 @@ RUNNING = [
     Mutant(
         "a claim is sent though it could not be committed",
         RUNS + "recorder.py",
-        "await self._arrange()\n        self._check()",
-        "await self._arrange()",
+        "await asyncio.shield(self._arrange())\n        self._check()",
+        "await asyncio.shield(self._arrange())",
         "tests/broadcast/test_run_trouble.py",
     ),
     Mutant(
