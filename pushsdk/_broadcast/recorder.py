@@ -80,11 +80,10 @@ class Recorder:
         return self._written
 
     def _commit(self) -> None:
-        if self._task is None and self._written is not None:
-            if self._write(self._pending, at_once=True):
-                self._done(*self._take())
-            else:
-                self._begin_in_thread()
+        if self._write(self._pending, at_once=True):
+            self._done(*self._take())
+        else:
+            self._begin_in_thread()
 
     def _begin_in_thread(self) -> None:
         self._task = self._loop.create_task(self._commit_in_thread())
@@ -124,10 +123,8 @@ class Recorder:
         return True
 
     def _fail(self, error: Exception) -> None:
-        if self.failed is None:
-            if isinstance(error, RunFileError):
-                self.failed = error
-            else:
-                self.failed = RunFileError(
-                    f"the run can't be recorded any more: {type(error).__name__}", outcome=Outcome.UNKNOWN
-                )
+        if isinstance(error, RunFileError):
+            self.failed = error
+        else:
+            why = f"the run can't be recorded any more: {type(error).__name__}"
+            self.failed = RunFileError(why, outcome=Outcome.UNKNOWN)

@@ -136,6 +136,18 @@ async def test_after_a_failed_commit_nothing_more_is_written(threaded: bool) -> 
     assert tape.groups == []
 
 
+@virtual
+async def test_a_thread_that_can_not_be_started_ends_the_recording() -> None:
+    async def none(work: Callable[[], Any]) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    tape = Tape()
+    recorder = recorder_of(tape, none)
+    with pytest.raises(RunFileError, match="recorded any more: RuntimeError"):
+        await recorder.claim(claim())
+    assert tape.groups == []
+
+
 @pytest.mark.parametrize("threaded", [False, True])
 @virtual
 async def test_a_cancelled_claim_does_not_disturb_the_commit(threaded: bool) -> None:

@@ -277,6 +277,18 @@ async def test_closing_the_client_ends_the_planning() -> None:
 
 @pytest.mark.usefixtures("impatient")
 @virtual
+async def test_the_first_reason_to_end_the_planning_stays() -> None:
+    stop, slow = asyncio.Event(), Slow()
+    client = client_of(FakeService())
+    running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
+    await asyncio.sleep(25.0)
+    await client.aclose()
+    stop.set()
+    assert (await outcome_of(running)).stopped_by == "closed"
+
+
+@pytest.mark.usefixtures("impatient")
+@virtual
 async def test_an_iterator_of_another_make_is_read_as_well() -> None:
     class Numbers:
         def __init__(self) -> None:

@@ -403,6 +403,16 @@ def mixed(broadcast, service, folder):
     service.faults = []
 
 
+def test_status_of_a_run_that_is_being_sent_gives_no_advice(command, folder):
+    journal = Journal.create(folder / "spring.run", Header(kind="broadcast", base_url="", max_users=1, max_bytes=1))
+    journal.add([Chunk(1, b'"ann"')])
+    journal.seal(repeated=0)
+    ended = command("status", "spring.run")
+    journal.close()
+    assert ended.err.startswith("another process is sending it now")
+    assert "resume" not in ended.err
+
+
 def test_status_says_how_it_stands_and_sends_nothing(mixed, command, service):
     before = service.requests
     ended = command("status", "spring.run")

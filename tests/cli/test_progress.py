@@ -56,6 +56,18 @@ def test_without_a_terminal_it_is_lines_on_stderr_when_there_is_news(capsys, mon
     assert (out, err.splitlines()) == ("", ["planning: 20,000 users", WORDS, waiting, waiting])
 
 
+def test_a_wait_says_what_it_waits_for_and_the_end_is_a_line_too(capsys, monkeypatch):
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: 0.0)
+    done = Progress(stage="sending", planned=9, accepted=9)
+    with progress("plain") as tell:
+        tell(Progress(stage="waiting", planned=9, not_sent=6, in_flight=3, trouble="HTTP 429"))
+        tell(Progress(stage="sending", planned=9, accepted=3, not_sent=6))
+        tell(done)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "waiting: 0 of 9 users, 0 accepted, HTTP 429"
+    assert last == "sending: 9 of 9 users, 9 accepted"
+
+
 def test_as_json_every_reading_is_one_object(capsys):
     with progress("json") as tell:
         tell(PLANNING)
