@@ -909,8 +909,10 @@ RUN_FILE = [
     Mutant(
         "the state changes before the commit",
         RUNS + "journal.py",
-        "        self._file.commit(work, outcome=Outcome.UNKNOWN)\n",
-        "        self._state.apply(events)\n        self._file.commit(work, outcome=Outcome.UNKNOWN)\n",
+        "            if not self._log(events, at_once=at_once):\n                return False\n"
+        "            self._state.apply(events)\n",
+        "            self._state.apply(events)\n"
+        "            if not self._log(events, at_once=at_once):\n                return False\n",
         T_JOURNAL + "disk.py",
     ),
     Mutant(
