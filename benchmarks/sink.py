@@ -121,6 +121,8 @@ def content_length(head: bytes) -> int:
 def pin(core: int) -> None:
     """Keep this process on one core, where the platform can and has that many."""
     if hasattr(os, "sched_setaffinity"):
+        # A child begins with the one core that its parent was kept on; the system takes away what is not ours.
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) > 1:
             os.sched_setaffinity(0, {cores[core % len(cores)]})
