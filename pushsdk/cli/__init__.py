@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import os
@@ -46,6 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has enough, as `head` does. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _SIGPIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        # Of what a run came to its file tells: only the telling failed here.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        warn("pushsdk: the output can't be written: its disk is full")
+        return CANNOT_RUN
     return code
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from pushsdk.cli import CANNOT_RUN
+from pushsdk.cli._exit import Exit
 from pushsdk.emulator import Emulator, Fault, load_faults
 
 __all__ = ["emulator"]
@@ -38,14 +38,14 @@ async def emulator(*, port: Port = 8080, faults: Path | None = None, seed: int =
     try:
         service = Emulator(port=port, faults=_read(faults), seed=seed)
     except ValueError as error:
-        return _fail(f"{faults}: {error}")
+        return _fail(f"{faults}: {error}", Exit.USAGE)
     except OSError as error:
-        return _fail(f"{faults}: {error.strerror}")
+        return _fail(f"{faults}: {error.strerror}", Exit.USAGE)
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(service)
         except OSError as error:
-            return _fail(f"cannot listen on port {port}: {os.strerror(error.errno or 0)}")
+            return _fail(f"cannot listen on port {port}: {os.strerror(error.errno or 0)}", Exit.CANNOT_RUN)
         await _until_signalled(service)
     return 0
 
@@ -90,6 +90,6 @@ def _say(line: str) -> None:
     sys.stdout.flush()  # a pipe waits for these lines
 
 
-def _fail(reason: str) -> int:
+def _fail(reason: str, code: Exit) -> int:
     sys.stderr.write(f"pushsdk emulator: {reason}\n")
-    return CANNOT_RUN
+    return code

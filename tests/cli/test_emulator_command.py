@@ -61,11 +61,11 @@ async def test_faults_are_read_from_a_file(tmp_path, capsys):
         ('[{"fault": "hang", "name": "x"}, {"fault": "hang", "name": "x"}]', "same name"),
     ],
 )
-async def test_a_bad_file_of_faults_is_said_and_exits_with_4(tmp_path, capsys, text, reason):
+async def test_a_bad_file_of_faults_is_said_and_exits_with_2(tmp_path, capsys, text, reason):
     file = tmp_path / "faults.json"
     if text is not None:
         file.write_text(text)
-    assert await emulator(port=0, faults=file) == 4
+    assert await emulator(port=0, faults=file) == 2
     error = capsys.readouterr().err
     assert str(file) in error
     assert reason in error
@@ -79,7 +79,7 @@ async def test_a_taken_port_is_said_and_exits_with_4(capsys):
 
 
 def test_main_returns_the_exit_code_of_its_command(monkeypatch, capsys, tmp_path):
-    assert run(monkeypatch, "emulator", "--port", "0", "--faults", str(tmp_path / "none")) == 4
+    assert run(monkeypatch, "emulator", "--port", "0", "--faults", str(tmp_path / "none")) == 2
 
 
 def test_the_version_is_the_packages(monkeypatch, capsys):

@@ -282,6 +282,24 @@ def test_a_closed_pipe_is_no_traceback(service):
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_an_output_without_room_is_said_without_a_traceback(service):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=30, check=False)
+    assert (ended.returncode, ended.stderr) == (4, b"pushsdk: the output can't be written: its disk is full\n")
+
+
+def test_another_failure_of_the_output_is_none_of_ours(monkeypatch):
+    from pushsdk import cli
+
+    def fails(_words):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(cli, "_refuse_key", fails)
+    with pytest.raises(OSError, match="Input/output"):
+        cli.main([])
+
+
 # -- campaign create ----------------------------------------------------------------------------------------------
 
 
