@@ -33,6 +33,7 @@ from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.locking import is_locked
 from pushsdk._broadcast.place import Place
 from pushsdk._broadcast.plan import Event, Kind
+from pushsdk._broadcast.runner import Runner
 from pushsdk._io.offload import settled
 
 SMALL = Batching(max_users=4)
@@ -111,6 +112,35 @@ async def test_sends_get_a_turn_beside_a_run_that_takes_all_it_can() -> None:
         assert [type(await outcome_of(each)) for each in sends] == [Receipt] * 5
         running.cancel()
         await asyncio.wait([running])
+
+
+@virtual
+async def test_places_that_come_free_together_are_all_taken() -> None:
+    service = FakeService(then=lambda request: answer(after=1.0))
+    loop = asyncio.get_running_loop()
+    async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
+        lone = [start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}})) for number in range(2)]
+        await asyncio.sleep(0.5)
+        started = loop.time()
+        report = await client.broadcast(users(8), MESSAGE)
+        assert loop.time() - started == pytest.approx(1.5, abs=0.05)
+        assert [type(await outcome_of(each)) for each in lone] == [Receipt] * 2
+    assert (report.accepted, service.most_in_flight) == (8, 2)
+
+
+@virtual
+async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    send_part = Runner._send_part
+
+    async def stopped(runner: Runner, splitter: Any, part: Any) -> None:
+        runner.end("asked", "it was asked to stop")
+        await send_part(runner, splitter, part)
+
+    monkeypatch.setattr(Runner, "_send_part", stopped)
+    service = FakeService(then=answer(400))
+    async with client_of(service) as client:
+        report = await client.broadcast(users(8), MESSAGE)
+    assert (report.not_sent, len(service.sent)) == (8, 1)
 
 
 @virtual
