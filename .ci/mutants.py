@@ -30,6 +30,7 @@ T_MODEL = "tests/model"
 T_CALLS = "tests/io/test_coalescing.py tests/io tests/model"
 T_REQUESTS = "tests/io/test_retrying.py tests/io tests/model"
 T_KILL = "tests/broadcast/test_kill.py::test_a_small_run_survives_its_kills"
+T_EDGES = "tests/broadcast/test_run_edges.py"
 T_AUDIENCE = "tests/broadcast/test_audience.py"
 T_DISTINCT = "tests/broadcast/test_distinct.py"
 T_TABLES = "tests/broadcast/test_audience_tables.py"
@@ -770,9 +771,30 @@ RUNNING = [
     Mutant(
         "a claim is sent though it could not be committed",
         RUNS + "recorder.py",
-        "await asyncio.shield(self._arrange())\n        self._check()",
-        "await asyncio.shield(self._arrange())",
+        "await asyncio.shield(self._arrange(event))\n        self.check()",
+        "await asyncio.shield(self._arrange(event))",
         "tests/broadcast/test_run_trouble.py",
+    ),
+    Mutant(
+        "a file that fails swallows the cancellation of its run",
+        RUNS + "runner.py",
+        "flush()\n        self._recorder.check()",
+        "flush()\n            self._recorder.check()",
+        T_EDGES,
+    ),
+    Mutant(
+        "cancelled twice, a run closes its file under the thread that writes to it",
+        RUNS + "recorder.py",
+        "except asyncio.CancelledError as error:\n                cancelled = error",
+        "except asyncio.CancelledError:\n                raise",
+        T_EDGES,
+    ),
+    Mutant(
+        "a commit that was cancelled with its loop is taken for made",
+        RUNS + "recorder.py",
+        "if not group.tried:",
+        "if False:",
+        "tests/broadcast/test_recorder.py",
     ),
     Mutant(
         "the waits of a run do not grow",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import functools
+
+import msgspec
 
 from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.plan import Ending, Event, Kind
@@ -14,6 +16,16 @@ from pushsdk._io.offload import Offload
 __all__ = ["Recorder"]
 
 CLAIMS = frozenset({Kind.CLAIMED, Kind.RESENT})
+
+
+class _Group(msgspec.Struct, eq=False):
+    """Events that share a commit."""
+
+    written: asyncio.Future[None]
+    """Resolved when they have been written, or can't be."""
+    events: list[Event] = []
+    tried: bool = False
+    """Whether they have been handed to the journal. Set by ``_write``."""
 
 
 class Recorder:
@@ -31,10 +43,10 @@ class Recorder:
         self._loop = loop
         self._offload = offload
         self._durable = durable
-        self._pending: list[Event] = []
-        # Resolved when what is pending has been written, or can't be.
-        self._written: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        # What the next commit takes. Set by ``_arrange``.
+        self._pending: _Group | None = None
+        # The commit that a thread makes now.
+        self._task: asyncio.Future[object] | None = None
         #: Users of what is claimed and not settled yet, by what has been written.
         self.on_their_way = 0
         #: Why nothing can be recorded any more; then nothing may be sent either.
@@ -42,87 +54,98 @@ class Recorder:
 
     def note(self, event: Event) -> None:
         """Have it written with the next commit."""
-        self._pending.append(event)
-        self._arrange()
+        self._arrange(event)
 
     async def claim(self, event: Event) -> None:
         """Committed when this returns. Raises RunFileError where it can't be."""
-        self._pending.append(event)
         # A cancelled claim must not take along those that share its commit.
-        await asyncio.shield(self._arrange())
-        self._check()
+        await asyncio.shield(self._arrange(event))
+        self.check()
 
     async def flush(self) -> None:
-        """Wait until everything noted so far is committed. Raises RunFileError where it can't be."""
-        while self._written is not None or self._task is not None:
-            await asyncio.wait([self._task or self._arrange()])
-        self._check()
+        """Wait until everything noted so far is committed, or can't be: which of them, ``check`` says.
+
+        A cancellation waits for that as well: the journal must not be closed under a thread that writes to it.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        while (end := self._next_end()) is not None:
+            try:
+                await asyncio.wait([end])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    def check(self) -> None:
+        """Raises RunFileError where something could not be recorded."""
+        if self.failed is not None:
+            raise self.failed
 
     async def end(self, ending: Ending | None) -> None:
         """See ``Journal.end``."""
         if self._durable:
-            await self._offload(lambda: self._journal.end(ending))
+            await self._offload(functools.partial(self._journal.end, ending))
         else:
             self._journal.end(ending)
 
-    def _check(self) -> None:
-        if self.failed is not None:
-            raise self.failed
-
-    def _arrange(self) -> asyncio.Future[None]:
-        if self._written is None:
-            self._written = self._loop.create_future()
+    def _arrange(self, event: Event) -> asyncio.Future[None]:
+        group = self._pending
+        if group is None:
+            group = self._pending = _Group(self._loop.create_future())
             if self._task is None:
-                if self._durable:
-                    self._begin_in_thread()
-                else:
-                    self._loop.call_soon(self._commit)
-        return self._written
+                self._loop.call_soon(self._commit, group)
+        group.events.append(event)
+        return group.written
 
-    def _commit(self) -> None:
-        if self._write(self._pending, at_once=True):
-            self._done(*self._take())
+    def _next_end(self) -> asyncio.Future[object] | asyncio.Future[None] | None:
+        """What is resolved when the next commit has been made."""
+        if self._task is not None:
+            return self._task
+        return None if self._pending is None else self._pending.written
+
+    def _commit(self, group: _Group) -> None:
+        if self._durable or not self._write(group, at_once=True):
+            self._commit_in_thread(group)
         else:
-            self._begin_in_thread()
+            self._pending = None
+            self._done(group)
 
-    def _begin_in_thread(self) -> None:
-        self._task = self._loop.create_task(self._commit_in_thread())
+    def _commit_in_thread(self, group: _Group) -> None:
+        self._pending = None
+        self._task = asyncio.ensure_future(self._offload(functools.partial(self._write, group)))
+        self._task.add_done_callback(functools.partial(self._back, group))
 
-    async def _commit_in_thread(self) -> None:
-        try:
-            while self._written is not None:
-                events, written = self._take()
-                try:
-                    await self._offload(lambda events=events: self._write(events))  # type: ignore[misc]
-                except Exception as error:  # noqa: BLE001 - such as a thread that can't be started
-                    self._fail(error)
-                self._done(events, written)
-        finally:
-            self._task = None
+    def _back(self, group: _Group, task: asyncio.Future[object]) -> None:
+        """The thread is through with the group."""
+        self._task = None
+        if task.cancelled():
+            # As all tasks are where a loop is closed; perhaps before it began.
+            if not group.tried:
+                self._write(group)
+        elif (error := task.exception()) is not None:  # such as a thread that can't be started
+            self._fail(error)
+        self._done(group)
+        if self._pending is not None:
+            self._commit_in_thread(self._pending)
 
-    def _take(self) -> tuple[list[Event], asyncio.Future[None]]:
-        events, written = self._pending, self._written
-        assert written is not None  # noqa: S101 - arranged with the first event
-        self._pending, self._written = [], None
-        return events, written
-
-    def _done(self, events: Sequence[Event], written: asyncio.Future[None]) -> None:
+    def _done(self, group: _Group) -> None:
         if self.failed is None:
-            for event in events:
+            for event in group.events:
                 users = event.stop - event.start
                 self.on_their_way += users if event.kind in CLAIMS else -users
-        written.set_result(None)
+        group.written.set_result(None)
 
-    def _write(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
+    def _write(self, group: _Group, *, at_once: bool = False) -> bool:
         """False where it has to wait for another program, and that was not wanted."""
         if self.failed is None:
+            group.tried = not at_once
             try:
-                return self._journal.write(events, at_once=at_once)
+                return self._journal.write(group.events, at_once=at_once)
             except Exception as error:  # noqa: BLE001 - whatever it is: what was claimed is not known to be written
                 self._fail(error)
         return True
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         if isinstance(error, RunFileError):
             self.failed = error
         else:

@@ -124,6 +124,7 @@ class Runner:
                 if task is not None:
                     task.cancel()
             await self._recorder.flush()
+        self._recorder.check()
         if self._broken is not None:
             raise self._broken
         if self.ending is None and self._limited:

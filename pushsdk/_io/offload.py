@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,11 +15,12 @@ Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 async def in_thread(work: Callable[[], Any]) -> Any:
     """Run blocking work in a thread. A cancellation waits for its end: two threads must not meet in one file."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+    # No task, as to_thread would be: all tasks are cancelled where a loop is closed, and the thread goes on.
+    thread = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
     try:
-        return await asyncio.shield(task)
+        return await asyncio.shield(thread)
     except asyncio.CancelledError:
-        await settled(task)
+        await settled(thread)
         raise
 
 

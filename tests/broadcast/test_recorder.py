@@ -131,8 +131,9 @@ async def test_after_a_failed_commit_nothing_more_is_written(threaded: bool) -> 
     recorder.note(claim(1))
     with pytest.raises(RunFileError, match="full"):
         await recorder.claim(claim(2))
+    await recorder.flush()
     with pytest.raises(RunFileError, match="full"):
-        await recorder.flush()
+        recorder.check()
     assert tape.groups == []
 
 
@@ -161,6 +162,50 @@ async def test_a_cancelled_claim_does_not_disturb_the_commit(threaded: bool) -> 
         each.set()
     await recorder.flush()
     assert tape.groups == [1]
+
+
+@virtual
+async def test_a_cancelled_flush_waits_for_all_that_was_noted_and_ends_cancelled() -> None:
+    tape, thread = Tape(), Thread()
+    recorder = recorder_of(tape, thread)
+    recorder.note(claim())
+    flushed = asyncio.ensure_future(recorder.flush())
+    await turns(3)
+    recorder.note(claim(1))
+    for number in range(2):
+        flushed.cancel()
+        await turns(3)
+        assert not flushed.done()
+        thread.waiting[number].set()
+        await turns(3)
+    assert flushed.cancelled()
+    assert tape.groups == [1, 1]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@virtual
+async def test_a_commit_whose_task_is_cancelled_is_made_all_the_same_and_once(begun: bool) -> None:
+    tape = Tape()
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def stubborn(work: Callable[[], Any]) -> Any:
+        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        await turns(1)
+        if begun:
+            work()
+        await asyncio.get_running_loop().create_future()
+
+    recorder = recorder_of(tape, stubborn)
+    for number in range(2):
+        recorder.note(claim(number))
+        await turns(5)
+    tasks.pop().cancel()
+    await turns(5)
+    assert tape.groups[0] == 1
+    tasks.pop().cancel()
+    await recorder.flush()
+    recorder.check()
+    assert tape.groups == [1, 1]
 
 
 async def test_blocking_work_is_done_in_a_thread_and_waited_for_also_when_cancelled() -> None:

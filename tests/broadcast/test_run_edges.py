@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from pushsdk._broadcast.locking import is_locked
 from pushsdk._broadcast.place import Place
 from pushsdk._broadcast.plan import Event, Kind
 from pushsdk._broadcast.runner import Runner
-from pushsdk._io.offload import settled
+from pushsdk._io.offload import in_thread, settled
 
 SMALL = Batching(max_users=4)
 ONE = Limits(in_flight=1)
@@ -55,6 +56,75 @@ class Later:
         self.started.set()
         await self.go.wait()
         return work()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@virtual
+async def test_a_cancellation_stays_one_where_the_file_fails_as_well(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = FakeService(then=hang(processed=True))
+    async with client_of(service) as client:
+        running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=durable))
+        while not service.requests:
+            await turns(1)
+
+        def broken(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+            raise RunFileError("the disk is full")
+
+        monkeypatch.setattr(Journal, "write", broken)
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+
+
+@virtual
+async def test_cancelled_twice_it_still_waits_for_the_commit_under_way(tmp_path: Path) -> None:
+    service = FakeService(then=hang(processed=True))
+    async with client_of(service) as client:
+        running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=True))
+        while not service.requests:
+            await turns(1)
+        later = Later()
+        for run in client._engine.runs:
+            run._recorder._offload = later
+        running.cancel()
+        await later.started.wait()
+        await turns(3)
+        running.cancel()
+        await turns(3)
+        assert not running.done(), "the file must not be closed under the thread"
+        later.go.set()
+        await asyncio.wait([running])
+        assert running.cancelled()
+    assert [row.reason for row in read_report(tmp_path / "run").rows()] == ["the call was cancelled"] * 4
+
+
+def test_where_its_loop_is_closed_a_run_ends_and_keeps_what_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, go = Journal.write, threading.Event()
+
+    async def main() -> None:
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def slowly(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+            loop.call_soon_threadsafe(begun.set)
+            assert go.wait(10)
+            return write(journal, events, at_once=at_once)
+
+        monkeypatch.setattr(Journal, "write", slowly)
+        client = client_of(FakeService(), batching=SMALL)
+        client._engine.offload = in_thread
+        start(client.broadcast(users(8), MESSAGE, run=tmp_path / "run", durable=True))
+        await begun.wait()
+        # Its claims are being written: asyncio.run cancels all of its tasks at once, and waits for them.
+        loop.call_later(0.02, go.set)
+
+    asyncio.run(main())
+    report = read_report(tmp_path / "run")
+    assert (report.planned, report.not_sent, report.in_use) == (8, 8, False)
+    assert {row.reason for row in report.rows()} == {"the call was cancelled"}
 
 
 @pytest.mark.parametrize("there", [False, True])
