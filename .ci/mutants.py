@@ -740,8 +740,8 @@ KILLS = [
     Mutant(
         "a commit that was broken off can't be rolled back",
         RUNS + "runfile.py",
-        'mode = "PERSIST" if kept',
-        'mode = "MEMORY" if kept',
+        "PRAGMA journal_mode = PERSIST",
+        "PRAGMA journal_mode = MEMORY",
         "tests/broadcast/test_kill.py::test_a_run_survives_kills_in_the_middle_of_a_commit",
     ),
 ]

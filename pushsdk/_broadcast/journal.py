@@ -53,7 +53,7 @@ def _encode_ending(ending: Ending | None) -> str:
 
 
 class Journal:
-    """One run, in a file of its own or in a temporary one. For one thread at a time."""
+    """One run, in a file of its own. For one thread at a time."""
 
     def __init__(self, file: RunFile, header: Header) -> None:
         """Use ``create`` or ``open``."""
@@ -76,15 +76,13 @@ class Journal:
         self._pack: tuple[int, list[Chunk]] = (0, [])
 
     @classmethod
-    def create(cls, path: Path | None, header: Header, *, durable: bool = False) -> Journal:
-        """Begin the plan of a new run at ``path``; None is a temporary file, which is gone when it is closed.
+    def create(cls, path: Path, header: Header, *, durable: bool = False) -> Journal:
+        """Begin the plan of a new run at ``path``.
 
         A plan that was never completed is begun anew. Raises RunFileError where there is anything else already.
         ``durable``: what is committed also survives a power failure, at the price of some syncs per commit.
         """
         meta = meta_row(Meta(header, None))
-        if path is None:
-            return cls._begin(RunFile.create(None, durable=False), header, meta)
         place = Place(path, write=True)
         try:
             while not place.make():
@@ -109,13 +107,12 @@ class Journal:
             raise
 
     def __repr__(self) -> str:
-        name = "a temporary file" if self.path is None else repr(str(self.path))
         sealed = "sealed" if self.sealed else "not sealed"
-        return f"<Journal {name}, {sealed}, chunks={self.chunks}, users={self.users}, {self.tally()}>"
+        return f"<Journal {str(self.path)!r}, {sealed}, chunks={self.chunks}, users={self.users}, {self.tally()}>"
 
     @property
-    def path(self) -> Path | None:
-        """Where it is; None is a temporary file."""
+    def path(self) -> Path:
+        """Where it is."""
         return self._file.path
 
     @property
@@ -222,7 +219,7 @@ class Journal:
                         yield Row(user, ended, status, reason)
 
     def close(self) -> None:
-        """Give back the file and the lock; a temporary file is gone. May be called again, and after a failure."""
+        """Give back the file and the lock. May be called again, and after a failure."""
         self._file.close()
 
     @classmethod

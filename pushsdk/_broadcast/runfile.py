@@ -60,8 +60,8 @@ _EMPTY = "it is empty, nothing was planned in it"
 class RunFile:
     """One open run file. Raises RunFileError, whatever SQLite raises."""
 
-    def __init__(self, place: Place | None, db: sqlite3.Connection, *, write: bool) -> None:
-        self.path = None if place is None else place.path
+    def __init__(self, place: Place, db: sqlite3.Connection, *, write: bool) -> None:
+        self.path = place.path
         self._place = place
         self._db = db
         # A fork's child shares the connection, and must not touch it.
@@ -74,10 +74,11 @@ class RunFile:
         self._patient = True
 
     @classmethod
-    def create(cls, place: Place | None, *, durable: bool) -> RunFile:
-        """Put a schema into the empty file at ``place``; None makes a temporary one that is gone when it is closed."""
-        uri = "" if place is None else place.path.as_uri() + "?mode=rw"
-        return cls(place, _connect(place, uri), write=True)._prepared(lambda file: file._for_writing(durable=durable))
+    def create(cls, place: Place, *, durable: bool) -> RunFile:
+        """Make the empty file at ``place`` ready for its schema."""
+        return cls(place, _connect(place, "mode=rw"), write=True)._prepared(
+            lambda file: file._for_writing(durable=durable)
+        )
 
     @classmethod
     def open(cls, place: Place, *, write: bool, durable: bool = False) -> RunFile:
@@ -100,8 +101,7 @@ class RunFile:
             else:
                 file._db.execute("PRAGMA query_only = ON")
 
-        uri = place.path.as_uri() + "?mode=rw"
-        return cls(place, _connect(place, uri), write=write)._prepared(prepare)
+        return cls(place, _connect(place, "mode=rw"), write=write)._prepared(prepare)
 
     def build(self) -> None:
         """The tables of a new file; within the first commit, so that there never is half a schema."""
@@ -161,13 +161,12 @@ class RunFile:
             _inherited.append(self._db)
             return
         with suppress(*_ERRORS):
-            if self._failed is None and self._place is not None:
+            if self._failed is None:
                 # The rollback journal, which is kept between commits, is not needed any more.
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
-        if self._place is not None:
-            self._place.release()
+        self._place.release()
 
     def _prepared(self, prepare: Callable[[RunFile], None]) -> RunFile:
         try:
@@ -193,14 +192,13 @@ class RunFile:
             self._db.execute("ROLLBACK")
 
     def _for_writing(self, *, durable: bool) -> None:
-        db, kept = self._db, self._place is not None
+        db = self._db
         db.execute(f"PRAGMA page_size = {PAGE}")
-        # A journal that is kept between commits is the cheapest; a temporary file has nobody to roll it back.
-        mode = "PERSIST" if kept else "MEMORY"
-        db.execute(f"PRAGMA journal_mode = {mode}")
+        # A journal that is kept between commits is the cheapest.
+        db.execute("PRAGMA journal_mode = PERSIST")
         # Killing the process loses nothing that the system has been given: only a power failure needs the disk.
-        db.execute(f"PRAGMA synchronous = {'EXTRA' if durable and kept else 'OFF'}")
-        if durable and self.path is not None:
+        db.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'OFF'}")
+        if durable:
             _sync_folder(self.path.parent)
 
     def _check_schema(self) -> None:
@@ -219,11 +217,12 @@ _SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
 _inherited: list[sqlite3.Connection] = []
 
 
-def _connect(place: Place | None, uri: str) -> sqlite3.Connection:
+def _connect(place: Place, options: str) -> sqlite3.Connection:
     try:
+        uri = f"{place.path.as_uri()}?{options}"
         db = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     except _ERRORS as error:
-        raise refusal(None if place is None else place.path, _why(error)) from None
+        raise refusal(place.path, _why(error)) from None
     # A damaged text must not raise from within.
     db.text_factory = bytes
     return db
@@ -235,7 +234,7 @@ def _identify(place: Place) -> None:
     ``immutable`` takes no lock, rolls nothing back and makes no file; and unlike a descriptor of our own, closing it
     leaves alone the locks that SQLite holds on the file for another journal of this process.
     """
-    db = _connect(place, place.path.as_uri() + "?mode=ro&immutable=1")
+    db = _connect(place, "mode=ro&immutable=1")
     try:
         # Or it would refuse a file that a commit under way, or one that was killed, has not made longer yet.
         db.execute("PRAGMA writable_schema = ON")

@@ -53,10 +53,10 @@ class User(NamedTuple):
 
 
 class JournalMachine(RuleBasedStateMachine):
-    @initialize(sizes=st.lists(st.integers(1, 6), max_size=6), kept=st.booleans())
-    def plan(self, sizes: list[int], kept: bool) -> None:
+    @initialize(sizes=st.lists(st.integers(1, 6), max_size=6))
+    def plan(self, sizes: list[int]) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name, "a.run") if kept else None
+        self.path = Path(self.folder.name, "a.run")
         self.sizes = sizes
         self.journal = make_run(self.path, sizes)
         places = [(chunk, place) for chunk, size in enumerate(sizes) for place in range(size)]
@@ -94,16 +94,14 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def open_again(self) -> None:
-        if self.path is not None:
-            self.journal.close()
-            self.journal = Journal.open(self.path, write=True)
+        self.journal.close()
+        self.journal = Journal.open(self.path, write=True)
 
     @rule()
     def look_from_aside(self) -> None:
-        if self.path is not None:
-            reader = Journal.open(self.path, write=False)
-            self.compare(reader)
-            reader.close()
+        reader = Journal.open(self.path, write=False)
+        self.compare(reader)
+        reader.close()
 
     @invariant()
     def the_same(self) -> None:

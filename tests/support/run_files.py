@@ -52,7 +52,7 @@ def chunk(*user_ids: str, message: bytes | None = None) -> Chunk:
     return Chunk(len(user_ids), msgspec.json.encode(user_ids)[1:-1], message)
 
 
-def make_run(path: Path | None, sizes: Sequence[int] = (3, 2), **options: Any) -> Journal:
+def make_run(path: Path, sizes: Sequence[int] = (3, 2), **options: Any) -> Journal:
     """A sealed run of users u0, u1, ... in chunks of these sizes; open."""
     journal = Journal.create(path, BROADCAST, **options)
     users = [f"u{number}" for number in range(sum(sizes))]
