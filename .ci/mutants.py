@@ -703,7 +703,7 @@ KILLS = [
         "a chunk is claimed after it was sent",
         RUNS + "runner.py",
         "            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))\n",
-        """            verdict = await self._sender.run(job, has_slot=True)
+        """            verdict = await self._engine.sender.run(job, has_slot=True)
             await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
             return verdict
 """,
@@ -719,7 +719,7 @@ KILLS = [
     Mutant(
         "a resume sends again what it was told to hold",
         RUNS + "runner.py",
-        "list(self._journal.held()) if self._options.resend else []",
+        "list(self._journal.held()) if self._wishes.resend else []",
         "list(self._journal.held())",
         T_KILL,
     ),

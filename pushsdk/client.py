@@ -17,7 +17,7 @@ from pushsdk._broadcast import runs
 from pushsdk._broadcast.plan import ChunkSource, RequestSource
 from pushsdk._broadcast.report import Progress
 from pushsdk._broadcast.results import BroadcastReport
-from pushsdk._broadcast.runs import OnUnknown, RunPath, Wishes
+from pushsdk._broadcast.wishes import OnUnknown, RunPath, Wishes
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
 from pushsdk._core.batching import Call, Content, Options

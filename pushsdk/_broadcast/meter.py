@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Callable
 
 from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.report import Progress
+from pushsdk._broadcast.wishes import OnProgress
 
-__all__ = ["TICK", "Meter", "OnProgress", "guarded"]
+__all__ = ["TICK", "Meter"]
 
-OnProgress = Callable[[Progress], object]
-
-logger = logging.getLogger("pushsdk")
 TICK = 0.5  # seconds between two readings
 RATE_OVER = 10  # readings that the rate is measured over
 
@@ -54,17 +50,3 @@ class Meter:
             paused=paused,
         )
         self._on_progress(progress)
-
-
-def guarded(on_progress: OnProgress | None) -> OnProgress | None:
-    """The caller's callback, made unable to break a run."""
-    if on_progress is None:
-        return None
-
-    def tell(progress: Progress) -> None:
-        try:
-            on_progress(progress)
-        except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
-            logger.error("on_progress raised %s", type(error).__name__)
-
-    return tell

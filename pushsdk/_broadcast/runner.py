@@ -11,27 +11,27 @@ import logging
 import math
 import random
 from collections import deque
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 import msgspec
 
 from pushsdk._broadcast.course import Step, course_of
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.meter import TICK, Meter, OnProgress
+from pushsdk._broadcast.meter import TICK, Meter
 from pushsdk._broadcast.parts import Part
 from pushsdk._broadcast.plan import Chunk, Ending, Event, Kind, Piece, StoppedBy
 from pushsdk._broadcast.recorder import Recorder
+from pushsdk._broadcast.wishes import Wishes
 from pushsdk._core.brake import Brake, Watch
-from pushsdk._core.counters import Counters
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
-from pushsdk._core.policy import RetryPolicy, Timeout
-from pushsdk._core.splitting import LearnedSizes, Splitter
-from pushsdk._io.clock import Deadlines, Scope
-from pushsdk._io.sender import Job, Sender
-from pushsdk._io.slots import Slots, Ticket
+from pushsdk._core.splitting import Splitter
+from pushsdk._io.clock import Scope
+from pushsdk._io.engine import Engine
+from pushsdk._io.sender import Job
+from pushsdk._io.slots import Ticket
 
-__all__ = ["Options", "Runner"]
+__all__ = ["Runner"]
 
 logger = logging.getLogger("pushsdk")
 
@@ -40,62 +40,34 @@ READ_AHEAD = 64
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What one process is asked to do with a run."""
-
-    policy: RetryPolicy
-    timeout: Timeout
-    resend: bool
-    brake: Brake
-    on_progress: OnProgress | None
-    stop: asyncio.Event | None
-    limit: int | None
-    """Users to send to at most, before the run is left for later; None is all."""
-    split_on: Set[int]
-    in_flight: int
-
-
 class Runner:
     """Sends what is planned, once. Made for one run in one event loop."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        recorder: Recorder,
-        options: Options,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        sender: Sender,
-        slots: Slots,
-        deadlines: Deadlines,
-        counters: Counters,
-        sizes: LearnedSizes,
-    ) -> None:
+    def __init__(self, journal: Journal, wishes: Wishes, engine: Engine) -> None:
         self._journal = journal
-        self._recorder = recorder
-        self._options = options
-        self._loop = loop
-        self._sender = sender
-        self._slots = slots
-        self._deadlines = deadlines
-        self._counters = counters
-        self._sizes = sizes
+        self._wishes = wishes
+        self._engine = engine
+        self._loop = loop = engine.enter()
+        self._slots = engine.slots
+        self._split_on = engine.settings.batching.split_on
+        self._recorder = Recorder(journal, loop=loop, offload=engine.offload, durable=wishes.syncs)
         # One attempt per claim: what is repeated, and when, is the run's business, outside the retry budget.
         self._policy = msgspec.structs.replace(
-            options.policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None
+            wishes.policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None
         )
-        limits = [limit for limit in (options.timeout.attempt, options.timeout.total) if limit is not None]
-        self._patience = msgspec.structs.replace(options.timeout, total=None, attempt=min(limits, default=None))
-        self._watch = Watch(options.brake)
+        patience = wishes.timeout
+        limits = [limit for limit in (patience.attempt, patience.total) if limit is not None]
+        self._patience = msgspec.structs.replace(patience, total=None, attempt=min(limits, default=None))
+        self._watch = Watch(wishes.brake or Brake())
         self._work = self._agenda()
         self._read: deque[tuple[Piece, Chunk, bool]] = deque()
-        self._left = math.inf if options.limit is None else options.limit
+        self._left = math.inf if wishes.limit is None else wishes.limit
         # Workers that wait, for a place or for better times: the end of the run wakes them.
         self._waiting: set[Scope] = set()
         self._pausing = 0
         # Whether the message was rejected for everybody so far: then a chunk is not worth cutting.
         self._hopeless = False
-        self._meter = Meter(journal, options.on_progress, now=loop.time())
+        self._meter = Meter(journal, wishes.tell, now=loop.time())
         # One of the workers is in line for a place, and the others behind it here: else no send() would get a turn.
         self._line = asyncio.Lock()
         # What failed last, while nothing has been accepted since.
@@ -112,10 +84,11 @@ class Runner:
         self._watch.started(self._loop.time())
         self._tell()
         ticker = self._loop.create_task(self._tick())
-        waker = None if self._options.stop is None else self._loop.create_task(self._await_stop(self._options.stop))
+        stop = self._wishes.stop
+        waker = None if stop is None else self._loop.create_task(self._await_stop(stop))
         try:
             async with asyncio.TaskGroup() as workers:
-                for _ in range(min(self._options.in_flight, self._journal.chunks)):
+                for _ in range(min(self._engine.settings.limits.in_flight, self._journal.chunks)):
                     workers.create_task(self._worker())
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
             raise _first(group) from None
@@ -128,7 +101,7 @@ class Runner:
         if self._broken is not None:
             raise self._broken
         if self.ending is None and self._limited:
-            self.end("limit", f"the limit of {self._options.limit} users is reached")
+            self.end("limit", f"the limit of {self._wishes.limit} users is reached")
         if self.ending != self._journal.ending:
             await self._recorder.end(self.ending)
         self._tell()
@@ -145,7 +118,7 @@ class Runner:
 
     def _agenda(self) -> Iterator[tuple[Piece, bool]]:
         """The pieces, and whether they are doubtful already. Those held come last: there may be none to send."""
-        held = list(self._journal.held()) if self._options.resend else []
+        held = list(self._journal.held()) if self._wishes.resend else []
         return itertools.chain(((piece, False) for piece in self._journal.planned()), ((piece, True) for piece in held))
 
     def _next(self) -> tuple[Piece, Chunk, bool] | None:
@@ -183,7 +156,7 @@ class Runner:
 
     async def _deliver(self, whole: Part, *, doubtful: bool) -> None:
         """Send a part of a chunk, whole or cut, until all of it is through or the run stops."""
-        parts = [whole] if doubtful or self._sizes.users is None else list(whole.within(self._sizes))
+        parts = [whole] if doubtful or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
         if len(parts) > 1:
             await self._split(self._splitter(whole, parts))
             return
@@ -195,13 +168,13 @@ class Runner:
             if self._report(splitter, whole, verdict):
                 await self._split(splitter)
         elif verdict.outcome is Outcome.ACCEPTED:
-            self._sizes.accepted(whole.users, whole.frame + len(whole.ids))
+            self._engine.sizes.accepted(whole.users, whole.frame + len(whole.ids))
 
     def _splitter(self, whole: Part, parts: list[Part]) -> Splitter[Part]:
         return Splitter(
             parts,
-            split_on=self._options.split_on,
-            sizes=self._sizes,
+            split_on=self._split_on,
+            sizes=self._engine.sizes,
             frame=whole.frame,
             # In a run of kind "each" every message is another one.
             worth=not self._hopeless or self._journal.header.message is None,
@@ -228,10 +201,10 @@ class Runner:
     def _report(self, splitter: Splitter[Part], part: Part, verdict: Verdict) -> bool:
         """Note how a part ended; True where it is to be cut."""
         settled = splitter.report(part, verdict)
-        if verdict.outcome is Outcome.REJECTED and verdict.status in self._options.split_on:
+        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             self._note(part, Kind.RELEASED if settled is None else Kind.REJECTED, verdict)
         if settled is None:
-            self._counters.splits += 1
+            self._engine.counters.splits += 1
         return settled is None
 
     async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
@@ -247,8 +220,8 @@ class Runner:
             step, note = course_of(
                 verdict,
                 doubtful=doubtful,
-                resends=resends if self._options.resend else None,
-                split_on=self._options.split_on,
+                resends=resends if self._wishes.resend else None,
+                split_on=self._split_on,
             )
             if step is Step.SPLIT:
                 return verdict
@@ -263,7 +236,7 @@ class Runner:
             tries += 1
             if not await self._wait(self._backoff(tries, verdict)):
                 if note is Kind.UNKNOWN:
-                    self._counters.users[Outcome.UNKNOWN] += part.users
+                    self._engine.counters.users[Outcome.UNKNOWN] += part.users
                 return None
 
     def _backoff(self, tries: int, verdict: Verdict) -> float:
@@ -295,10 +268,10 @@ class Runner:
             self._slots.release()
             raise
         try:
-            return await self._sender.run(job, has_slot=True)
+            return await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
             verdict = job.verdict()
-            course = course_of(verdict, doubtful=kind is Kind.RESENT, resends=None, split_on=self._options.split_on)
+            course = course_of(verdict, doubtful=kind is Kind.RESENT, resends=None, split_on=self._split_on)
             self._note(part, course.note, verdict)
             raise
 
@@ -312,7 +285,7 @@ class Runner:
         if outcome is None:
             self._watch.released(verdict.status, now)
         else:
-            self._counters.users[outcome] += piece.users
+            self._engine.counters.users[outcome] += piece.users
             self._watch.settled(outcome, piece.users, verdict.status, now)
         self._trouble = reason
         if outcome is Outcome.ACCEPTED:
@@ -328,7 +301,7 @@ class Runner:
             return False
         if self._slots.try_take(users):
             return True
-        scope = Scope(self._deadlines, math.inf)
+        scope = Scope(self._engine.deadlines, math.inf)
         self._waiting.add(scope)
         try:
             with scope:
@@ -344,7 +317,7 @@ class Runner:
         """The wait after a failure; False where the run stopped first."""
         if self.ending is not None:
             return False
-        scope = Scope(self._deadlines, math.inf)
+        scope = Scope(self._engine.deadlines, math.inf)
         self._waiting.add(scope)
         self._pausing += 1
         try:

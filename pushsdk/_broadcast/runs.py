@@ -14,50 +14,24 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.meter import OnProgress, guarded
 from pushsdk._broadcast.place import refusal
 from pushsdk._broadcast.plan import ChunkSource, Header, RequestSource
 from pushsdk._broadcast.planning import Planner, PlanningStoppedError
-from pushsdk._broadcast.recorder import Recorder
 from pushsdk._broadcast.report import Progress
 from pushsdk._broadcast.results import BroadcastReport, report_of
-from pushsdk._broadcast.runner import Options, Runner
+from pushsdk._broadcast.runner import Runner
+from pushsdk._broadcast.wishes import Wishes
 from pushsdk._core import wire
-from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError, RunFileError
-from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.offload import settled
 from pushsdk._version import __version__
 
-__all__ = ["OnUnknown", "RunPath", "Wishes", "broadcast", "resume", "send_each"]
+__all__ = ["broadcast", "resume", "send_each"]
 
-OnUnknown = Literal["hold", "resend"]
-RunPath = str | os.PathLike[str]
 Plan = Callable[[Planner], Awaitable[None]]
-
-
-class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What the caller asked for, as it was given."""
-
-    run: RunPath | None
-    on_unknown: OnUnknown
-    brake: Brake | None
-    on_progress: OnProgress | None
-    stop: asyncio.Event | None
-    limit: int | None
-    durable: bool
-    policy: RetryPolicy
-    timeout: Timeout
-    path: Path | None = None
-    """Of the run file, absolute whatever the working directory becomes. Set here."""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.run, (str, os.PathLike)):
-            msgspec.structs.force_setattr(self, "path", Path(os.path.abspath(self.run)))
 
 
 async def broadcast(
@@ -91,7 +65,7 @@ async def send_each(engine: Engine, wishes: Wishes, requests: object) -> Broadca
 
 async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
     """See ``AsyncPushView.resume``."""
-    _check(wishes)
+    wishes.check()
     path = wishes.path
     if path is None:
         raise ConfigurationError("run is the path of a run file")
@@ -109,7 +83,7 @@ async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
 
 
 async def _run(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> BroadcastReport:
-    _check(wishes)
+    wishes.check()
     path = wishes.path
     if path is None:
         return await _run_without_file(engine, wishes, header, plan)
@@ -161,7 +135,7 @@ async def _plan_and_send(engine: Engine, wishes: Wishes, journal: Journal, plan:
         planner = Planner(
             journal,
             offload=engine.offload,
-            durable=wishes.durable,
+            durable=wishes.syncs,
             tell=_teller(engine, wishes),
             stop=wishes.stop,
         )
@@ -169,8 +143,7 @@ async def _plan_and_send(engine: Engine, wishes: Wishes, journal: Journal, plan:
         try:
             await plan(planner)
         except PlanningStoppedError:
-            run = None if wishes.path is None else str(wishes.path)
-            return report_of(journal, run=run, ending=planner.ending)
+            return report_of(journal, run=wishes.name, ending=planner.ending)
         finally:
             engine.plans.discard(planner)
     return await _send(engine, wishes, journal)
@@ -219,31 +192,7 @@ def _is_empty(path: Path) -> bool:
 
 async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastReport:
     loop = engine.enter()
-    settings = engine.settings
-    durable = wishes.durable and wishes.path is not None
-    recorder = Recorder(journal, loop=loop, offload=engine.offload, durable=durable)
-    options = Options(
-        policy=wishes.policy,
-        timeout=wishes.timeout,
-        resend=wishes.on_unknown == "resend",
-        brake=wishes.brake or Brake(),
-        on_progress=guarded(wishes.on_progress),
-        stop=wishes.stop,
-        limit=wishes.limit,
-        split_on=settings.batching.split_on,
-        in_flight=settings.limits.in_flight,
-    )
-    runner = Runner(
-        journal,
-        recorder,
-        options,
-        loop=loop,
-        sender=engine.sender,
-        slots=engine.slots,
-        deadlines=engine.deadlines,
-        counters=engine.counters,
-        sizes=engine.sizes,
-    )
+    runner = Runner(journal, wishes, engine)
     started = loop.time()
     engine.runs.add(runner)
     try:
@@ -251,11 +200,7 @@ async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastRe
     finally:
         engine.runs.discard(runner)
         engine.ended(runner)
-    return report_of(
-        journal,
-        run=None if wishes.path is None else str(wishes.path),
-        seconds=loop.time() - started,
-    )
+    return report_of(journal, run=wishes.name, seconds=loop.time() - started)
 
 
 def _header(
@@ -288,22 +233,6 @@ def _header(
     )
 
 
-def _check(wishes: Wishes) -> None:
-    if wishes.on_unknown not in ("hold", "resend"):
-        raise ConfigurationError("on_unknown is 'hold' or 'resend'")
-    if wishes.brake is not None and not isinstance(wishes.brake, Brake):
-        raise ConfigurationError("brake is a Brake, as Brake(rejected=0.1)")
-    if wishes.on_progress is not None and not callable(wishes.on_progress):
-        raise ConfigurationError("on_progress is a callable that takes one Progress")
-    if wishes.stop is not None and not isinstance(wishes.stop, asyncio.Event):
-        raise ConfigurationError("stop is an asyncio.Event: set it to end the broadcast early")
-    limit = wishes.limit
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigurationError("limit is a number of users, 1 or more")
-    if wishes.run is not None and not isinstance(wishes.run, (str, os.PathLike)):
-        raise ConfigurationError("run is the path of a file, as 'spring.run'")
-
-
 def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
     if header.base_url != engine.settings.base_url:
         raise refusal(path, "it was planned for another base_url: resume it with a client of that one")
@@ -315,7 +244,7 @@ def _call(kind: str) -> str:
 
 def _teller(engine: Engine, wishes: Wishes) -> Callable[[int], None]:
     """Tells ``on_progress`` how many users are planned, about twice a second; from whichever thread plans."""
-    on_progress = guarded(wishes.on_progress)
+    on_progress = wishes.tell
     if on_progress is None:
         return lambda users: None
     loop = engine.enter()

@@ -1,0 +1,92 @@
+"""What a caller asks for of a run, beside the users and the message: kept as it was given, and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from pushsdk._broadcast.report import Progress
+from pushsdk._core.brake import Brake
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.policy import RetryPolicy, Timeout
+
+__all__ = ["OnProgress", "OnUnknown", "RunPath", "Wishes"]
+
+OnProgress = Callable[[Progress], object]
+OnUnknown = Literal["hold", "resend"]
+RunPath = str | os.PathLike[str]
+
+logger = logging.getLogger("pushsdk")
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """As the client's methods take them. Not checked until ``check`` is called."""
+
+    run: RunPath | None
+    on_unknown: OnUnknown
+    brake: Brake | None
+    on_progress: OnProgress | None
+    stop: asyncio.Event | None
+    limit: int | None
+    """Users to send to at most, before the run is left for later; None is all."""
+    durable: bool
+    policy: RetryPolicy
+    timeout: Timeout
+    path: Path | None = None
+    """Of the run file, absolute whatever the working directory becomes. Set here."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.run, (str, os.PathLike)):
+            msgspec.structs.force_setattr(self, "path", Path(os.path.abspath(self.run)))
+
+    @property
+    def name(self) -> str | None:
+        """The run file as a report names it."""
+        return None if self.path is None else str(self.path)
+
+    @property
+    def resend(self) -> bool:
+        """Whether users that may have been pushed are pushed again."""
+        return self.on_unknown == "resend"
+
+    @property
+    def syncs(self) -> bool:
+        """Whether each commit has to reach the disk: a temporary file is gone with the power in any case."""
+        return self.durable and self.path is not None
+
+    @property
+    def tell(self) -> OnProgress | None:
+        """``on_progress``, made unable to break a run."""
+        on_progress = self.on_progress
+        if on_progress is None:
+            return None
+
+        def tell(progress: Progress) -> None:
+            try:
+                on_progress(progress)
+            except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
+                logger.error("on_progress raised %s", type(error).__name__)
+
+        return tell
+
+    def check(self) -> None:
+        """Raises ConfigurationError where something is not what it has to be."""
+        if self.on_unknown not in ("hold", "resend"):
+            raise ConfigurationError("on_unknown is 'hold' or 'resend'")
+        if self.brake is not None and not isinstance(self.brake, Brake):
+            raise ConfigurationError("brake is a Brake, as Brake(rejected=0.1)")
+        if self.on_progress is not None and not callable(self.on_progress):
+            raise ConfigurationError("on_progress is a callable that takes one Progress")
+        if self.stop is not None and not isinstance(self.stop, asyncio.Event):
+            raise ConfigurationError("stop is an asyncio.Event: set it to end the broadcast early")
+        limit = self.limit
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise ConfigurationError("limit is a number of users, 1 or more")
+        if self.run is not None and not isinstance(self.run, (str, os.PathLike)):
+            raise ConfigurationError("run is the path of a file, as 'spring.run'")
