@@ -145,8 +145,13 @@ async def use(client: AsyncPushClient, out: Out) -> None:
     shared = [out.of(client.send([user, f"{user}-b"], MESSAGE, custom_fields=FIELDS)) for user in users]
     alone = out.of(client.send(f"{USER}-alone", {"title": {"en": TEXT}}))
     hurried = out.of(client.send(f"{USER}-hurried", MESSAGE, custom_fields=FIELDS, timeout=0.02))
+    # This one leaves while the batch still lingers, the other perhaps while its request is on its way.
+    hasty = asyncio.create_task(client.send(f"{USER}-hasty", MESSAGE, custom_fields=FIELDS))
+    asyncio.get_running_loop().call_later(0.001, hasty.cancel)
     asyncio.get_running_loop().call_later(0.01, leaving.cancel)
-    await asyncio.gather(*shared, alone, hurried, out.of(leaving), out.of(client.create_campaign(CAMPAIGN)))
+    await asyncio.gather(
+        *shared, alone, hurried, out.of(hasty), out.of(leaving), out.of(client.create_campaign(CAMPAIGN))
+    )
     await out.of(client.aclose())
     await out.of(client.send(f"{USER}-late", MESSAGE))
     out.values.append(client.stats())

@@ -1,0 +1,101 @@
+"""The loop that the async tests run on: what stands still with the machine, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+
+import pytest
+from support import patient_loop
+from support.patient_loop import SLICE, TURN, PatientLoop
+
+
+class Machine:
+    """The real clock, and the stalls that a test has it suffer."""
+
+    def __init__(self) -> None:
+        self.stalled = 0.0
+        #: Seconds that each wait of the selector takes longer than it was asked to.
+        self.oversleeps = 0.0
+        self._real = patient_loop.time.monotonic
+
+    def monotonic(self) -> float:
+        self.stalled += self.oversleeps
+        return self._real() + self.stalled
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(patient_loop, "time", SimpleNamespace(monotonic=machine.monotonic))
+    return machine
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[socket.socket, socket.socket]]:
+    left, right = socket.socketpair()
+    with left, right:
+        left.setblocking(False)
+        right.setblocking(False)
+        yield left, right
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_async_tests_run_on_it() -> None:
+    assert type(asyncio.get_running_loop()) is PatientLoop
+
+
+async def test_a_wait_lasts_as_long_as_was_said() -> None:
+    real = patient_loop.time.monotonic
+    started, began = real(), now()
+    await asyncio.sleep(5 * SLICE)
+    assert now() - began >= 5 * SLICE
+    assert real() - started >= 5 * SLICE - 0.001
+
+
+async def test_a_stall_in_a_turn_counts_next_to_nothing(machine: Machine) -> None:
+    await asyncio.sleep(0)
+    began = now()
+    machine.stalled += 9.0
+    await asyncio.sleep(0)
+    assert now() - began <= 3 * TURN
+
+
+async def test_a_stall_in_a_wait_makes_it_no_shorter_on_the_clock_and_no_longer(machine: Machine) -> None:
+    await asyncio.sleep(0)
+    began, machine.oversleeps = now(), 2.0
+    await asyncio.sleep(3 * SLICE)
+    assert 3 * SLICE <= now() - began < 4 * SLICE
+
+
+async def test_what_came_while_the_machine_stood_still_is_met_before_a_timer_strikes(
+    machine: Machine, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    loop, (left, right) = asyncio.get_running_loop(), pair
+    async with asyncio.timeout(SLICE):
+        receiving = asyncio.ensure_future(loop.sock_recv(left, 1))
+        await asyncio.sleep(0)
+        machine.stalled += 2.0
+        right.send(b"x")
+        assert await receiving == b"x"
+
+
+async def test_a_timer_strikes_though_the_loop_is_never_idle() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5 * TURN):
+            while True:  # noqa: ASYNC110 - there is nothing to wait for
+                await asyncio.sleep(0)
+
+
+async def test_another_thread_wakes_it_in_the_middle_of_a_wait() -> None:
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+    began = now()
+    await asyncio.to_thread(loop.call_soon_threadsafe, woken.set)
+    async with asyncio.timeout(60):
+        await woken.wait()
+    assert now() - began < 30
