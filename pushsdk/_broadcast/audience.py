@@ -87,7 +87,7 @@ class Audience:
         if suffix not in FORMATS:
             kind = f"that ends in {plain(suffix, 20)!r}" if suffix else "without an ending"
             raise ValidationError(
-                f"a file {kind} can't be read: {', '.join(['.parquet', *FORMATS])} can, and Audience.query() reads "
+                f"a file {kind} can't be read: {', '.join(['.parquet', *FORMATS])} can, and a query reads "
                 "whatever DuckDB does"
             )
         return cls(TextFiles(given, key=primary_key, form=FORMATS[suffix]))

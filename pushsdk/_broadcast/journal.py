@@ -125,6 +125,11 @@ class Journal:
         """Planned so far."""
         return self._state.users
 
+    def check_planned(self) -> None:
+        """Raises RunFileError where the plan was never completed: nothing was sent of it, and nothing can be."""
+        if not self.sealed:
+            raise refusal(self.path, "its plan was never finished and nothing was sent: start the broadcast again")
+
     def add(self, chunks: Sequence[Chunk]) -> None:
         """The next chunks of the plan, in one transaction. Raises RunFileError where they can't be written."""
         self._expect(sealed=False)

@@ -11,10 +11,10 @@ from typing import TextIO
 import msgspec
 
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.place import Place
+from pushsdk._broadcast.place import Place, refusal
 from pushsdk._broadcast.plan import Ending, StoppedBy
 from pushsdk._broadcast.report import Row
-from pushsdk._core.errors import BroadcastError, RunFileError
+from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
@@ -133,10 +133,9 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
     in_use = Place(path, write=False).in_use
     journal = Journal.open(path, write=False)
     try:
-        if not journal.sealed:
-            error = RunFileError(f"{path}: its plan was never finished and nothing was sent")
-            error.path = str(path)
-            raise error
+        if in_use and not journal.sealed:
+            raise refusal(path, "its plan is being made by another process: look again when it is sending")
+        journal.check_planned()
         return msgspec.structs.replace(report_of(journal, run=str(path)), in_use=in_use)
     finally:
         journal.close()

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pushsdk._broadcast._source import plain
 from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.place import refusal
 from pushsdk._broadcast.plan import ChunkSource, Header, RequestSource
@@ -71,8 +72,7 @@ async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
         raise ConfigurationError("run is the path of a run file")
     journal = await _opened(engine, lambda: Journal.open(path, write=True, durable=wishes.durable))
     try:
-        if not journal.sealed:
-            raise refusal(path, "its plan was never finished and nothing was sent: call broadcast() again")
+        journal.check_planned()
         _check_base_url(engine, journal.header, path)
         return await _send(engine, wishes, journal)
     finally:
@@ -167,15 +167,16 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
         there = journal.header
         _check_base_url(engine, there, path)
         if there.kind != header.kind:
-            raise refusal(path, f"it is a run of {_call(there.kind)}, not of {_call(header.kind)}")
+            other, own = _KINDS[there.kind], _KINDS[header.kind]
+            raise refusal(path, f"it is a run of {other}, not of {own}: give each broadcast a file of its own")
         if (there.message, there.custom_fields) != (header.message, header.custom_fields):
             raise refusal(path, "it has another message or other custom fields: give each broadcast a file of its own")
         if there.dedupe != header.dedupe:
-            raise refusal(path, f"it was planned with dedupe={there.dedupe}: say so, or use resume()")
+            raise refusal(path, f"it was planned with {_REPEATED[there.dedupe]}: ask for the same, or resume it")
         if there.source != header.source:
             raise refusal(
                 path,
-                "its users came from somewhere else, or the source has changed since: use resume(), or another file",
+                "its users came from somewhere else, or the source has changed since: resume it, or give another path",
             )
     except BaseException:
         journal.close()
@@ -235,11 +236,11 @@ def _header(
 
 def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
     if header.base_url != engine.settings.base_url:
-        raise refusal(path, "it was planned for another base_url: resume it with a client of that one")
+        raise refusal(path, f"it was planned for another base_url, {plain(header.base_url)}: resume it with that one")
 
 
-def _call(kind: str) -> str:
-    return "broadcast()" if kind == "broadcast" else "send_each()"
+_KINDS = {"broadcast": "one message for all users", "each": "a message of its own for each user"}
+_REPEATED = {True: "repeated ids left out", False: "repeated ids left in"}
 
 
 def _teller(engine: Engine, wishes: Wishes) -> Callable[[int], None]:

@@ -26,7 +26,7 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         raise ValidationError("user_ids is empty: name at least one user")
     if len(given) > max_users:
         raise ValidationError(
-            f"user_ids has more than {max_users} ids: send them in parts, or raise Batching.max_users"
+            f"user_ids has more than {max_users} ids (Batching.max_users): send them in parts, or as a broadcast"
         )
     encoded = wire.encode_user_ids(given)
     distinct = tuple(dict.fromkeys(given))

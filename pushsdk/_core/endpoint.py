@@ -65,7 +65,7 @@ def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> HeaderSe
     if wrong is not None:
         raise ConfigurationError(wrong)
     if base_url.startswith("http:") and not allow_insecure:
-        raise ConfigurationError("a proxy would read the Api-Key of plain http: use https, or allow_insecure=True")
+        raise ConfigurationError("a proxy would read the Api-Key of plain http: use https, or set allow_insecure")
     return HeaderSecret(text)
 
 
@@ -119,7 +119,7 @@ def _wrong_with_base_url(url: str | None, allow_insecure: bool) -> str | None:
         return "base_url has no query and no fragment: only scheme, host and path"
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
         return (
-            "base_url is plain http: the Api-Key would be readable on the way. Use https, or allow_insecure=True "
+            "base_url is plain http: the Api-Key would be readable on the way. Use https, or set allow_insecure "
             "(localhost, 127.0.0.0/8 and ::1 need neither)"
         )
     return None

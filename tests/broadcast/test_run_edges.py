@@ -302,7 +302,7 @@ async def test_a_limit_that_leaves_held_users_says_so(tmp_path: Path) -> None:
 async def test_a_plan_without_dedupe_is_not_taken_up_as_one_with_it(tmp_path: Path) -> None:
     async with client_of(FakeService()) as client:
         await client.broadcast(["a", "a"], MESSAGE, run=tmp_path / "run", dedupe=False, limit=1)
-        with pytest.raises(RunFileError, match="planned with dedupe=False"):
+        with pytest.raises(RunFileError, match="planned with repeated ids left in: ask for the same, or resume it"):
             await client.broadcast(["a", "a"], MESSAGE, run=tmp_path / "run")
 
 
@@ -509,6 +509,15 @@ def test_a_reader_knows_whether_somebody_is_sending(tmp_path: Path) -> None:
     assert not read_report(path).in_use
     (tmp_path / "run-lock").write_bytes(b"")
     assert not Place(path, write=False).in_use, "left by somebody who was killed"
+
+
+def test_a_reader_knows_whether_somebody_is_planning(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "run", BROADCAST)
+    with pytest.raises(RunFileError, match="its plan is being made by another process: look again"):
+        read_report(tmp_path / "run")
+    journal.close()
+    with pytest.raises(RunFileError, match="never finished"):
+        read_report(tmp_path / "run")
 
 
 def test_without_locks_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

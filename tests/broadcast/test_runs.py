@@ -181,7 +181,7 @@ async def test_an_iterable_that_raises_midway_sends_nothing_and_is_planned_anew(
     async with client_of(service) as client:
         with pytest.raises(RuntimeError, match="the database is gone"):
             await client.broadcast(broken(), MESSAGE, run=tmp_path / "run")
-        with pytest.raises(RunFileError, match="never finished"):
+        with pytest.raises(RunFileError, match="never finished and nothing was sent: start the broadcast again"):
             read_report(tmp_path / "run")
         with pytest.raises(RunFileError, match="never finished"):
             await client.resume(tmp_path / "run")
@@ -506,7 +506,7 @@ async def test_a_finished_run_is_not_sent_again(tmp_path: Path) -> None:
     [
         ({"message": {"title": {"en": "Other"}}}, "another message"),
         ({"custom_fields": {"a": 2}}, "another message or other custom fields"),
-        ({"base_url": "https://other.example"}, "another base_url"),
+        ({"base_url": "https://other.example"}, "another base_url, https://push.example/api: resume it with that one"),
     ],
 )
 @virtual
@@ -523,7 +523,7 @@ async def test_another_broadcast_is_refused_on_the_same_file(change: Any, told: 
                 run=tmp_path / "run",
                 custom_fields=change.get("custom_fields"),
             )
-        with pytest.raises(RunFileError, match=r"of broadcast\(\), not of send_each\(\)|another base_url"):
+        with pytest.raises(RunFileError, match=r"of one message for all users, not of|another base_url"):
             await client.send_each([], run=tmp_path / "run")
     assert caught.value.path == str(tmp_path / "run")
     assert (tmp_path / "run").read_bytes() == before
