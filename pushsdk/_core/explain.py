@@ -40,6 +40,7 @@ _NOT_SENT: dict[Failure, type[NotSentError]] = {
     Failure.QUEUE_FULL: QueueFullError,
 }
 _WHY_UNKNOWN = "it may have been enqueued, so sending it again may push twice"
+_LOOK_UP = "it may have been created: look its externalId up before you create it again"
 
 
 def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: str | None = None) -> PushError:
@@ -47,8 +48,9 @@ def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: 
     if verdict.outcome is Outcome.REJECTED:
         return _rejected(verdict, user_ids)
     if verdict.outcome is Outcome.UNKNOWN:
+        why = _LOOK_UP if external_id else _WHY_UNKNOWN
         unknown = OutcomeUnknownError(
-            f"outcome unknown: {_cause(verdict)}; {_WHY_UNKNOWN}{_tries(verdict.attempts)}",
+            f"outcome unknown: {_cause(verdict)}; {why}{_tries(verdict.attempts)}",
             attempts=verdict.attempts,
             user_ids=user_ids,
         )

@@ -38,10 +38,10 @@ _USER_IDS: Path = ("userIds",)
 _CUSTOM_FIELDS: Path = ("customFields",)
 
 
-class _Collapsing(msgspec.Struct, gc=False):
+class _Collapsing(msgspec.Struct, rename="camel", gc=False):
     """What is read of a message that may be repeated."""
 
-    collapseId: Any = None  # noqa: N815 - the name on the wire
+    collapse_id: Any = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -156,7 +156,7 @@ def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:
 
 def is_collapsible(message: bytes) -> bool:
     """Whether a repeat of this encoded message may replace it: it has a ``collapseId`` (section 2.5)."""
-    value = _decode_collapsing(message).collapseId
+    value = _decode_collapsing(message).collapse_id
     return isinstance(value, str) and value != ""
 
 

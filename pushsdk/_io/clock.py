@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -17,7 +17,7 @@ import msgspec
 
 from pushsdk._core.outcome import Failure
 
-__all__ = ["Deadlines", "Expirable", "Scope", "fork_generation"]
+__all__ = ["Company", "Deadlines", "Expirable", "Scope", "fork_generation"]
 
 TICKS_PER_SECOND = 250
 # The bucket of what has no deadline.
@@ -95,8 +95,8 @@ class Deadlines:
             self._arm(self._order[0])
 
 
-class Waiting(Protocol):
-    """What waits until something is told to it."""
+class Member(Protocol):
+    """What waits in company until something is told to it."""
 
     deadline: float
 
@@ -110,7 +110,7 @@ class Company:
 
     __slots__ = ("_keeper", "_members", "_tick", "deadline")
 
-    def __init__(self, keeper: Deadlines, members: Iterable[Waiting]) -> None:
+    def __init__(self, keeper: Deadlines, members: Iterable[Member]) -> None:
         self._keeper = keeper
         # Looked through when a deadline comes: may change in the meantime.
         self._members = members
@@ -200,6 +200,3 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - absent on Windows
 def fork_generation() -> int:
     """A number that changes in a forked child; reading it is cheaper than asking for the pid."""
     return _forks
-
-
-Clock = Callable[[], float]

@@ -214,10 +214,18 @@ def test_a_location_without_a_redirect_is_not_told():
 
 
 def test_an_unknown_outcome_warns_of_a_second_push():
-    error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502), external_id="spring-1")
+    error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502))
     assert type(error) is OutcomeUnknownError
-    assert (error.status, error.external_id) == (502, "spring-1")
+    assert (error.status, error.external_id) == (502, None)
     assert str(error) == ("outcome unknown: HTTP 502; it may have been enqueued, so sending it again may push twice")
+
+
+def test_an_unknown_campaign_is_to_be_looked_up_by_an_id_that_is_not_told():
+    error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502), external_id="spring-1")
+    assert (error.status, error.external_id) == (502, "spring-1")
+    assert str(error) == (
+        "outcome unknown: HTTP 502; it may have been created: look its externalId up before you create it again"
+    )
 
 
 def test_of_several_attempts_the_last_doubtful_one_is_told():
