@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -17,13 +16,14 @@ from typing import Any
 
 import duckdb
 import pytest
+from support.service_thread import Service, served
 
 import pushsdk
 import pushsdk.emulator
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, PushError, RetryPolicy, Timeout
 from pushsdk._core.budget import CAPACITY, COST, REFUND
 from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Rule, judge
-from pushsdk.emulator import Emulator, Fault
+from pushsdk.emulator import Fault
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -64,26 +64,10 @@ EXAMPLES = [block for block in PYTHON if block not in TESTS]
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """The embedded service in a thread of its own: an example may run an event loop itself."""
-    ready, done = threading.Event(), threading.Event()
-    emulator = Emulator()
-
-    async def serve() -> None:
-        async with emulator:
-            ready.set()
-            await asyncio.to_thread(done.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        monkeypatch.setenv("PUSHSDK_BASE_URL", emulator.base_url)
-        monkeypatch.setenv("PUSHSDK_API_KEY", emulator.api_key)
-        yield emulator
-    finally:
-        done.set()
-        thread.join(10)
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """The embedded service, where the variables point to."""
+    with served(monkeypatch) as service:
+        yield service
 
 
 def run(source: str) -> dict[str, Any]:
@@ -104,7 +88,7 @@ def run(source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", EXAMPLES, ids=line_of)
-def test_every_example_runs(service: Emulator, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_runs(service: Service, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     duckdb.execute("COPY (SELECT 'user-' || i AS user_id FROM range(9) t(i)) TO 'users.parquet' (FORMAT parquet)")
     run(source)
@@ -114,7 +98,7 @@ def test_every_example_runs(service: Emulator, source: str, tmp_path: Path, monk
 
 
 def test_the_first_example_is_short_and_prints_what_it_says(
-    service: Emulator, capsys: pytest.CaptureFixture[str]
+    service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(EXAMPLES[0])
     said = re.search(r"print\(.*#\s*(.*)", EXAMPLES[0])
@@ -124,7 +108,7 @@ def test_the_first_example_is_short_and_prints_what_it_says(
 
 
 def test_the_example_of_errors_runs_through_each_of_its_branches(
-    service: Emulator, capsys: pytest.CaptureFixture[str]
+    service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (example,) = (block for block in EXAMPLES if "except PartialError" in block)
     service.faults = [Fault.reset_after(first=1)]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.command_line import Ended, run_here
+from support.service_thread import Service, served
 
 from pushsdk import cli
-from pushsdk.emulator import Emulator
 
 
 @pytest.fixture(autouse=True)
@@ -32,23 +30,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """The embedded service in a thread of its own, where the variables point to."""
-    ready, done = threading.Event(), threading.Event()
-    emulator = Emulator()
-
-    async def serve() -> None:
-        async with emulator:
-            ready.set()
-            await asyncio.to_thread(done.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        monkeypatch.setenv("PUSHSDK_BASE_URL", emulator.base_url)
-        monkeypatch.setenv("PUSHSDK_API_KEY", emulator.api_key)
-        yield emulator
-    finally:
-        done.set()
-        thread.join(10)
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """The embedded service, where the variables point to."""
+    with served(monkeypatch) as service:
+        yield service

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -310,9 +309,12 @@ def test_a_run_without_anybody_left_asks_nothing(broadcast, command, service):
 # -- Ctrl-C -------------------------------------------------------------------------------------------------------
 
 
-def interrupted(service, folder, signals, *, wait_for=3):
-    """Broadcast to 20,000 until the service has seen some requests, then send the signals, each when it is heard."""
-    (folder / "many.txt").write_text("\n".join(map(str, range(20_000))))
+CROWD = 60_000
+
+
+def interrupted(service, folder, signals):
+    """Broadcast to a crowd until the service has seen some requests, then send the signals, each when it is heard."""
+    (folder / "many.txt").write_text("\n".join(map(str, range(CROWD))))
     words = ["broadcast", "many.txt", "--message", "message.json", "--run", "my run", "--in-flight", "2"]
     with subprocess.Popen(
         [*COMMAND, *words, "--progress", "none"],
@@ -321,14 +323,13 @@ def interrupted(service, folder, signals, *, wait_for=3):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        while service.requests < wait_for and process.poll() is None:
-            time.sleep(0.01)
+        service.wait_for(requests=3)
         heard = ""
         for number in signals:
             process.send_signal(number)
             if not heard:
                 heard = process.stderr.readline()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     return process.returncode, out, heard + err
 
 
@@ -340,7 +341,7 @@ def test_once_it_waits_for_what_is_on_its_way(service, folder, command, number):
     assert "Traceback" not in err
     told = json.loads(command("status", "my run", "--json").out)
     assert told["unknown"] == 0
-    assert 0 < told["accepted"] < 20_000
+    assert 0 < told["accepted"] < CROWD
     assert told["accepted"] == len(service.users())
     assert f"accepted  {told['accepted']:>6,}" in out
     assert err.startswith("stopping after what is on its way; once more to stop at once\n")
@@ -366,17 +367,15 @@ def test_it_ends_also_where_standard_input_does_not(service, folder):
     with subprocess.Popen(
         [*COMMAND, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        process.stdin.write("ann\n")
+        # More than a pipe holds: this returns once some of it was read.
+        process.stdin.write("ann\n" * 100_000)
         process.stdin.flush()
-        while not (folder / "a.run").exists():
-            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         heard = process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
         said = heard + process.stderr.read()
-    # By the process's own end, unless the thread that reads had not begun to.
-    assert "ended; take it up with the same command, or:  pushsdk resume a.run\n" in said or "nothing was sent" in said
+    assert "ended; take it up with the same command, or:  pushsdk resume a.run\n" in said
     assert service.requests == 0
 
 

@@ -9,7 +9,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -248,7 +247,7 @@ def test_ctrl_c_at_the_question_exits_with_130():
         while b"[y/N]" not in said:
             said += os.read(leader, 1000)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
     os.close(leader)
     assert b"Traceback" not in said
 
@@ -261,10 +260,9 @@ def test_ctrl_c_says_what_is_known_and_exits_with_130(service):
     with subprocess.Popen(
         [*COMMAND, *SEND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     ) as process:
-        while service.requests == 0:
-            time.sleep(0.01)
+        service.wait_for(requests=1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "interrupted: 1 user UNKNOWN\n")
 
 
@@ -276,7 +274,7 @@ def test_a_closed_pipe_is_no_traceback(service):
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        ended = subprocess.run([*COMMAND, *SEND], stdout=writer, stderr=subprocess.PIPE, timeout=30, check=False)
+        ended = subprocess.run([*COMMAND, *SEND], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
@@ -285,7 +283,7 @@ def test_a_closed_pipe_is_no_traceback(service):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_an_output_without_room_is_said_without_a_traceback(service):
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=30, check=False)
+        ended = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (4, b"pushsdk: the output can't be written: its disk is full\n")
 
 
