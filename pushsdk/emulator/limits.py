@@ -1,0 +1,181 @@
+"""What a service may refuse that is no fault of its line, sans-IO: sizes, rates, quotas, ids it doesn't know.
+
+The interface shows no limit at all (section 8), nor an error (section 7): every number and status here is simulated.
+A limit is tried in the order of ``Statuses``. Each request takes a token of the rate first, whatever becomes of it
+then; one that finds no token takes none. The quota counts what was accepted, and nothing else: see ``Limiter.took``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from pushsdk.emulator.guard import Refusal
+
+__all__ = ["Limiter", "Limits", "Statuses"]
+
+_DAY = 86_400
+# Clocks round: who waited as told, and yet is early by so little, has a token.
+_BLINK = 1e-6
+# The least and the most of each number.
+_BOUNDS: dict[str, tuple[int, float]] = {
+    "max_users": (1, math.inf),
+    "max_body_bytes": (1, math.inf),
+    "burst": (1, math.inf),
+    "quota": (0, math.inf),
+    "retry_after": (0, _DAY),
+}
+_FRACTIONS = {"retry_after"}  # may have one; the others count something
+
+
+def _is_number(value: object, *, whole: bool = False) -> bool:
+    return isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+
+
+class Statuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The status with which each limit refuses, in the order they are tried. A bad one raises ValueError."""
+
+    rate: int = 429
+    body: int = 413
+    users: int = 413
+    invalid: int = 400
+    quota: int = 429
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            status = getattr(self, name)
+            if not _is_number(status, whole=True) or not 400 <= status <= 599:
+                raise ValueError(f"statuses.{name} must be a status that refuses, 400 to 599")
+
+
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an inbox takes. None is no limit; a number that makes no sense raises ValueError.
+
+    ``max_users`` of one request and ``max_body_bytes``; ``rate`` in requests a second, with a ``burst`` (by default
+    one second's worth) that may come at once; ``retry_after`` in seconds, which is otherwise when the next request
+    has a token; ``quota`` of users in all; ``invalid_user_ids``, who are refused; ``strict`` refuses what the
+    interface does not show (see ``strict``); ``statuses`` are what they are refused with.
+    """
+
+    max_users: int | None = None
+    max_body_bytes: int | None = None
+    rate: float | None = None
+    burst: int | None = None
+    retry_after: float | None = None
+    quota: int | None = None
+    invalid_user_ids: Sequence[str] = ()
+    strict: bool = False
+    statuses: Statuses = Statuses()
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _BOUNDS.items():
+            number = getattr(self, name)
+            if number is not None and not (
+                _is_number(number, whole=name not in _FRACTIONS) and least <= number <= most
+            ):
+                kind = "number" if name in _FRACTIONS else "whole number"
+                upper = f" and at most {most}" if most < math.inf else ""
+                raise ValueError(f"{name} must be a {kind} of at least {least}{upper}, or be left out")
+        # A slower one would be a wait of over a day.
+        if self.rate is not None and not (_is_number(self.rate) and 1 / _DAY <= self.rate < math.inf):
+            raise ValueError("rate must be a number of requests a second, at least one a day, or be left out")
+        if self.burst is not None and self.rate is None:
+            raise ValueError("burst is of a rate: give one")
+        ids = self.invalid_user_ids
+        if not isinstance(ids, list | tuple) or not all(isinstance(user_id, str) for user_id in ids):
+            raise ValueError("invalid_user_ids must be a list of strings")
+        if not isinstance(self.strict, bool) or not isinstance(self.statuses, Statuses):
+            raise ValueError("strict must be a bool, and statuses Statuses")
+        msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(ids))  # a frozen value holds no list
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}={value!r}"
+            for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
+            if (value := getattr(self, name)) != default and name != "invalid_user_ids"
+        ]
+        if self.invalid_user_ids:
+            shown.append(f"invalid_user_ids=<{len(self.invalid_user_ids)}>")
+        return f"Limits({', '.join(shown)})"
+
+
+class Limiter:
+    """Judges the requests of one inbox by its limits. ``now`` is of any clock that does not run backwards."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.used: int = 0  # users of the quota, set by took
+        self._refused: dict[str, int] = dict.fromkeys(Statuses.__struct_fields__, 0)
+        self._invalid = frozenset(limits.invalid_user_ids)
+        self._bucket = None if limits.rate is None else _Bucket(limits.rate, limits.burst)
+
+    def judge(self, *, endpoint: str, user_ids: Sequence[str], size: int, now: float) -> Refusal | None:
+        """The first limit that the request of ``size`` bytes is over, or None. Ids are never in the text."""
+        headers: dict[str, str] = {}
+        limit, error = "rate", self._over_rate(now, headers)
+        if error is None:
+            limit, error = self._over_size(user_ids, size)
+        if error is None:
+            limit, error = "quota", self._over_quota(endpoint, len(user_ids))
+        if error is None:
+            return None
+        self._refused[limit] += 1
+        return Refusal(getattr(self.limits.statuses, limit), error, headers)
+
+    def took(self, users: int) -> None:
+        """Count the users of an accepted request against the quota, a campaign's once it has run."""
+        self.used += users
+
+    def refused(self) -> dict[str, int]:
+        """How many requests each limit refused."""
+        return dict(self._refused)
+
+    def _over_rate(self, now: float, headers: dict[str, str]) -> str | None:
+        wait = self._bucket.take(now) if self._bucket is not None else 0.0
+        if wait <= 0:
+            return None
+        told = wait if self.limits.retry_after is None else self.limits.retry_after
+        headers["Retry-After"] = str(math.ceil(told))  # RFC 9110, 10.2.3: whole seconds
+        return f"over the rate of {self.limits.rate:g} requests a second: try again in {math.ceil(told)} s"
+
+    def _over_size(self, user_ids: Sequence[str], size: int) -> tuple[str, str | None]:
+        most_bytes, most_users = self.limits.max_body_bytes, self.limits.max_users
+        if most_bytes is not None and size > most_bytes:
+            return "body", f"the body is {size} bytes, at most {most_bytes} are taken"
+        if most_users is not None and len(user_ids) > most_users:
+            return "users", f"the request has {len(user_ids)} users, at most {most_users} are taken - at `$.userIds`"
+        if self._invalid.isdisjoint(user_ids):
+            return "invalid", None
+        invalid = [position for position, user_id in enumerate(user_ids) if user_id in self._invalid]
+        return "invalid", f"{len(invalid)} of {len(user_ids)} user ids are invalid - at `$.userIds[{invalid[0]}]`"
+
+    def _over_quota(self, endpoint: str, users: int) -> str | None:
+        quota = self.limits.quota
+        needed = users if endpoint == "push" else 1  # whom a campaign reaches is known later
+        if quota is None or self.used + needed <= quota:
+            return None
+        return f"the quota is {quota} users, {self.used} of them are used: {users} more are over it"
+
+
+class _Bucket:
+    """A token bucket: ``rate`` tokens a second, at most ``burst`` of them, full at first."""
+
+    def __init__(self, rate: float, burst: int | None) -> None:
+        self._rate = rate
+        self._most = float(max(1, math.ceil(rate)) if burst is None else burst)
+        self._tokens = self._most
+        self._filled: float | None = None  # when the tokens were last counted
+
+    def take(self, now: float) -> float:
+        """Take a token and return 0, or the seconds until there is one."""
+        before = now if self._filled is None else self._filled
+        self._filled = max(before, now)
+        self._tokens = min(self._most, self._tokens + (self._filled - before) * self._rate)
+        wait = (1 - self._tokens) / self._rate
+        if wait > _BLINK:
+            return wait
+        self._tokens = max(0.0, self._tokens - 1)
+        return 0.0

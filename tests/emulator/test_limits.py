@@ -1,0 +1,263 @@
+"""What limits may say, which of them refuses a request, and how rate and quota count."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk.emulator.limits import Limiter, Limits, Statuses
+
+
+def judge(limiter, *, endpoint="push", user_ids=("ann",), size=100, now=0.0):
+    return limiter.judge(endpoint=endpoint, user_ids=user_ids, size=size, now=now)
+
+
+def statuses(limiter, times):
+    """For each time, the status a request is refused with, or None."""
+    refusals = [judge(limiter, now=now) for now in times]
+    return [refusal and refusal.status for refusal in refusals]
+
+
+def test_without_limits_nothing_is_refused():
+    limiter = Limiter(Limits())
+    assert judge(limiter, user_ids=("ann",) * 100_000, size=10**9) is None
+    assert limiter.refused() == {"rate": 0, "body": 0, "users": 0, "invalid": 0, "quota": 0}
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit", "request_", "status"),
+    [
+        ({"max_users": 2}, "users", {"user_ids": ("ann", "bob", "cat")}, 413),
+        ({"max_body_bytes": 99}, "body", {"size": 100}, 413),
+        ({"rate": 1 / 86_400}, "rate", {}, 429),
+        ({"quota": 0}, "quota", {}, 429),
+        ({"invalid_user_ids": ["cat"]}, "invalid", {"user_ids": ("ann", "cat")}, 400),
+    ],
+)
+def test_each_limit_refuses_with_its_status_and_counts_it(limits, limit, request_, status):
+    for options, expected in ((limits, status), (limits | {"statuses": Statuses(**{limit: 422})}, 422)):
+        limiter = Limiter(Limits(**options))
+        if limit == "rate":
+            assert judge(limiter) is None
+        assert judge(limiter, **request_).status == expected
+        assert limiter.refused() == {"rate": 0, "body": 0, "users": 0, "invalid": 0, "quota": 0} | {limit: 1}
+
+
+@pytest.mark.parametrize(
+    ("limits", "request_"),
+    [
+        ({"max_users": 2}, {"user_ids": ("ann", "bob")}),
+        ({"max_body_bytes": 100}, {"size": 100}),
+        ({"quota": 1}, {}),
+        ({"quota": 1}, {"endpoint": "campaigns", "user_ids": ()}),
+        ({"invalid_user_ids": ["cat"]}, {"user_ids": ("ann", "Cat", "ca", "catt")}),
+    ],
+)
+def test_what_is_within_a_limit_passes(limits, request_):
+    assert judge(Limiter(Limits(**limits)), **request_) is None
+
+
+def test_the_limits_are_tried_in_the_order_of_their_statuses():
+    limiter = Limiter(Limits(rate=1, max_body_bytes=1, max_users=1, invalid_user_ids=["ann"], quota=0))
+    told = [
+        judge(limiter, user_ids=("ann", "bob")),
+        judge(limiter, now=0.5),
+        judge(limiter, user_ids=("ann", "bob"), size=1, now=1),
+        judge(limiter, size=1, now=2),
+        judge(limiter, user_ids=("bob",), size=1, now=3),
+    ]
+    assert [refusal.error.split()[0] for refusal in told] == ["the", "over", "the", "1", "the"]
+    assert list(limiter.refused().values()) == [1] * len(Statuses.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("limits", "request_", "text"),
+    [
+        ({"max_users": 1}, {"user_ids": ("ann", "bob")}, "2 users, at most 1 are taken - at `$.userIds`"),
+        ({"max_body_bytes": 9}, {}, "100 bytes, at most 9"),
+        ({"invalid_user_ids": ["bob"]}, {"user_ids": ("ann", "bob", "bob")}, "2 of 3 .* at `$.userIds[1]`"),
+        ({"quota": 1}, {"user_ids": ("ann", "bob")}, "quota is 1 users, 0 of them are used: 2 more"),
+    ],
+)
+def test_an_error_names_positions_and_numbers_and_no_user(limits, request_, text):
+    error = judge(Limiter(Limits(**limits)), **request_).error
+    assert all(part in error for part in text.split(" .* "))
+    assert not any(user_id in error for user_id in ("ann", "bob"))
+
+
+def test_a_second_of_the_rate_may_come_at_once():
+    assert statuses(Limiter(Limits(rate=3)), [0] * 5) == [None, None, None, 429, 429]
+    assert statuses(Limiter(Limits(rate=2.5)), [0] * 4) == [None, None, None, 429]
+
+
+def test_a_burst_bounds_what_may_come_at_once():
+    assert statuses(Limiter(Limits(rate=10, burst=1)), [0, 0, 0.05, 0.1, 0.1]) == [None, 429, 429, None, 429]
+    assert statuses(Limiter(Limits(rate=1, burst=3)), [0] * 4) == [None, None, None, 429]
+
+
+def test_a_pause_saves_up_no_more_than_the_burst():
+    assert statuses(Limiter(Limits(rate=2)), [0, 1000, 1000, 1000]) == [None, None, None, 429]
+
+
+def test_a_clock_that_steps_back_gives_nothing():
+    assert statuses(Limiter(Limits(rate=1)), [10, 5, 10, 11]) == [None, 429, 429, None]
+
+
+@pytest.mark.parametrize(
+    ("limits", "now", "told"),
+    [
+        ({"rate": 1}, 0.0, "1"),
+        ({"rate": 1}, 0.5, "1"),
+        ({"rate": 0.1}, 0.0, "10"),
+        ({"rate": 0.1}, 8.5, "2"),
+        ({"rate": 1000, "burst": 1}, 0.0, "1"),
+        ({"rate": 1, "retry_after": 30}, 0.0, "30"),
+        ({"rate": 1, "retry_after": 1.2}, 0.0, "2"),
+        ({"rate": 1, "retry_after": 0}, 0.0, "0"),
+    ],
+)
+def test_retry_after_is_whole_seconds_until_there_is_a_token_or_as_told(limits, now, told):
+    limiter = Limiter(Limits(**limits))
+    judge(limiter)
+    refusal = judge(limiter, now=now)
+    assert refusal.headers == {"Retry-After": told}
+    assert f"in {told} s" in refusal.error
+
+
+def test_only_a_refusal_for_its_rate_says_when_to_come_back():
+    assert judge(Limiter(Limits(quota=0, retry_after=5))).headers == {}
+
+
+@given(start=st.floats(0, 2e9), rate=st.floats(0.01, 1000))
+def test_who_waits_as_told_is_taken(start, rate):
+    limiter = Limiter(Limits(rate=rate, burst=1))
+    assert judge(limiter, now=start) is None
+    wait = int(judge(limiter, now=start).headers["Retry-After"])
+    assert judge(limiter, now=start + wait) is None
+
+
+@given(
+    rate=st.floats(0.1, 100),
+    burst=st.integers(1, 20),
+    pauses=st.lists(st.floats(0, 1), max_size=200),
+)
+def test_no_span_of_time_takes_more_than_the_burst_and_its_rate(rate, burst, pauses):
+    limiter, now, taken = Limiter(Limits(rate=rate, burst=burst)), 1000.0, []
+    for pause in pauses:
+        now += pause
+        if judge(limiter, now=now) is None:
+            taken.append(now)
+    for first in range(0, len(taken), 7):
+        for last in range(first, len(taken), 5):
+            assert last - first + 1 <= burst + (taken[last] - taken[first]) * rate + 1e-3
+
+
+def test_a_request_refused_for_another_reason_has_taken_its_token():
+    limiter = Limiter(Limits(rate=1, max_body_bytes=1))
+    assert [judge(limiter).status for _ in range(2)] == [413, 429]
+
+
+def test_the_quota_counts_only_what_was_accepted():
+    limiter = Limiter(Limits(quota=3))
+    assert judge(limiter, user_ids=("ann", "bob", "cat")) is None
+    assert judge(limiter, user_ids=("ann", "bob")) is None
+    limiter.took(2)
+    assert judge(limiter, user_ids=("ann", "bob")).status == 429
+    assert judge(limiter) is None
+    limiter.took(1)
+    assert limiter.used == 3
+    assert judge(limiter).status == 429
+
+
+def test_a_campaign_is_refused_once_the_quota_is_used_up():
+    limiter = Limiter(Limits(quota=5))
+    limiter.took(4)
+    assert judge(limiter, endpoint="campaigns", user_ids=()) is None
+    limiter.took(7)
+    assert judge(limiter, endpoint="campaigns", user_ids=()).status == 429
+
+
+def test_what_was_refused_is_told_as_a_copy():
+    limiter = Limiter(Limits(quota=0))
+    limiter.refused()["quota"] = 7
+    assert limiter.refused()["quota"] == 0
+
+
+BAD = [
+    ("max_users", [0, -1, 1.5, "1", True]),
+    ("max_body_bytes", [0, -1, 1e3, "1", False]),
+    ("rate", [0, -1, 1e-9, "1", True]),
+    ("retry_after", [-0.1, 86_401, "1", True]),
+    ("quota", [-1, 1.5, "1", True]),
+    ("invalid_user_ids", ["ann", [1], None]),
+    ("strict", [1, "yes", None]),
+    ("statuses", [{"rate": 399}, {"body": 600}, {"users": 204}, {"invalid": "400"}, {"quota": True}, {"rat": 429}, 3]),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD for value in values])
+def test_a_limit_that_makes_no_sense_is_refused_in_python_and_in_json(name, value):
+    with pytest.raises(ValueError, match=name.partition("_")[0]):
+        msgspec.json.decode(json.dumps({name: value}), type=Limits)
+    if not isinstance(value, dict):
+        with pytest.raises(ValueError, match=name):
+            Limits(**{name: value})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_none_is_refused(value):
+    for name in ("rate", "retry_after"):
+        with pytest.raises(ValueError, match=name):
+            Limits(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Limits(max_users=0), "max_users must be a whole number of at least 1, or be left out"),
+        (lambda: Limits(retry_after=-1), "retry_after must be a number of at least 0 and at most 86400, or be left"),
+        (lambda: Limits(burst=0, rate=1), "burst must be a whole number of at least 1"),
+        (lambda: Limits(burst=3), "burst is of a rate: give one"),
+        (lambda: Statuses(rate=200), "statuses.rate must be a status that refuses, 400 to 599"),
+    ],
+)
+def test_an_error_says_what_to_do(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()
+
+
+def test_a_misspelt_limit_is_refused():
+    with pytest.raises(ValueError, match="unknown field `max_user`"):
+        msgspec.json.decode(b'{"max_user": 1}', type=Limits)
+
+
+def test_limits_survive_json():
+    limits = Limits(
+        max_users=1,
+        max_body_bytes=2,
+        rate=0.5,
+        burst=3,
+        retry_after=1.5,
+        quota=0,
+        invalid_user_ids=["ann"],
+        strict=True,
+        statuses=Statuses(quota=403),
+    )
+    assert msgspec.json.decode(msgspec.json.encode(limits), type=Limits) == limits
+    assert msgspec.json.decode(b"{}", type=Limits) == Limits()
+
+
+def test_limits_hold_no_list_of_the_caller():
+    ids = ["ann"]
+    limits = Limits(invalid_user_ids=ids)
+    ids.append("bob")
+    assert limits.invalid_user_ids == ("ann",)
+
+
+def test_no_user_id_is_in_the_repr_of_limits():
+    assert repr(Limits(max_users=3, invalid_user_ids=["ann"])) == "Limits(max_users=3, invalid_user_ids=<1>)"
+    assert repr(Limits()) == "Limits()"
