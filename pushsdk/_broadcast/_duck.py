@@ -15,7 +15,7 @@ from pushsdk._core.errors import ConfigurationError, ValidationError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Connection", "NoRoomError", "check_select", "connection", "duckdb_module", "explained"]
+__all__ = ["Connection", "NoRoomError", "UnfitError", "check_select", "connection", "duckdb_module", "explained"]
 
 Connection: TypeAlias = "DuckDBPyConnection"
 
@@ -51,6 +51,10 @@ class NoRoomError(ValidationError):
     """It can't be done in the memory that DuckDB may use."""
 
 
+class UnfitError(ValidationError):
+    """DuckDB can't read the data; its words are left out, as they may quote it."""
+
+
 def duckdb_module() -> ModuleType:
     """The module. Raises ConfigurationError where it is not installed."""
     try:
@@ -78,8 +82,8 @@ def connection() -> Iterator[Connection]:
 
 
 @contextmanager
-def explained(name: str) -> Iterator[None]:
-    """What DuckDB says becomes a ValidationError; of an error that may quote a value only the kind is told."""
+def explained(name: str, *, unfit: str = "") -> Iterator[None]:
+    """What DuckDB says becomes a ValidationError; of an error that may quote a value only the kind, or ``unfit``."""
     duckdb = duckdb_module()
     try:
         yield
@@ -89,9 +93,9 @@ def explained(name: str) -> Iterator[None]:
             raise NoRoomError(f"{plain(name)}: DuckDB needs more than the {MEMORY} it may use") from None
         if kind in _TELLING:
             words = str(error).partition("\n")[0]
-        else:
-            words = f"DuckDB stopped with {kind}; its words are left out, as they may quote the data"
-        raise ValidationError(f"{plain(name)}: {plain(words)}") from None
+            raise ValidationError(f"{plain(name)}: {plain(words)}") from None
+        words = unfit or f"DuckDB stopped with {kind}; its words are left out, as they may quote the data"
+        raise UnfitError(f"{plain(name)}: {words}") from None
 
 
 def check_select(made: Connection, sql: str) -> None:

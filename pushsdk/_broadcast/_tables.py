@@ -18,7 +18,15 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._broadcast._duck import Connection, NoRoomError, check_select, connection, duckdb_module, explained
+from pushsdk._broadcast._duck import (
+    Connection,
+    NoRoomError,
+    UnfitError,
+    check_select,
+    connection,
+    duckdb_module,
+    explained,
+)
 from pushsdk._broadcast._files import list_files
 from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
 from pushsdk._broadcast.distinct import Distinct, Row
@@ -28,6 +36,7 @@ __all__ = ["Parquet", "Query"]
 
 # Rows of which DuckDB finds the distinct ids in its memory: it managed 40 million of these, and not 50.
 MOST = 20_000_000
+_UNFIT = "damaged, or no Parquet file"
 
 # By the type of a column, the first that matches: the text of an id.
 _INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
@@ -202,8 +211,16 @@ class Parquet(_Table):
     @contextmanager
     def _opened(self) -> Iterator[tuple[Connection, _Place]]:
         listing = list_files(self._path)
-        with connection() as made, explained(self._name):
-            yield made, _parquet(self._name, listing.paths)
+        with connection() as made:
+            try:
+                with explained(self._name, unfit=_UNFIT):
+                    yield made, _parquet(self._name, listing.paths)
+            except UnfitError:
+                # Of many it is one.
+                for path in listing.paths:
+                    with explained(str(path), unfit=_UNFIT):
+                        _rows_of(made, _parquet(str(path), [path]))
+                raise
         listing.check_unchanged()
 
     def _parts(self, place: _Place) -> list[_Place]:

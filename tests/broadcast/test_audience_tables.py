@@ -228,9 +228,21 @@ def test_a_bad_row_of_one_of_many_parquet_files_names_that_file(tmp_path: Path) 
 @pytest.mark.parametrize("content", [b"", b"user_id\nsecret\n", b"PAR1secretPAR1"])
 def test_what_is_no_parquet_file_is_refused_without_a_word_of_it(tmp_path: Path, content: bytes) -> None:
     path = made(tmp_path, "u.parquet", content)
-    told = refused(Audience.read(path))
-    assert told.startswith(f"{path}: ")
-    assert "secret" not in told
+    assert refused(Audience.read(path)) == f"{path}: damaged, or no Parquet file"
+
+
+def test_of_many_parquet_files_the_damaged_one_is_named(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", "SELECT 'a' AS user_id")
+    bad = made(tmp_path, "b.parquet", b"PAR1")
+    assert refused(Audience.read(tmp_path / "*.parquet")) == f"{bad}: damaged, or no Parquet file"
+
+
+def test_what_is_damaged_within_a_parquet_file_is_refused_as_well(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "u.parquet", "SELECT i AS user_id FROM range(30000) t(i)")
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes(100) + content[middle + 100 :])
+    assert refused(Audience.read(path)) == f"{path}: damaged, or no Parquet file"
 
 
 def test_a_parquet_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
