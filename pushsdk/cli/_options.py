@@ -73,7 +73,7 @@ class Pace:
 
 
 def settings_of(*options: Service | Patience | Pace | None) -> Settings:
-    """What the options, the variables and the settings file say. Raises ConfigurationError."""
+    """What the options, the variables and the settings file say. Raises as ``resolve`` does."""
     return resolve(given(*options))
 
 

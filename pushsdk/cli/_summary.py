@@ -66,17 +66,19 @@ def print_figures(figures: Iterable[Figure]) -> None:
         console.print(line + Text(f"  {remark}", style="dim") if remark else line)
 
 
-def hints(report: BroadcastReport, resume: str) -> None:
-    """What is left to do, on stderr; ``resume`` is the command that takes the run up."""
+def hints(report: BroadcastReport, resume: str, *, remark: str = "") -> None:
+    """What is left to do, on stderr; ``resume`` is the command that takes the run up, ``remark`` goes with it."""
     if report.in_use:
         warn("another process is sending it now: whoever is on the way counts as unknown until the answer is there")
         return
+    if not report.planned and not report.stopped:
+        warn("there was nobody to push to: no user is in the plan")
     if report.stopped:
         warn(f"stopped: {report.stopped}")
     if report.not_sent:
-        warn(f"send the rest:  {resume}")
+        warn(f"send the rest:  {resume}{remark}")
     if report.unknown:
-        warn(f"send to the unknown again, who may be pushed twice:  {resume} --unknown resend")
+        warn(f"send to the unknown again, who may be pushed twice:  {resume} --unknown resend{remark}")
 
 
 def again(run: object, given: Mapping[str, Any]) -> str:

@@ -73,7 +73,8 @@ def status(run: Path, /, *, json: Flag = False) -> int:
     with ends_plainly():
         found = read_report(run)
     print_summary(found, json=json)
-    hints(found, again(run, {}))
+    # How it was sent is not in the file, and to send it faster may be too fast.
+    hints(found, again(run, {}), remark="  # with the options it had, as --rate")
     return report_code(found)
 
 

@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from pushsdk._core.endpoint import HeaderSecret, check_base_url, check_proxy, sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
+from pushsdk.cli._exit import usage
 from pushsdk.cli._key import read_key
 
 __all__ = ["KEYS", "Found", "Settings", "check", "find", "resolve", "resolve_rate"]
@@ -77,17 +78,27 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def resolve(given: Mapping[str, object]) -> Settings:
-    """The settings of a command that was given these options. Raises ConfigurationError for the first that is wrong."""
-    settings = check(find(given))
+    """The settings of a command that was given these options.
+
+    Raises for the first that is wrong: a usage error where that is the value of an option, else ConfigurationError.
+    """
+    found = find(given)
+    settings = check(found)
     if isinstance(settings, Settings):
         return settings
-    raise ConfigurationError(next(iter(settings.values())))
+    raise _refusal(*next(iter(settings.items())), found)
 
 
 def resolve_rate(given: Mapping[str, object]) -> Rate:
-    """Only how fast to send. Raises ConfigurationError."""
+    """Only how fast to send. Raises as ``resolve`` does."""
     found = find(given)
-    values = {name: _typed_at(name, found[name]) for name in ("rate", "requests_per_second") if name in found}
+    values = {}
+    for name in ("rate", "requests_per_second"):
+        if name in found:
+            try:
+                values[name] = _typed(name, found[name].value)
+            except ConfigurationError as error:
+                raise _refusal(name, f"{found[name].source}: {error}", found) from None
     return Rate(users_per_second=values.get("rate"), requests_per_second=values.get("requests_per_second"))
 
 
@@ -210,11 +221,10 @@ def _typed(name: str, value: object) -> Any:
     return sealed(plain) if kind is str else plain
 
 
-def _typed_at(name: str, found: Found) -> Any:
-    try:
-        return _typed(name, found.value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{found.source}: {error}") from None
+def _refusal(name: str, text: str, found: Mapping[str, Found]) -> Exception:
+    # The way to a key is configuration wherever it is named: what is wrong lies behind it.
+    by_option = name in _KINDS and name in found and found[name].source.startswith("--")
+    return usage(text) if by_option else ConfigurationError(text)
 
 
 def _settings(made: Mapping[str, Any], way: str) -> Settings:

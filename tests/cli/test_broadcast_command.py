@@ -68,6 +68,13 @@ def test_everybody_once_and_the_counts_on_stdout(broadcast, service):
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
+def test_an_audience_of_nobody_is_done_and_says_so(broadcast, service, folder):
+    (folder / "ids.txt").write_text("\n")
+    ended = broadcast()
+    assert (ended.code, service.requests) == (0, 0)
+    assert ended.err == "there was nobody to push to: no user is in the plan\n"
+
+
 def test_without_dedupe_an_id_is_pushed_as_often_as_it_comes(broadcast, service):
     assert broadcast("--no-dedupe").code == 0
     assert service.users() == {"ann": 2, "bob": 1, "cid": 1}
@@ -188,7 +195,15 @@ def test_what_cannot_be_meant_is_a_usage_error(command, service, folder, monkeyp
 
 
 @pytest.mark.parametrize(
-    "words", [("--max-rejected", "1.1"), ("--max-unknown", "0"), ("--max-outage", "nan"), ("--limit", "0")]
+    "words",
+    [
+        ("--max-rejected", "1.1"),
+        ("--max-unknown", "0"),
+        ("--max-outage", "nan"),
+        ("--limit", "0"),
+        ("--rate", "-1"),
+        ("--in-flight", "0"),
+    ],
 )
 def test_a_number_that_makes_no_sense_is_a_usage_error(broadcast, service, words):
     ended = broadcast(*words)
@@ -417,7 +432,10 @@ def test_status_says_how_it_stands_and_sends_nothing(mixed, command, service):
     ended = command("status", "spring.run")
     assert ended.code == 1
     assert "rejected      1\n" in ended.out
-    assert ended.err == "stopped: the limit of 1002 users is reached\nsend the rest:  pushsdk resume spring.run\n"
+    assert ended.err.splitlines() == [
+        "stopped: the limit of 1002 users is reached",
+        "send the rest:  pushsdk resume spring.run  # with the options it had, as --rate",
+    ]
     assert service.requests == before
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from pushsdk import ConfigurationError, RetryPolicy, Timeout
 from pushsdk.cli import settings as module
+from pushsdk.cli._exit import CommandError, Exit
 from pushsdk.cli._key import read_key
-from pushsdk.cli.settings import Settings, check, find, resolve
+from pushsdk.cli.settings import Settings, check, find, resolve, resolve_rate
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
@@ -117,6 +118,31 @@ def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch)
         resolve({"base_url": URL})
     monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
     assert resolve({"base_url": URL}).api_key == SECRET
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rate", -1.0), ("timeout", 0.0), ("in_flight", 0), ("base_url", "push.example"), ("proxy", "socks5://x.example")],
+)
+def test_a_bad_option_is_wrong_usage_and_a_bad_variable_wrong_configuration(name, value, monkeypatch):
+    monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
+    option, variable = f"--{name.replace('_', '-')}", f"PUSHSDK_{name.upper()}"
+    with pytest.raises(CommandError, match=f"^{option}: ") as refused:
+        resolve({"base_url": URL, name: value})
+    assert refused.value.code == Exit.USAGE
+    monkeypatch.setenv(variable, str(value))
+    with pytest.raises(ConfigurationError, match=f"^{variable}: "):
+        resolve({"base_url": URL} if name != "base_url" else {})
+
+
+def test_a_bad_rate_is_wrong_usage_where_only_the_rate_matters():
+    with pytest.raises(CommandError, match=r"^--rate: expected a number of users per second"):
+        resolve_rate({"rate": -1.0})
+
+
+def test_a_key_file_that_is_not_there_is_wrong_configuration(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"^--api-key-file: "):
+        resolve({"base_url": URL, "api_key_file": tmp_path / "none"})
 
 
 # -- where the file is looked for ----------------------------------------------------------------------------------
