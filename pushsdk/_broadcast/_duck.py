@@ -67,15 +67,18 @@ def duckdb_module() -> ModuleType:
 
 
 @contextmanager
-def connection() -> Iterator[Connection]:
-    """A database of its own, in memory; what does not fit goes to a private folder that is removed at the end."""
+def connection(*settings: str) -> Iterator[Connection]:
+    """A database of its own, in memory; what does not fit goes to a private folder that is removed at the end.
+
+    ``settings`` are further SET statements; afterwards none can be changed.
+    """
     duckdb = duckdb_module()
     with tempfile.TemporaryDirectory(prefix="pushsdk-") as folder:
         threads = max(1, min(THREADS, os.cpu_count() or 1))
         made = duckdb.connect(":memory:", config={**_SETTINGS, "threads": threads, "temp_directory": folder})
         try:
-            made.execute("SET enable_progress_bar = false")
-            made.execute("SET lock_configuration = true")
+            for setting in ("SET enable_progress_bar = false", *settings, "SET lock_configuration = true"):
+                made.execute(setting)
             yield made
         finally:
             made.close()

@@ -61,14 +61,14 @@ def plain(text: str, limit: int = 200) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
-def missing_column(name: str, key: str, columns: Sequence[str]) -> ValidationError:
-    """There is no such column: which there are, and which may be meant."""
+def missing_column(name: str, key: str, columns: Sequence[str], *, option: str = "primary_key=") -> ValidationError:
+    """There is no such column: which there are, and which may be meant. ``option`` is what one is named with."""
     shown = [each if _NAME.fullmatch(each) else "..." for each in columns[:_SHOWN]]
     if len(columns) > _SHOWN:
         shown.append(f"and {len(columns) - _SHOWN} more")
     folded = {_fold(each): each for each in columns if _NAME.fullmatch(each)}
     near = difflib.get_close_matches(_fold(key)[:40], folded, n=1, cutoff=0.7)
-    meant = f"; did you mean primary_key={folded[near[0]]!r}?" if near else "; name one with primary_key="
+    meant = f"; did you mean {option}{folded[near[0]]!r}?" if near else f"; name one with {option}"
     return ValidationError(f"{plain(name)}: no column {plain(key, 60)!r}, only {', '.join(shown) or 'none'}{meant}")
 
 

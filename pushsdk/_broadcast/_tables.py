@@ -1,8 +1,4 @@
-"""Parquet files and SQL, read by DuckDB: which columns can be read, and as what.
-
-An id comes as the text of what is stored. A type that has no one text (a float, a date, a boolean) is refused whole,
-by the column; an empty or NULL id by its row, which only then is looked for.
-"""
+"""Parquet files and SQL, read by DuckDB. An empty or NULL id is refused by its row, which only then is looked for."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import itertools
 import operator
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +24,8 @@ from pushsdk._broadcast._duck import (
     explained,
 )
 from pushsdk._broadcast._files import list_files
-from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
+from pushsdk._broadcast._source import BATCH, ROWS, Counts, once, plain
+from pushsdk._broadcast._values import Fields, no_id, sql_of_id, sql_of_kind, types_of
 from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core.errors import ValidationError
 
@@ -37,27 +34,6 @@ __all__ = ["Parquet", "Query"]
 # Rows of which DuckDB finds the distinct ids in its memory: it managed 40 million of these, and not 50.
 MOST = 20_000_000
 _UNFIT = "damaged, or no Parquet file"
-
-# By the type of a column, the first that matches: the text of an id.
-_INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
-_ID_SQL: Mapping[str, str] = {
-    r"VARCHAR": "{0}",
-    rf'{_INTEGER}|BIGNUM|VARINT|UUID|ENUM\(.*\)|DECIMAL\(\d+,0\)|"NULL"': "CAST({0} AS VARCHAR)",
-    # A JSON value may be of any type: texts and integers are ids.
-    r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
-    "THEN {0}->>'$' END",
-}
-# The same for a value that is sent along. Dates and times in ISO 8601, decimals with all their digits; NaN is what
-# some tools write for NULL.
-_NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT"
-_VALUE_SQL: Mapping[str, str] = {
-    _NESTED: "CAST(to_json({0}) AS VARCHAR)",
-    rf"VARCHAR|BOOLEAN|{_INTEGER}": "{0}",
-    r"FLOAT|DOUBLE": "CASE WHEN isnan({0}) THEN NULL ELSE {0} END",
-    r"TIMESTAMP WITH TIME ZONE": "replace(CAST(make_timestamp(epoch_us({0})) AS VARCHAR), ' ', 'T') || 'Z'",
-    r"TIMESTAMP(_S|_MS|_NS)?": "replace(CAST({0} AS VARCHAR), ' ', 'T')",
-    r"DECIMAL\(.*|DATE|TIME.*|INTERVAL|UUID|ENUM\(.*|BIT|BIGNUM|VARINT|\"NULL\"": "CAST({0} AS VARCHAR)",
-}
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -78,7 +54,7 @@ class _Table(ABC):
 
     def ids(self, counts: Counts) -> Iterator[list[str]]:
         with self._opened() as (made, place):
-            id_sql = self._id_sql(_types(made, place))
+            id_sql = self._id_sql(made, place)
             for rows in self._select(made, place, id_sql, f"SELECT {id_sql} FROM {place.sql}"):
                 counts.read += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
@@ -98,26 +74,19 @@ class _Table(ABC):
 
     def rows(self, counts: Counts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         with self._opened() as (made, place):
-            types = _types(made, place)
+            types = types_of(made, place.sql, place.parameters)
+            id_sql = sql_of_id(self._name, self._key, types)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
-            id_sql = self._id_sql(types)
-            wanted = ", ".join([id_sql, *(_value_sql(place.name, name, types[name]) for name in names)])
-            nested = [name for name in names if _matches(_NESTED, types[name])]
-            large = [name for name in names if types[name] in ("HUGEINT", "UHUGEINT")]
+            fields = Fields(place.name, types, names)
+            wanted = ", ".join([id_sql, *fields.sql])
             for rows in self._select(made, place, id_sql, f"SELECT {wanted} FROM {place.sql}", ROWS):
-                batch: list[Row] = [(row[0], _fields(names, row)) for row in rows]
-                for number, (_, fields) in enumerate(batch if nested else (), counts.read + 1):
-                    for name in fields.keys() & nested:
-                        fields[name] = self._decoded(fields[name], name, number)
-                for _, fields in batch if large else ():
-                    for name in fields.keys() & large:
-                        fields[name] = fitting(fields[name])
+                batch = fields.of(rows, counts.read + 1)
                 counts.read += len(rows)
                 yield batch
 
     def _distinct(self, counts: Counts) -> Iterator[list[str]]:
         with self._opened() as (made, place):
-            id_sql = self._id_sql(_types(made, place))
+            id_sql = self._id_sql(made, place)
             sql = f"SELECT id, count(*) FROM (SELECT {id_sql} AS id FROM {place.sql}) GROUP BY id"
             for rows in self._select(made, place, id_sql, sql):
                 read = sum(map(operator.itemgetter(1), rows))
@@ -134,17 +103,8 @@ class _Table(ABC):
         """Where to look for a row: places whose rows are counted each for itself."""
         return [place]
 
-    def _id_sql(self, types: Mapping[str, str]) -> str:
-        kind = types.get(self._key)
-        if kind is None:
-            raise missing_column(self._name, self._key, list(types))
-        for pattern, sql in _ID_SQL.items():
-            if _matches(pattern, kind):
-                return sql.format(_quoted(self._key))
-        raise ValidationError(
-            f"{plain(self._name)}: {plain(self._key, 60)} is of type {plain(kind, 60)}; user ids are texts or whole "
-            "numbers: turn them into those in a query, as CAST(... AS VARCHAR)"
-        )
+    def _id_sql(self, made: Connection, place: _Place) -> str:
+        return sql_of_id(self._name, self._key, types_of(made, place.sql, place.parameters))
 
     def _select(self, made: Connection, place: _Place, id_sql: str, sql: str, size: int = BATCH) -> Iterator[list[Any]]:
         """The rows, the id first, in batches; an id that is none ends it."""
@@ -155,7 +115,7 @@ class _Table(ABC):
             yield rows
 
     def _bad_id(self, made: Connection, place: _Place, id_sql: str) -> ValidationError:
-        kind = f"json_type({_quoted(self._key)})" if "json_type" in id_sql else "NULL"
+        kind = sql_of_kind(id_sql, self._key)
         for part in self._parts(place):
             found = made.execute(
                 f"SELECT number, id IS NULL, kind FROM (SELECT row_number() OVER () AS number, {id_sql} AS id, "
@@ -164,20 +124,11 @@ class _Table(ABC):
             ).fetchone()
             if found:
                 number, missing, kind = found
-                what = "empty"
-                if missing:
-                    what = "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
-                return ValidationError(f"{plain(part.name)}, row {number}: {plain(self._key, 60)} is {what}")
+                return ValidationError(
+                    f"{plain(part.name)}, row {number}: {plain(self._key, 60)} is {no_id(missing, kind)}"
+                )
         # A query whose result is another one each time.
         return ValidationError(f"{plain(self._name)}: {plain(self._key, 60)} is NULL or empty in a row")
-
-    def _decoded(self, text: str, name: str, number: int) -> Any:
-        try:
-            return fitting(msgspec.json.decode(text))
-        except (msgspec.DecodeError, RecursionError):
-            raise ValidationError(
-                f"{plain(self._name)}, row {number}: {plain(name, 60)} can't be written as JSON (a NaN in it?)"
-            ) from None
 
 
 class Parquet(_Table):
@@ -201,7 +152,7 @@ class Parquet(_Table):
             read = _rows_of(made, place)
             if read > MOST:
                 raise NoRoomError
-            id_sql = self._id_sql(_types(made, place))
+            id_sql = self._id_sql(made, place)
             for rows in self._select(made, place, id_sql, f"SELECT DISTINCT {id_sql} FROM {place.sql}"):
                 distinct += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
@@ -257,36 +208,6 @@ def _parquet(name: str, paths: Sequence[Path]) -> _Place:
     return _Place(name, "read_parquet(?, union_by_name = true, hive_partitioning = false)", (names,))
 
 
-def _fields(names: Sequence[str], row: tuple[Any, ...]) -> dict[str, Any]:
-    """The columns that are not NULL."""
-    fields = dict(zip(names, row[1:], strict=True))
-    return {name: value for name, value in fields.items() if value is not None} if None in row else fields
-
-
 def _rows_of(made: Connection, place: _Place) -> int:
     [(number,)] = made.execute(f"SELECT count(*) FROM {place.sql}", place.parameters).fetchall()
     return int(number)
-
-
-def _types(made: Connection, place: _Place) -> dict[str, str]:
-    """The columns, by name: their types as DuckDB writes them."""
-    described = made.execute(f"DESCRIBE SELECT * FROM {place.sql}", place.parameters).fetchall()
-    return {name: kind for name, kind, *_ in described}
-
-
-def _value_sql(table: str, name: str, kind: str) -> str:
-    for pattern, sql in _VALUE_SQL.items():
-        if _matches(pattern, kind):
-            return sql.format(_quoted(name))
-    raise ValidationError(
-        f"{plain(table)}: column {plain(name, 60)} is of type {plain(kind, 60)}, which JSON has no form for: leave it "
-        "out, or turn it into a text, in a query"
-    )
-
-
-def _matches(pattern: str, kind: str) -> bool:
-    return re.fullmatch(pattern, kind, re.DOTALL) is not None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -16,7 +16,7 @@ from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, missing_col
 from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core.errors import ValidationError
 
-__all__ = ["FORMATS", "TextFiles", "read_text"]
+__all__ = ["FORMATS", "TextFiles", "delimiter_of", "read_text"]
 
 # A line of a table may be longer than an id: it holds other columns.
 LONGEST_ROW = 16 * LONGEST
@@ -134,7 +134,7 @@ def _read_csv(file: IO[bytes], wanted: Wanted, delimiter: str | None) -> Iterato
         head.append(line)
         if line.strip():
             break
-    cut = delimiter or _delimiter("".join(head))
+    cut = delimiter or delimiter_of("".join(head))
     reader = csv.reader(itertools.chain(head, lines), delimiter=cut, strict=True)
     try:
         header = [name.strip() for name in next(filter(None, reader), [])]
@@ -145,7 +145,8 @@ def _read_csv(file: IO[bytes], wanted: Wanted, delimiter: str | None) -> Iterato
         raise bad_line(wanted.name, reader.line_num, f"not CSV: {error}") from None
 
 
-def _delimiter(header: str) -> str:
+def delimiter_of(header: str) -> str:
+    """Whichever of comma, semicolon, tab and bar there is most of outside of quotes."""
     bare = re.sub(r'"[^"]*"', "", header)
     return max(",;\t|", key=bare.count)
 
