@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-__all__ = ["CampaignBody", "PushBody", "Unreadable", "read_campaign", "read_push"]
+__all__ = ["CampaignBody", "PushBody", "Unreadable", "read_campaign", "read_json", "read_push"]
 
 Text: TypeAlias = str | UnsetType
 Flag: TypeAlias = bool | UnsetType
@@ -117,8 +117,17 @@ class Unreadable(ValueError):
     """The body is not what the endpoint takes; the text names the path, never a value."""
 
 
+_json = msgspec.json.Decoder()
 _push = msgspec.json.Decoder(PushBody)
 _campaign = msgspec.json.Decoder(CampaignBody)
+
+
+def read_json(body: bytes) -> Any:
+    """Decode any JSON, or raise `Unreadable`."""
+    try:
+        return _json.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(error) from None
 
 
 def read_push(body: bytes) -> PushBody:

@@ -1,0 +1,262 @@
+"""What strict refuses that loose takes, and how it says so."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk.emulator import shapes, strict
+from pushsdk.emulator.shapes import Unreadable, read_campaign, read_push
+from pushsdk.emulator.strict import check_campaign, check_push
+
+SECRET = "Dear Jane Roe, 4711"
+BUTTON = {"label": SECRET, "url": "app://a", "clickAction": "DEEP_LINKING", "keyVals": {SECRET: SECRET}}
+COMPONENT = {"actionId": SECRET, "url": "b", "clickAction": "DEEP_LINKING", "keyVals": {}, "useWebview": False}
+MESSAGE = {
+    "type": "MOBILE_PUSH",
+    "iosEnabled": True,
+    "androidEnabled": False,
+    "title": {"en": SECRET},
+    "subtitle": {},
+    "body": {"en": SECRET},
+    "action": "DEFAULT",
+    "priority": "NORMAL",
+    "mediaType": "IMAGE",
+    "interruptionLevel": "PASSIVE",
+    "relevanceScore": "SCORE_MAX",
+    "keyVals": {SECRET: SECRET},
+    "androidActionButtons": [BUTTON, dict(BUTTON)],
+    "actionCategory": {"type": "PREDEFINED_CATEGORY", "name": SECRET, "actionComponents": [COMPONENT]},
+}
+PUSH = {"userIds": [SECRET], "message": MESSAGE, "customFields": {SECRET: {"anything": [1]}}}
+CAMPAIGN = {
+    "name": SECRET,
+    "externalId": SECRET,
+    "segment": {"query": SECRET, "primaryKey": SECRET},
+    "schedule": {"type": "START_NOW", "startTs": 1},
+    "message": MESSAGE,
+}
+GONE = object()
+
+
+def changed(body, path, value):
+    """The body with another value at ``message.title.en``, or without it."""
+    copy = deepcopy(body)
+    *above, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    node = copy
+    for part in above:
+        node = node[part]
+    if value is GONE:
+        del node[last]
+    else:
+        node[last] = value
+    return copy
+
+
+def refusal(body):
+    """What strict says of a push or a campaign, None where it takes it; loose takes all of them."""
+    data = json.dumps(body).encode()
+    check, read = (check_push, read_push) if "userIds" in body else (check_campaign, read_campaign)
+    read(data)
+    told = None
+    try:
+        check(data)
+    except Unreadable as error:
+        told = str(error)
+    assert SECRET not in str(told)
+    return told
+
+
+@pytest.mark.parametrize("body", [PUSH, CAMPAIGN], ids=["push", "campaign"])
+def test_a_whole_request_of_what_the_interface_shows_is_taken(body):
+    assert refusal(body) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "text"),
+    [
+        (
+            PUSH,
+            "message.androidEnable",
+            "`androidEnable` - did you mean androidEnabled? - at `$.message`",
+        ),
+        (PUSH, "message.ios_enabled", "unknown field `ios_enabled` - did you mean iosEnabled? - at `$.message`"),
+        (PUSH, "customfields", "unknown field `customfields` - did you mean customFields? - at `$`"),
+        (CAMPAIGN, "segment.primary_key", "unknown field `primary_key` - did you mean primaryKey? - at `$.segment`"),
+        (CAMPAIGN, "schedule.startTS", "unknown field `startTS` - did you mean startTs? - at `$.schedule`"),
+        (CAMPAIGN, "message.titel", "unknown field `titel` - did you mean title? - at `$.message`"),
+        (PUSH, "message.zzz", "unknown field `zzz` - leave it out - at `$.message`"),
+        (PUSH, "message.androidActionButtons.1.lable", "`lable` - did you mean label? - at `$.message.androidActionB"),
+        (
+            PUSH,
+            "message.actionCategory.actionComponents.0.useWebView",
+            "`useWebView` - did you mean useWebview? - at `$.message.actionCategory.actionComponents[0]`",
+        ),
+        (PUSH, "message.actionCategory.nam", "`nam` - did you mean name? - at `$.message.actionCategory`"),
+        (PUSH, SECRET, "unknown field - at `$`"),
+        (PUSH, "message." + "x" * 41, "unknown field - at `$.message`"),
+        (PUSH, "message." + "x" * 40, "unknown field `x"),
+    ],
+)
+def test_an_unknown_field_is_named_with_its_place_and_what_it_may_be_a_slip_of(body, path, text):
+    assert text in refusal(changed(body, path, None if path == "message.zzz" else 1))
+
+
+def test_a_misspelt_required_field_is_told_as_itself():
+    with pytest.raises(Unreadable, match="`userIDs` - did you mean userIds"):
+        check_push(b'{"userIDs": ["ann"], "message": {}}')
+
+
+def test_the_second_of_two_buttons_is_told_apart():
+    assert refusal(changed(PUSH, "message.androidActionButtons.1.lable", 1)).endswith("androidActionButtons[1]`")
+
+
+ENUMERATED = [
+    ("message.type", "MOBILE_PUSH"),
+    ("message.action", "DEFAULT"),
+    ("message.priority", "NORMAL"),
+    ("message.mediaType", "IMAGE"),
+    ("message.interruptionLevel", "PASSIVE"),
+    ("message.relevanceScore", "SCORE_MAX"),
+    ("message.androidActionButtons.1.clickAction", "DEEP_LINKING"),
+    ("message.actionCategory.type", "PREDEFINED_CATEGORY"),
+    ("message.actionCategory.actionComponents.0.clickAction", "DEEP_LINKING"),
+    ("schedule.type", "START_NOW"),
+]
+
+
+@pytest.mark.parametrize(("path", "shown"), ENUMERATED)
+@pytest.mark.parametrize("value", [SECRET, ""])
+def test_a_value_that_the_interface_does_not_show_is_unknown(path, shown, value):
+    place = "$." + re.sub(r"\.(\d+)", r"[\1]", path)
+    told = f"unknown value, the interface shows only {shown} - at `{place}`"
+    assert refusal(changed(CAMPAIGN, path, value)) == told
+
+
+@pytest.mark.parametrize(("path", "shown"), ENUMERATED)
+def test_the_value_that_the_interface_shows_is_the_known_one(path, shown):
+    assert refusal(changed(CAMPAIGN, path, shown)) is None
+
+
+NEEDED = [
+    (CAMPAIGN, "name", "missing name: give the campaign a name - at `$`"),
+    (CAMPAIGN, "segment", "missing segment: "),
+    (CAMPAIGN, "segment.query", "missing query: it selects the audience - at `$.segment`"),
+    (CAMPAIGN, "segment.primaryKey", "missing primaryKey: "),
+    (CAMPAIGN, "schedule", "missing schedule: "),
+    (CAMPAIGN, "schedule.type", "missing type: say when it starts, as START_NOW - at `$.schedule`"),
+    (CAMPAIGN, "message", "missing message: "),
+    (PUSH, "message.type", "missing type: say what it is, as MOBILE_PUSH - at `$.message`"),
+]
+
+
+@pytest.mark.parametrize(("body", "path", "text"), NEEDED)
+def test_what_a_request_makes_no_sense_without_is_missing(body, path, text):
+    assert refusal(changed(body, path, GONE)).startswith(text)
+
+
+@pytest.mark.parametrize("path", ["name", "segment", "segment.query", "segment.primaryKey", "schedule", "message"])
+def test_what_is_empty_is_missing(path):
+    empty = {} if isinstance(CAMPAIGN.get(path), dict) else ""
+    assert refusal(changed(CAMPAIGN, path, empty)).startswith(f"missing {path.rpartition('.')[2]}")
+
+
+@pytest.mark.parametrize("path", ["externalId", "schedule.startTs", "message.actionCategory", "message.subtitle"])
+def test_what_a_request_can_do_without_is_not_missed(path):
+    assert refusal(changed(CAMPAIGN, path, GONE)) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"message": {}}', "missing required field `userIds`"),
+        (b'{"userIds": ["ann"]}', "missing required field `message`"),
+        (b'{"userIds": [], "message": {}}', "at `$.userIds`"),
+        (b'{"userIds": ["ann"], "message": {"ttl": "1"}}', "at `$.message.ttl`"),
+        (b'{"userIds": ["ann"], "message": {"actionCategory": 1}}', "at `$.message.actionCategory`"),
+        (b'{"userIds": ["ann"], "message": {"androidActionButtons": [1]}}', "androidActionButtons[0]`"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"{", "truncated - at `$`"),
+        (b'{"userIds": ["\xff"]}', "not UTF-8"),
+        (b'{"message":' * 5000, "nested too deeply"),
+    ],
+)
+def test_what_loose_refuses_strict_refuses_too(body, text):
+    for read in (read_push, check_push):
+        with pytest.raises(Unreadable) as told:
+            read(body)
+        assert text in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "taken"),
+    [
+        ({"title": {"en": "x"}}, True),
+        ({"body": {"en": "", "de": "x"}}, True),
+        ({"title": {}, "body": {}, "contentAvailable": True}, True),
+        ({}, False),
+        ({"title": {}, "body": {"en": " \n"}}, False),
+        ({"subtitle": {"en": "x"}}, False),
+        ({"contentAvailable": False}, False),
+    ],
+)
+def test_a_message_needs_a_text_unless_it_is_silent(texts, taken):
+    told = refusal({"userIds": ["ann"], "message": {"type": "MOBILE_PUSH", "iosEnabled": True, **texts}})
+    assert (told is None) if taken else told.startswith("missing title or body: give it a text")
+
+
+@pytest.mark.parametrize(
+    ("flags", "taken"),
+    [
+        ({"iosEnabled": True}, True),
+        ({"androidEnabled": True}, True),
+        ({"iosEnabled": True, "androidEnabled": False}, True),
+        ({"iosEnabled": False, "androidEnabled": False}, False),
+        ({"iosEnabled": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_message_needs_a_platform(flags, taken):
+    told = refusal({"userIds": ["ann"], "message": {"type": "MOBILE_PUSH", "title": {"en": "x"}, **flags}})
+    assert (told is None) if taken else told.startswith("missing iosEnabled or androidEnabled: set at least one")
+
+
+def children(shape):
+    """The objects below this shape, as its types say."""
+    for field in msgspec.inspect.type_info(shape).fields:
+        types = getattr(field.type, "types", [field.type])
+        for kind in [*types, *(each.item_type for each in types if isinstance(each, msgspec.inspect.ListType))]:
+            if isinstance(kind, msgspec.inspect.StructType):
+                yield field.encode_name, kind.cls
+
+
+@pytest.mark.parametrize("shape", shapes.Shape.__subclasses__())
+def test_every_object_of_the_shapes_is_looked_into(shape):
+    assert dict(children(shape)) == strict.CHILDREN.get(shape, {})
+
+
+def test_every_enumerated_field_has_its_value():
+    assert sum(len(values) for values in strict.SHOWN.values()) == len(ENUMERATED)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["message", "userIds", "title", "actionCategory", "x", "en"]), inner)
+    ),
+    max_leaves=20,
+)
+
+
+@given(anything)
+def test_no_json_at_all_makes_it_fail_otherwise(value):
+    for check in (check_push, check_campaign):
+        with pytest.raises(Unreadable, match=r" - at `\$"):
+            check(json.dumps(value).encode())
