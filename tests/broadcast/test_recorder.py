@@ -214,7 +214,7 @@ async def test_blocking_work_is_done_in_a_thread_and_waited_for_also_when_cancel
 
     def work() -> None:
         loop.call_soon_threadsafe(started.set)
-        go.wait(10)
+        go.wait(60)
         done.set()
 
     task = asyncio.ensure_future(in_thread(work))

@@ -201,7 +201,7 @@ def test_bad_values_are_usage_errors(capsys, bad):
 
 def test_as_a_command_it_prints_one_json_object_and_nothing_else():
     arguments = ["--users", "600", "--personalised", "60", "--json"]
-    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=30)
+    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
     result = json.loads(ended.stdout)
     assert ended.returncode == 0
     assert list(result) == ["client", "service", "faults", "lost", "doubled", "seconds"]
@@ -220,6 +220,6 @@ def test_ctrl_c_ends_it_with_130_and_no_traceback():
         while process.stderr.readline() not in ("0 of 2,200 pushes ended\n", ""):
             pass
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err

@@ -22,7 +22,7 @@ KEY = "s3cret-key"
 def _trusting(monkeypatch):
     trusting = wire_tls.client_context()
     monkeypatch.setattr(_probe.ssl, "create_default_context", lambda: trusting)
-    monkeypatch.setattr(_probe, "_PATIENCE", 2.0)
+    monkeypatch.setattr(_probe, "_PATIENCE", 60.0)
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def listening(context=None, said=None):
             while True:
                 accepted, _ = server.accept()
                 with accepted, suppress(OSError):
-                    accepted.settimeout(2)
+                    accepted.settimeout(60)
                     if said is not None:
                         accepted.recv(10_000)
                         accepted.sendall(said)
@@ -48,7 +48,7 @@ def listening(context=None, said=None):
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}", heard
         server.shutdown(socket.SHUT_RDWR)
-    thread.join(5)
+    thread.join(60)
 
 
 def states(findings):

@@ -27,7 +27,7 @@ async def ended_by(number, **arguments):
     """Run the command in this loop until it has installed its handlers, then send the signal."""
     before = signal.getsignal(number)
     command = asyncio.ensure_future(emulator(port=0, **arguments))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while signal.getsignal(number) is before and not command.done():  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0)
         signal.raise_signal(number)
@@ -148,5 +148,5 @@ def test_a_user_can_start_it_push_to_it_and_stop_it():
         with urllib.request.urlopen(request) as answer:
             assert answer.status == 204
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=5)
+        out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("1 requests, 2 users, 1 pushes, 0 campaigns\n", "", 0)

@@ -218,7 +218,7 @@ def test_no_control_character_reaches_a_terminal(char):
 
 def test_the_help_names_every_command_and_loads_neither_aiohttp_nor_msgspec():
     code = "import sys; from pushsdk import cli; cli.main(['--help']); print(*sys.modules, file=sys.stderr)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     for name in ("send", "campaign", "broadcast", "plan", "resume", "status", "report", "message", "doctor", "demo"):
         assert f"│ {name} " in ended.stdout
     assert {"aiohttp", "msgspec", "asyncio", "rich.markdown", "duckdb"}.isdisjoint(ended.stderr.split())
@@ -254,7 +254,7 @@ def test_a_letter_that_the_locale_lacks_is_no_traceback(tmp_path, monkeypatch):
     (tmp_path / "message.json").write_text('{"title": {"en": "\\u20ac"}}')
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     command = [*COMMAND, "message", "preview", str(tmp_path / "message.json")]
-    ended = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (0, b"[en] no platform\n\\u20ac\n")
 
 

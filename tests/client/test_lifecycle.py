@@ -153,7 +153,7 @@ FORK = """
 def test_a_client_is_refused_after_a_fork(state: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK), state],
-        timeout=20,
+        timeout=60,
         capture_output=True,
         check=False,
     )

@@ -130,10 +130,10 @@ def test_a_value_is_filled_in_and_a_missing_one_takes_the_fallback(fields, text)
 def test_hostile_text_is_read_in_linear_time(unit):
     def seconds(size):
         text = "{{" + unit * (size // len(unit))
-        started = time.perf_counter()
+        started = time.process_time()
         find_placeholders(text)
         has_malformed_placeholder(text)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     # Quadratic time would take minutes for a megabyte, linear time some milliseconds.
     assert seconds(1_000_000) < 2

@@ -44,7 +44,8 @@ async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(status: int,
             await client.send("user", HELLO)
     assert watch.seconds < AT_ONCE
     assert (caught.value.outcome, caught.value.status, len(caught.value.attempts)) == (Outcome.REJECTED, status, 1)
-    assert caught.value.retry_after == pytest.approx(3600 if told == "date" else told, abs=2)
+    # A date is compared with the wall clock, which runs on while the machine stands still.
+    assert caught.value.retry_after == pytest.approx(3600 if told == "date" else told, abs=60 if told == "date" else 0)
     assert (server.begun, server.processed) == (1, {})
 
 

@@ -22,6 +22,8 @@ __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
 
 HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}", max_users=100, max_bytes=10_000)
 CHUNKS, SIZE = 50, 10
+# Commits of one writer: its killer may be held up, and each commit is looked at afterwards.
+MOST = 1000
 KINDS = (Kind.CLAIMED, Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN, Kind.RESENT)
 
 
@@ -47,11 +49,10 @@ def plan(path: Path, *, durable: bool) -> Journal:
 
 def write(path: Path, pipe: int, *, durable: bool) -> None:
     journal = plan(path, durable=durable)
-    number = 0
-    while True:
+    for number in range(MOST):
         journal.write(events_of(number))
-        number += 1
         os.write(pipe, b"n")
+    signal.pause()
 
 
 def kill_one(path: Path, draw: random.Random, *, sending: bool) -> int:

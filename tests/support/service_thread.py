@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 
 from pushsdk.emulator import Emulator
+from support.virtual_time import turns
 
 __all__ = ["Service", "served"]
 
@@ -54,6 +55,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
         async with service:
             ready.set()
             await asyncio.to_thread(done.wait)
+            # Whoever has come is let in first: asyncio loses a connection that it accepts in the turn of the end.
+            await turns(10)
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
