@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from pushsdk.emulator import Emulator
+from pushsdk.emulator.guard import Guard
 from support.virtual_time import turns
 
 __all__ = ["Service", "served"]
@@ -24,25 +25,25 @@ class Service(Emulator):
 
     def __init__(self) -> None:
         super().__init__()
-        self._heard = threading.Condition()
-
-    async def __aenter__(self) -> Self:
-        await super().__aenter__()
-        assert self._service is not None
-        judge = self._service.guard.judge
-
-        def judging(method: str, path: str, headers: Mapping[str, str]) -> Any:
-            with self._heard:
-                self._heard.notify_all()
-            return judge(method, path, headers)
-
-        self._service.guard.judge = judging  # type: ignore[method-assign]
-        return self
+        #: Notified at each request; by ``served``.
+        self.heard = threading.Condition()
 
     def wait_for(self, requests: int) -> None:
         """Until the head of so many requests has come, which leaves with the first bytes of the body."""
-        with self._heard:
-            assert self._heard.wait_for(lambda: self.requests >= requests, HANGS), f"{self.requests} requests came"
+        with self.heard:
+            assert self.heard.wait_for(lambda: self.requests >= requests, HANGS), f"{self.requests} requests came"
+
+
+def _tell(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the service notify at the first look at each request, when it has counted it."""
+    judge = Guard.judge
+
+    def judging(guard: Guard, *head: Any) -> Any:
+        with service.heard:
+            service.heard.notify_all()
+        return judge(guard, *head)
+
+    monkeypatch.setattr(Guard, "judge", judging)
 
 
 @contextmanager
@@ -50,6 +51,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """Run it where the variables of the environment point to."""
     ready, done = threading.Event(), threading.Event()
     service = Service()
+    _tell(service, monkeypatch)
 
     async def serve() -> None:
         async with service:
