@@ -1,0 +1,209 @@
+"""How a search line is read, and what its condition finds in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pushsdk.emulator.search import Search, condition, folded, parse
+
+
+@pytest.mark.parametrize(
+    ("line", "search"),
+    [
+        ("", Search()),
+        (" \t\n ", Search()),
+        ("user:u1", Search(users=("u1",))),
+        ('user:"a b" user:c', Search(users=("a b", "c"))),
+        ("User:U1", Search(users=("U1",))),
+        ("user:a:b", Search(users=("a:b",))),
+        ('title:"black friday"', Search(titles=("black friday",))),
+        ("body:Sale", Search(bodies=("Sale",))),
+        ("lang:DE lang:en", Search(languages=("de", "en"))),
+        ("campaign:Spring", Search(campaigns=("Spring",))),
+        ("status:429 status:503", Search(statuses=((429, 429), (503, 503)))),
+        ("status:4xx status:NONE", Search(statuses=((400, 499), None))),
+        ("is:accepted is:Refused is:failed", Search(fates=("accepted", "refused", "failed"))),
+        ("is:push is:campaign", Search(kinds=("push", "campaign"))),
+        ("two  words", Search(words=("two", "words"))),
+        ('"two words" more', Search(words=("two words", "more"))),
+        ('"never closed', Search(words=("never closed",))),
+        (r'"a \"b\" \\ \c"', Search(words=(r'a "b" \ \c',))),
+        ('"ends in \\', Search(words=("ends in \\",))),
+        ('"a"b', Search(words=("a", "b"))),
+        ('a"b c"', Search(words=('a"b', 'c"'))),
+        ("foo:bar", Search(words=("foo:bar",))),
+        ('foo:"b c"', Search(words=("foo:b c",))),
+        ("https://example.com", Search(words=("https://example.com",))),
+        ("foo: :x 12:30", Search(words=("foo:", ":x", "12:30"))),
+        ("is:open status:42 status:0xx", Search(words=("is:open", "status:42", "status:0xx"))),
+        ("status:4290 status:-1", Search(words=("status:4290", "status:-1"))),
+        ("user: title: body: lang: campaign: status: is:", Search(partial=True)),
+        ('user:""', Search(partial=True)),
+        ('""', Search(partial=True)),
+        ("title: x", Search(words=("x",), partial=True)),
+        ("user:\ud800", Search(users=("?",))),
+        ("user:a\0b", Search(users=("a\0b",))),
+    ],
+)
+def test_a_line_is_read_into_its_terms(line, search):
+    assert parse(line) == search
+
+
+def test_a_line_is_read_up_to_a_bound():
+    assert parse("x " * 50) == Search(words=("x",) * 50)
+    assert parse("x " * 51) == Search(words=("x",) * 50, partial=True)
+    assert parse("y" * 2000) == Search(words=("y" * 2000,))
+    assert parse("y" * 2001) == Search(words=("y" * 2000,), partial=True)
+
+
+def test_a_search_shows_no_value_in_its_repr():
+    assert repr(parse("user:ann title:secret")) == "Search(users, titles)"
+
+
+ROWS = [
+    # id, inbox, endpoint, status, accepted, fault, title, text, langs
+    (1, 1, "push", 204, 1, None, "Black Friday", "Everything must go", " en "),
+    (2, 1, "push", 429, 0, None, "Schwarzer Freitag", "Alles muss raus, black oder nicht", " de-at en "),
+    (3, 1, "push", 503, 0, "busy", "100% Straße", "a_b c:\\d", " de "),
+    (4, 1, "push", None, 1, "reset", "ÄRGER", "before\0after", " pt_br "),
+    (5, 1, "campaigns", 200, 1, None, "Spring", "", " x%z "),
+    (6, 1, "campaigns", 400, 0, None, "", "", " "),
+    (7, 1, "push", None, 0, None, "", "", " "),
+    (8, 2, "campaigns", 200, 1, None, "Spring", "", " "),
+]
+CAMPAIGNS = [("0ab1-uuid", 1, 5, "Spring 100%"), ("0ab2-uuid", 2, 8, "Spring of others"), ("0ab3-uuid", 1, 6, None)]
+
+
+@pytest.fixture(scope="module")
+def found():
+    db = sqlite3.connect(":memory:")
+    db.execute(
+        "CREATE TABLE requests(id INTEGER PRIMARY KEY, inbox INTEGER, endpoint TEXT, status INTEGER, accepted INTEGER,"
+        " fault TEXT, title TEXT, text TEXT, langs TEXT)"
+    )
+    db.execute("CREATE TABLE campaigns(uuid TEXT, inbox INTEGER, request INTEGER, name TEXT)")
+    for *fields, title, text, langs in ROWS:
+        db.execute(
+            "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [*fields, folded(title), folded(text), langs]
+        )
+    db.executemany("INSERT INTO campaigns VALUES (?, ?, ?, ?)", CAMPAIGNS)
+
+    def find(line):
+        clause, values = condition(parse(line))
+        rows = db.execute(f"SELECT id FROM requests WHERE inbox = 1 AND ({clause or '1'}) ORDER BY id", values)
+        return [row[0] for row in rows]
+
+    yield find
+    db.close()
+
+
+EVERY = [row[0] for row in ROWS if row[1] == 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [
+        ("", EVERY),
+        ("user:ann", EVERY),
+        ("title:black", [1]),
+        ("body:black", [2]),
+        ("BLACK", [1, 2]),
+        ("black oder", [2]),
+        ('"black friday"', [1]),
+        ('"friday black"', []),
+        ("title:schwarz title:freitag", [2]),
+        ("title:schwarz title:friday", []),
+        ("title:ärger", [4]),
+        ("title:STRASSE", [3]),
+        ("100%", [3]),
+        ("%", [3]),
+        ("_", [3]),
+        ("a%b", []),
+        ("a_b", [3]),
+        ("aXb", []),
+        ("\\", [3]),
+        ("c:\\d", [3]),
+        ("before\0", [4]),
+        ("before\0zzz", []),
+        ("body:after", [4]),
+        ("lang:en", [1, 2]),
+        ("lang:de", [2, 3]),
+        ("lang:de-AT", [2]),
+        ("lang:pt", [4]),
+        ("lang:p", []),
+        ("lang:x%z", [5]),
+        ("lang:x%", []),
+        ("lang:%", []),
+        ("lang:de lang:en", [2]),
+        ("campaign:spring", [5]),
+        ("campaign:0AB1-uuid", [5]),
+        ("campaign:0ab2-uuid", []),
+        ("campaign:0ab", []),
+        ("campaign:100%", [5]),
+        ("campaign:spr%g", []),
+        ("campaign:spring\0", []),
+        ("status:429", [2]),
+        ("status:429 status:503", [2, 3]),
+        ("status:4xx", [2, 6]),
+        ("status:none", [4, 7]),
+        ("status:none status:2xx", [1, 4, 5, 7]),
+        ("is:accepted", [1, 4, 5]),
+        ("is:refused", [2, 6]),
+        ("is:failed", [3, 4, 7]),
+        ("is:accepted is:refused", [1, 2, 4, 5, 6]),
+        ("is:accepted is:refused is:failed", EVERY),
+        ("is:push", [1, 2, 3, 4, 7]),
+        ("is:campaign", [5, 6]),
+        ("is:push is:campaign", EVERY),
+        ("is:campaign is:accepted", [5]),
+        ("status:429 is:failed", []),
+        ("lang:de status:429 black is:push user:u1", [2]),
+        ("'; DROP TABLE requests; --", []),
+    ],
+)
+def test_a_condition_finds_what_the_line_says(found, line, ids):
+    assert found(line) == ids
+
+
+prefixes = st.sampled_from(["user:", "title:", "body:", "lang:", "campaign:", "status:", "is:", "foo:", ""])
+AWKWARD = ["429", "4xx", "none", "accepted", "push", '"', '"a b"', "%", "_", "\\", "\0", "'"]
+values = st.sampled_from(AWKWARD) | st.text()
+lines = st.text() | st.lists(st.builds("{}{}".format, prefixes, values)).map(" ".join)
+
+
+@given(lines)
+@example("(" * 3000)
+@example('"' * 3000)
+@example('"' + "\\" * 3000)
+@example("a " * 3000)
+@example("lang:" + "%" * 3000)
+@example("is:accepted " * 3000)
+@example("status:none status:400 " * 3000)
+@example("\ud800\udfff" * 3000)
+def test_no_line_fails(found, line):
+    found(line)
+
+
+@given(st.sampled_from(["user", "title", "body", "campaign"]), st.text(min_size=1, max_size=50))
+def test_any_value_can_be_said_in_quotes(prefix, value):
+    value = value.encode("utf-8", "replace").decode()
+    said = value.replace("\\", "\\\\").replace('"', '\\"')
+    search = parse(f'{prefix}:"{said}" more')
+    assert search.words == ("more",)
+    assert [value] == [
+        found for texts in (search.users, search.titles, search.bodies, search.campaigns) for found in texts
+    ]
+
+
+@given(st.text(min_size=1, max_size=20), st.text(max_size=5), st.text(max_size=5))
+def test_a_text_is_found_by_any_of_its_parts_in_any_case(part, before, after):
+    part, before, after = (each.encode("utf-8", "replace").decode() for each in (part, before, after))
+    clause, (value,) = condition(Search(titles=(part.upper().lower(),)))
+    db = sqlite3.connect(":memory:")
+    title = folded(f"{before}{part.upper().lower()}{after}")
+    assert db.execute(f"SELECT {clause} FROM (SELECT ? AS title) AS requests", (value, title)).fetchone() == (1,)
+    db.close()
