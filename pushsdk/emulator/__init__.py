@@ -1,7 +1,9 @@
 """The service on your machine, and its oracle: the public names, nothing else."""
 
 from pushsdk.emulator.faults import Fault, load_faults
+from pushsdk.emulator.limits import Limits, Statuses
+from pushsdk.emulator.records import Campaign, Push
 from pushsdk.emulator.server import Emulator, Inbox
-from pushsdk.emulator.store import Campaign, MemoryStore, Push, Store
+from pushsdk.emulator.store import StoreError
 
-__all__ = ["Campaign", "Emulator", "Fault", "Inbox", "MemoryStore", "Push", "Store", "load_faults"]
+__all__ = ["Campaign", "Emulator", "Fault", "Inbox", "Limits", "Push", "Statuses", "StoreError", "load_faults"]

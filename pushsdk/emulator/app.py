@@ -1,27 +1,35 @@
-"""One request from its head to its answer: refuse, read, decide, accept, answer or fail as told.
+"""One request to the service from its head to its answer: refuse, read, decide, store, answer or fail as told.
 
-The only place of the emulator that touches HTTP. The handler is a bare aiohttp one, without router and middleware:
-the emulator must not be what a test of 22,000 users waits for.
+The handler is a bare aiohttp one, without router and middleware: the emulator must not be what a test of 22,000 users
+waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
+import random
+import time
+import uuid
+from collections import deque
 
-import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from msgspec import UNSET
 
-from pushsdk.emulator.faults import Fault, HangFault, Rules, StatusFault, TruncatedFault
+from pushsdk.emulator.answers import abort, cut, invite, json_answer, refuse
+from pushsdk.emulator.cards import describe
+from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal
+from pushsdk.emulator.records import Campaign, Entry, Unmatched
+from pushsdk.emulator.rooms import Room, Rooms, TooMany
 from pushsdk.emulator.shapes import Unreadable, read_campaign, read_push
-from pushsdk.emulator.store import Store
+from pushsdk.emulator.store import StoreError
+from pushsdk.emulator.strict import check_campaign, check_push
+from pushsdk.emulator.writer import Writer
 
 __all__ = ["Service"]
 
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
+_UNMATCHED = 100  # heads kept of requests that reached no inbox
 _CUTS = {
     "status": b"HTTP/1.1 20",
     "headers": b"HTTP/1.1 200 OK\r\nContent-Type: application/js",
@@ -30,60 +38,129 @@ _CUTS = {
 
 
 class Service:
-    """The two endpoints over a store. Its parts are replaced from outside: ``rules`` at any time."""
+    """The two operations over a store."""
 
-    def __init__(self, *, store: Store, rules: Rules, guard: Guard) -> None:
-        loop = asyncio.get_running_loop()
-        self.store = store
-        self.rules = rules  # replaced by Emulator.set_faults
-        self.guard = guard
-        self.requests: int = 0  # every request on the wire, refused ones too
-        self.closing: asyncio.Future[None] = loop.create_future()  # done when the emulator closes
+    def __init__(self, *, rooms: Rooms, writer: Writer, guard: Guard, seed: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._writer = writer
+        self._guard = guard
+        self._random = random.Random(f"{seed}:campaigns")  # noqa: S311 - repeatable is the point
+        self.rooms = rooms
+        self.ahead: float = 0.0  # seconds that the service's clock was set forward
+        self.requests: int = 0  # every one on the wire, refused ones too
+        self.unmatched: deque[Unmatched] = deque(maxlen=_UNMATCHED)  # newest last
+        self.closing: asyncio.Future[None] = self._loop.create_future()  # done when the emulator closes
         self.lost: dict[RequestHandler, asyncio.Future[None]] = {}  # open connections, kept by Connections
+
+    def now(self) -> float:
+        """The service's time, in seconds since the epoch."""
+        return time.time() + self.ahead
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept it at most once, and only when its body arrived whole."""
         self.requests += 1
-        headers = request.headers
-        api_key = headers.get("Api-Key", "")
-        path = request.path
-        refusal = self.guard.judge(request.method, path, headers)
+        refusal = self._guard.judge(request.method, request.path, request.headers)
         if refusal is not None:
-            return _refuse(refusal)
-        _invite(request)
+            return self._turn_away(request, refusal)
         try:
-            body = await request.read()
-            endpoint = ENDPOINTS[path]
-            user_ids = _users(endpoint, body)
+            room = self.rooms.of(request.headers["Api-Key"])
+        except (StoreError, TooMany) as error:
+            return refuse(Refusal(507, str(error)))
+        # Its inbox is that of now: what a reset overtakes belongs to the time before it.
+        entry = Entry(inbox=room.box.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
+        invite(request)
+        try:
+            entry.body = await request.read()
         except web.HTTPRequestEntityTooLarge:
-            return _refuse(self.guard.too_large)
-        except Unreadable as error:
-            return _refuse(Refusal(400, str(error)))
+            return self._turn_away(request, self._guard.too_large)
         except (RequestPayloadError, OSError):  # the body did not arrive whole
-            return _abort(request)
-        verdict = self.rules.decide(endpoint, user_ids, len(body))
+            return abort(request)
+        refusal = self._examine(room, entry)
+        if refusal is not None:
+            return await self._refused(entry, refusal)
+        verdict = room.rules.decide(entry.endpoint or "", entry.user_ids, len(entry.body))
         if verdict.delay and not await self._waited(verdict.delay):
-            return _abort(request)
-        if verdict.fault is None:
-            return self._accept(api_key, user_ids, body)
-        if verdict.fault.accepts:
-            self._accept(api_key, user_ids, body)
-        return await self._fail(verdict.fault, request)
+            return abort(request)
+        entry.fault = verdict.rule
+        return await self._decided(request, room, entry, verdict.fault)
 
-    def _accept(self, api_key: str, user_ids: tuple[str, ...], body: bytes) -> web.Response:
-        if user_ids:
-            self.store.accept_push(api_key, user_ids, body)
-            return web.Response(status=204)
-        return _json(200, {"uuid": self.store.accept_campaign(api_key, body).uuid})
+    def _turn_away(self, request: web.BaseRequest, refusal: Refusal) -> web.Response:
+        """Refuse what reaches no inbox, and remember it for somebody who wonders where it is."""
+        self.unmatched.append(
+            Unmatched(
+                time=self.now(),
+                method=request.method[:20],
+                path=request.path[:200],
+                status=refusal.status,
+                error=refusal.error,
+            )
+        )
+        return refuse(refusal)
+
+    def _examine(self, room: Room, entry: Entry) -> Refusal | None:
+        """Read the body into the entry; why it is refused, or None."""
+        limits = room.limiter.limits
+        try:
+            if entry.endpoint == "push":
+                push = read_push(entry.body)
+                entry.user_ids, entry.users = push.user_ids, len(push.user_ids)
+                describe(entry, push.message)
+            else:
+                campaign = read_campaign(entry.body)
+                describe(entry, None if campaign.message is UNSET else campaign.message)
+            if limits.strict:
+                (check_push if entry.endpoint == "push" else check_campaign)(entry.body)
+        except Unreadable as error:
+            return Refusal(400, str(error))
+        return room.limiter.judge(
+            endpoint=entry.endpoint or "", user_ids=entry.user_ids, size=len(entry.body), now=self._loop.time()
+        )
+
+    async def _refused(self, entry: Entry, refusal: Refusal) -> web.Response:
+        entry.status, entry.error, entry.user_ids = refusal.status, refusal.error, ()
+        return await self._stored(entry) or refuse(refusal)
+
+    async def _decided(
+        self, request: web.BaseRequest, room: Room, entry: Entry, fault: Fault | None
+    ) -> web.StreamResponse:
+        """Accept, or not, and store that before anything is answered."""
+        entry.accepted = fault is None or fault.accepts
+        entry.status = _status(entry, fault)
+        if entry.accepted:
+            room.limiter.took(entry.users)
+            if entry.endpoint == "campaigns":
+                entry.campaign = self._campaign(entry)
+        else:
+            entry.user_ids = ()
+        full = await self._stored(entry)
+        if full is not None:
+            return full
+        if fault is not None:
+            return await self._fail(fault, request)
+        if entry.campaign is not None:
+            return json_answer(200, {"uuid": entry.campaign.uuid})
+        return web.Response(status=204)
+
+    def _campaign(self, entry: Entry) -> Campaign:
+        name = uuid.UUID(int=self._random.getrandbits(128), version=4)
+        return Campaign(uuid=str(name), body=entry.body, time=entry.time)
+
+    async def _stored(self, entry: Entry) -> web.Response | None:
+        """Wait until the entry is stored; where it can't be, the answer that says so."""
+        try:
+            await self._writer.add(entry)
+        except StoreError as error:
+            return refuse(Refusal(507, str(error)))
+        return None
 
     async def _fail(self, fault: Fault, request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(fault, StatusFault):
-            return _status(fault)
+            return _answer(fault)
         if isinstance(fault, TruncatedFault):
-            return _cut(request, _CUTS[fault.at])
+            return cut(request, _CUTS[fault.at])
         if isinstance(fault, HangFault):
             await self._left(request)
-        return _abort(request)
+        return abort(request)
 
     async def _left(self, request: web.BaseRequest) -> None:
         """Wait until the client leaves, who may be gone since a delay began, or the emulator closes."""
@@ -97,49 +174,14 @@ class Service:
         return not done
 
 
-def _users(endpoint: str, body: bytes) -> tuple[str, ...]:
-    """The users of a push, who are at least one; none for a campaign."""
-    if endpoint == "push":
-        return read_push(body).user_ids
-    read_campaign(body)
-    return ()
+def _status(entry: Entry, fault: Fault | None) -> int | None:
+    if fault is None:
+        return 204 if entry.endpoint == "push" else 200
+    return fault.code if isinstance(fault, StatusFault) else None
 
 
-def _json(status: int, value: object, headers: dict[str, str] | None = None) -> web.Response:
-    body = msgspec.json.encode(value)
-    return web.Response(status=status, body=body, headers=headers, content_type="application/json")
-
-
-def _refuse(refusal: Refusal) -> web.Response:
-    return _json(refusal.status, {"error": refusal.error}, dict(refusal.headers))
-
-
-def _status(fault: StatusFault) -> web.Response:
+def _answer(fault: StatusFault) -> web.Response:
     headers = dict(fault.headers)
     if fault.body and "content-type" not in {name.lower() for name in headers}:
         headers["Content-Type"] = "application/json"
     return web.Response(status=fault.code, body=fault.body.encode() or None, headers=headers)
-
-
-def _invite(request: web.BaseRequest) -> None:
-    """Answer a client that asks before it sends its body, as curl does with a large one."""
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-
-def _abort(request: web.BaseRequest) -> web.Response:
-    """Reset the connection. The response is never written: aiohttp takes a closed transport for a client gone."""
-    transport = request.transport
-    if transport is not None:
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        transport.abort()
-    return web.Response(status=500)
-
-
-def _cut(request: web.BaseRequest, part: bytes) -> web.Response:
-    """Write the beginning of an answer and close in order, so that it arrives."""
-    transport = request.transport
-    if transport is not None:
-        transport.write(part)
-        transport.close()
-    return web.Response(status=500)

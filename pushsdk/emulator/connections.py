@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -13,9 +15,10 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.guard import HOST
 
-__all__ = ["Connections", "bind"]
+__all__ = ["Connections", "Handler", "bind"]
+
+Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _BACKLOG = 1024  # a client that opens all its connections at once is no fault
 _GRACE = 0.1  # seconds that clients get at the end to take what is written for them
@@ -32,17 +35,18 @@ _log = logging.getLogger("pushsdk.emulator")
 _log.addFilter(_Malformed())
 
 
-def bind(port: int) -> socket.socket:
-    """Take the port on loopback, any free one for 0. Raises OSError where it is taken."""
-    return socket.create_server((HOST, port))
+def bind(host: str, port: int) -> socket.socket:
+    """Take the port on this address, any free one for 0. Raises OSError where it is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
 
 
 class Connections(web.Server):
     """aiohttp's server with an end that waits for nobody; it tells the service when a connection is lost."""
 
-    def __init__(self, service: Service, *, max_body: int) -> None:
+    def __init__(self, service: Service, handle: Handler, *, max_body: int) -> None:
         super().__init__(
-            service.handle,
+            handle,
             request_factory=self._new_request,
             access_log=None,
             logger=_log,

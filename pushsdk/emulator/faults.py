@@ -7,6 +7,9 @@ A rule counts the requests that reach it and meet all its static conditions (``e
 ``more_than_users``, ``more_than_bytes``). Among the requests so counted it hits those that are within the ``first`` N,
 and are an ``every`` Nth (N, 2N, ...), and win a draw of ``probability``; one number is drawn for each counted request,
 by a generator of the rule's own, seeded with the seed and the rule's position. Conditions left out always hold.
+
+A rule that is switched off is as good as not there: it counts no request and draws no number. Switched on again it
+goes on where it was, so ``first`` and ``every`` are about the requests that it was on for.
 """
 
 from __future__ import annotations
@@ -182,10 +185,14 @@ def load_faults(data: bytes | str) -> list[Fault]:
 
 
 class Verdict(Struct, frozen=True):
-    """What happens to one request: a wait in seconds, then the fault, or acceptance where it is None."""
+    """What happens to one request: a wait in seconds, then the fault, or acceptance where it is None.
+
+    ``rule`` is the name of the rule that acts, of the last where several do.
+    """
 
     delay: float = 0.0
     fault: Fault | None = None
+    rule: str | None = None
 
 
 _UNHARMED = Verdict()
@@ -199,6 +206,7 @@ class _Rule:
         self.name = name
         self.seen = 0  # requests that met the static conditions
         self.hits = 0
+        self.enabled = True  # set by Rules.enable
         self.random = random.Random(seed)  # noqa: S311 - repeatable is the point
 
     def hit(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
@@ -233,6 +241,7 @@ class Rules:
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
+        self.seed = seed
         self._rules = []
         for position, fault in enumerate(self.faults, start=1):
             if not isinstance(fault, Fault):
@@ -246,14 +255,26 @@ class Rules:
         """What happens to the request of ``size`` bytes; ``user_ids`` is empty for a campaign."""
         if not self._rules:
             return _UNHARMED
-        delay = 0.0
+        delay, name = 0.0, None
         for rule in self._rules:
-            if rule.hit(endpoint, user_ids, size):
+            if rule.enabled and rule.hit(endpoint, user_ids, size):
+                name = rule.name
                 if not isinstance(rule.fault, DelayFault):
-                    return Verdict(delay, rule.fault)
+                    return Verdict(delay, rule.fault, name)
                 delay += rule.fault.seconds
-        return Verdict(delay)
+        return Verdict(delay, None, name)
 
     def hits(self) -> dict[str, int]:
         """How many times each rule acted; a rule without a name is called ``"<position>: <action>"``."""
         return {rule.name: rule.hits for rule in self._rules}
+
+    def enable(self, name: str, enabled: bool) -> None:
+        """Switch a rule on or off; its counts stay. Raises ValueError where no rule has this name, as in `hits`."""
+        rule = next((rule for rule in self._rules if rule.name == name), None)
+        if rule is None:
+            raise ValueError(f"no fault has this name; there are: {', '.join(self.hits()) or 'none at all'}")
+        rule.enabled = enabled
+
+    def enabled(self) -> dict[str, bool]:
+        """Whether each rule is on, as each is at first; by the names of `hits`."""
+        return {rule.name: rule.enabled for rule in self._rules}

@@ -5,15 +5,19 @@ A loopback port is open to every web page of its machine (DNS rebinding, cross-s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hmac
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-__all__ = ["ENDPOINTS", "HOST", "PREFIX", "Guard", "Refusal"]
+from pushsdk.emulator.records import Endpoint
+
+__all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal"]
 
 HOST = "127.0.0.1"  # explicitly: asyncio's default is every interface
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 PREFIX = "/external/api"
-ENDPOINTS = {f"{PREFIX}/v1/push": "push", f"{PREFIX}/v1/campaigns": "campaigns"}
+ENDPOINTS: Mapping[str, Endpoint] = {f"{PREFIX}/v1/push": "push", f"{PREFIX}/v1/campaigns": "campaigns"}
 
 
 class Refusal(Struct, frozen=True):
@@ -24,28 +28,40 @@ class Refusal(Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
-_HOST = Refusal(403, "Host must be localhost, 127.0.0.1 or [::1] with the emulator's port")
 _ORIGIN = Refusal(403, "requests from other sites are refused")
 _PATH = Refusal(404, f"no such path; there are {' and '.join(ENDPOINTS)}")
 _METHOD = Refusal(405, "the method must be POST", {"Allow": "POST"})
 _KEY = Refusal(401, "the Api-Key header is missing or empty")
 _TYPE = Refusal(415, "Content-Type must be application/json")
+_TOKEN = Refusal(401, "Authorization: Bearer with the emulator's token is needed here", {"WWW-Authenticate": "Bearer"})
+_READS = frozenset({"GET", "HEAD"})
 
 
 class Guard:
-    """Judges heads for the emulator on ``port``; bodies longer than ``max_body`` bytes are refused unread."""
+    """Judges heads for the emulator on ``port``; bodies longer than ``max_body`` bytes are refused unread.
 
-    def __init__(self, *, port: int, max_body: int) -> None:
-        names = ("localhost", "127.0.0.1", "[::1]")
-        self._hosts = {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())
+    ``hosts`` are names that it is called by, with or without a port, besides those of loopback. With a ``token``
+    everything but the service's own two paths needs it.
+    """
+
+    def __init__(self, *, port: int, max_body: int, hosts: Iterable[str] = (), token: str | None = None) -> None:
+        names = {name.lower() for name in (*LOOPBACK, *hosts)}
+        self._hosts = {f"{name}:{port}" for name in names} | {name for name in names if _has_port(name)}
+        if port == 80:
+            self._hosts |= names
+        self._foreign_host = Refusal(
+            403, f"Host must be {', '.join(sorted(names))} with the emulator's port: name others with `hosts`"
+        )
         self._max_body = max_body
+        self._token = token
         self.too_large: Refusal = Refusal(413, f"the body is over {max_body} bytes")
 
     def judge(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
-        """The first reason to refuse this head, or None. The rows are in the order they count."""
+        """The first reason to refuse a head of the service's paths, or None. The rows are in the order they count."""
+        refusal = self.foreign(headers)
+        if refusal is not None:
+            return refusal
         checks = (
-            (headers.get("Host", "").lower() not in self._hosts, _HOST),
-            (self._foreign(headers), _ORIGIN),
             (path not in ENDPOINTS, _PATH),
             (method != "POST", _METHOD),
             (not headers.get("Api-Key"), _KEY),
@@ -54,11 +70,38 @@ class Guard:
         )
         return next((refusal for refused, refusal in checks if refused), None)
 
-    def _foreign(self, headers: Mapping[str, str]) -> bool:
-        if headers.get("Sec-Fetch-Site", "") == "cross-site":
-            return True
+    def judge_control(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
+        """The same for the control routes, whose changes must be JSON: a form of another site can't send that."""
+        refusal = self.foreign(headers)
+        if refusal is not None:
+            return refusal
+        if not self._has_token(headers.get("Authorization", "")):
+            return _TOKEN
+        if method not in _READS and not _is_json(headers.get("Content-Type", "")):
+            return _TYPE
+        return None
+
+    def foreign(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Why a request is of another site, or of this one under a false name (DNS rebinding), or None."""
+        if headers.get("Host", "").lower() not in self._hosts:
+            return self._foreign_host
+        # Other ports of this machine are the same site: they have no more business here.
+        if headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+            return _ORIGIN
         origin = headers.get("Origin")
-        return origin is not None and origin.lower().removeprefix("http://") not in self._hosts
+        if origin is not None and origin.lower().partition("://")[2] not in self._hosts:
+            return _ORIGIN
+        return None
+
+    def _has_token(self, authorization: str) -> bool:
+        scheme, _, given = authorization.partition(" ")
+        return self._token is None or (
+            scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
+        )
+
+
+def _has_port(name: str) -> bool:
+    return name.rpartition(":")[2].isdigit() and not name.endswith("]")
 
 
 def _is_json(content_type: str) -> bool:

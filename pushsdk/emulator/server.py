@@ -4,50 +4,99 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pushsdk.emulator.app import Service
 from pushsdk.emulator.connections import Connections, bind
 from pushsdk.emulator.faults import Fault, Rules
+from pushsdk.emulator.front import Front
 from pushsdk.emulator.guard import HOST, PREFIX, Guard
-from pushsdk.emulator.store import Campaign, MemoryStore, Push, Store
+from pushsdk.emulator.limits import Limits
+from pushsdk.emulator.records import Campaign, Push
+from pushsdk.emulator.rooms import Room, Rooms
+from pushsdk.emulator.store import Box, Store
+from pushsdk.emulator.writer import Writer
 
 __all__ = ["Emulator", "Inbox"]
 
 
 class Inbox:
-    """What was accepted with one Api-Key. A view: it is always up to date."""
+    """What was accepted with one Api-Key. A view: it is always up to date, and may be used from any thread.
 
-    def __init__(self, store: Store, api_key: str) -> None:
+    It tells what is true of one moment; ``faults`` and ``limits`` are its own once they are set, and those of the
+    emulator until then.
+    """
+
+    def __init__(self, store: Store, rooms: Rooms, api_key: str) -> None:
         self._store = store
+        self._rooms = rooms
         self._api_key = api_key
 
     @property
+    def _box(self) -> Box:
+        return self._store.find(self._api_key)
+
+    @property
+    def _room(self) -> Room:
+        return self._rooms.of(self._api_key)
+
+    @property
     def pushes(self) -> Sequence[Push]:
-        """The accepted push send requests, oldest first."""
-        return self._store.pushes(self._api_key)
+        """The accepted push send requests that are kept, oldest first."""
+        return self._store.pushes(self._box)
 
     @property
     def campaigns(self) -> Sequence[Campaign]:
-        """The accepted campaigns, oldest first."""
-        return self._store.campaigns(self._api_key)
+        """The accepted campaigns that are kept, oldest first."""
+        return self._store.campaigns(self._box)
 
     def accepted(self, user_id: str) -> int:
         """How many pushes to this user were accepted; an id twice in one request counts twice."""
-        return self._store.accepted(self._api_key, user_id)
+        return self._store.accepted(self._box, user_id)
 
     def users(self) -> Mapping[str, int]:
         """Every user with an accepted push, and how many."""
-        return self._store.users(self._api_key)
+        return self._store.users(self._box)
 
     def duplicates(self) -> Mapping[str, int]:
         """The users with more than one accepted push, and how many."""
-        return {user_id: times for user_id, times in self.users().items() if times > 1}
+        return self._store.users(self._box, least=2)
+
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """The fault rules of this inbox, in the order they are tried; set them at any time."""
+        return self._room.rules.faults
+
+    @faults.setter
+    def faults(self, faults: Iterable[Fault]) -> None:
+        self.set_faults(faults)
+
+    def set_faults(self, faults: Iterable[Fault], *, seed: int = 0) -> None:
+        """Give this inbox rules of its own: counts and draws start anew, for requests decided from now on."""
+        self._room.set_rules(Rules(faults, seed=seed))
+
+    def hits(self) -> Mapping[str, int]:
+        """How many times each rule acted."""
+        return self._room.rules.hits()
+
+    @property
+    def limits(self) -> Limits:
+        """What this inbox takes; set it at any time, the rate and the quota start anew."""
+        return self._room.limiter.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._room.set_limits(limits)
+
+    def label(self, label: str) -> None:
+        """Name this inbox on the page."""
+        self._store.label(self._store.box(self._api_key), label)
 
     def forget(self) -> None:
-        """Drop all that was accepted with this key."""
-        self._store.forget(self._api_key)
+        """Drop all that was accepted with this key. What is on its way is not in what comes after."""
+        self._rooms.reset(self._room)
 
 
 class Emulator:
@@ -58,8 +107,10 @@ class Emulator:
     is written. What was recorded can be read after the end too.
 
     ``port`` 0 takes any free one; ``faults`` are tried in order, their draws come from ``seed`` (see `Fault`);
-    a body over ``max_body`` bytes is answered with 413; ``store`` is where acceptances go, memory by default.
-    Opening raises OSError where the port is taken.
+    ``limits`` are what each inbox takes; a body over ``max_body`` bytes is answered with 413. ``store`` is the file
+    that keeps what came, by default a temporary one; of each inbox ``keep`` requests are kept, for ``max_age`` seconds.
+    Another ``host`` than loopback needs a ``token``, which the control routes then ask for, and ``hosts``, the names
+    it is called by. Opening raises OSError where the port is taken, and `StoreError` where the store can't be used.
     """
 
     def __init__(
@@ -68,66 +119,94 @@ class Emulator:
         port: int = 0,
         faults: Iterable[Fault] = (),
         seed: int = 0,
+        limits: Limits | None = None,
         api_key: str | None = None,
         max_body: int = 16 * 1024 * 1024,
-        store: Store | None = None,
+        # What it keeps
+        store: str | Path | None = None,
+        keep: int = 100_000,
+        max_age: float | None = None,
+        # Who may reach it
+        host: str = HOST,
+        hosts: Sequence[str] = (),
+        token: str | None = None,
     ) -> None:
         if api_key == "":
             raise ValueError("the api_key must not be empty")
+        if host not in {HOST, "localhost", "::1"} and not token:
+            raise ValueError("a host that others can reach needs a token")
         self.api_key: str = api_key or f"emulator-{random.SystemRandom().getrandbits(64):016x}"
         self._port = port  # the one asked for, then the one bound
+        self._host = host
+        self._hosts = tuple(hosts)
+        self._token = token
         self._seed = seed
         self._max_body = max_body
-        self._store = MemoryStore(seed=seed) if store is None else store
-        self._own = Inbox(self._store, self.api_key)
-        self._rules = Rules(faults, seed=seed)
+        self._store = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
+        self._rooms = Rooms(self._store, rules=Rules(faults, seed=seed), limits=limits or Limits())
+        self._own = Inbox(self._store, self._rooms, self.api_key)
         self._service: Service | None = None  # set by __aenter__, kept for its counts after the end
         self._connections: Connections | None = None  # set with it, None again after the end
+        self._writer: Writer | None = None  # set with it
 
     async def __aenter__(self) -> Self:
         if self._service is not None:
             raise RuntimeError("an Emulator runs once: make another")
-        sock = bind(self._port)
+        self._store.open()
+        sock = bind(self._host, self._port)
         self._port = sock.getsockname()[1]
-        guard = Guard(port=self._port, max_body=self._max_body)
-        self._service = Service(store=self._store, rules=self._rules, guard=guard)
-        self._connections = Connections(self._service, max_body=self._max_body)
+        guard = Guard(port=self._port, max_body=self._max_body, hosts=self._hosts, token=self._token)
+        self._writer = Writer(self._store, self._rooms.stored)
+        self._rooms.forgotten = self._writer.sweep
+        self._service = Service(rooms=self._rooms, writer=self._writer, guard=guard, seed=self._seed)
+        front = Front(self._service, guard)
+        self._connections = Connections(self._service, front.handle, max_body=self._max_body)
         await self._connections.listen(sock)
+        self._writer.sweep()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         connections, self._connections = self._connections, None
-        if connections is not None:
+        if connections is not None and self._writer is not None:
             await connections.aclose()
+            self._rooms.forgotten = _nothing
+            self._writer.close()
+            self._store.close()
 
     @property
     def base_url(self) -> str:
         """Where clients send to, as ``http://127.0.0.1:49152/external/api``."""
+        return f"{self.url}{PREFIX}"
+
+    @property
+    def url(self) -> str:
+        """Where the inbox page is, as ``http://127.0.0.1:49152``."""
         if self._service is None:
             raise RuntimeError("the Emulator has no address yet: use it in `async with`")
-        return f"http://{HOST}:{self._port}{PREFIX}"
+        return f"http://{HOST}:{self._port}"
 
     @property
     def faults(self) -> Sequence[Fault]:
         """The fault rules, in the order they are tried; set them at any time, see `set_faults`."""
-        return self._rules.faults
+        return self._rooms.rules.faults
 
     @faults.setter
     def faults(self, faults: Iterable[Fault]) -> None:
         self.set_faults(faults)
 
     def set_faults(self, faults: Iterable[Fault], *, seed: int | None = None) -> None:
-        """Replace the rules: all counts and draws start anew, for requests decided from now on."""
+        """Replace the rules: all counts and draws start anew, for requests decided from now on.
+
+        They hold for every inbox that was not given rules of its own.
+        """
         self._seed = self._seed if seed is None else seed
-        self._rules = Rules(faults, seed=self._seed)
-        if self._service is not None:
-            self._service.rules = self._rules
+        self._rooms.rules = Rules(faults, seed=self._seed)
 
     def hits(self) -> Mapping[str, int]:
         """How many times each rule acted, by its name, or ``"<position>: <action>"`` where it has none."""
-        return self._rules.hits()
+        return self._rooms.rules.hits()
 
     @property
     def requests(self) -> int:
@@ -146,7 +225,7 @@ class Emulator:
 
     def inbox(self, api_key: str | None = None) -> Inbox:
         """What was accepted with this key, by default ``emulator.api_key``."""
-        return self._own if api_key is None else Inbox(self._store, api_key)
+        return self._own if api_key is None else Inbox(self._store, self._rooms, api_key)
 
     def accepted(self, user_id: str, *, api_key: str | None = None) -> int:
         """How many pushes to this user were accepted."""
@@ -162,13 +241,7 @@ class Emulator:
 
     def totals(self) -> Mapping[str, int]:
         """The counts of ``requests``, and over all keys of ``users``, ``pushes`` and ``campaigns``."""
-        inboxes = [Inbox(self._store, api_key) for api_key in self._store.api_keys()]
-        return {
-            "requests": self.requests,
-            "users": sum(len(inbox.users()) for inbox in inboxes),
-            "pushes": sum(len(inbox.pushes) for inbox in inboxes),
-            "campaigns": sum(len(inbox.campaigns) for inbox in inboxes),
-        }
+        return {"requests": self.requests, **self._store.totals()}
 
     def reset(self, *, api_key: str | None = None) -> None:
         """Forget what was accepted; without a key also start the faults and the count of requests anew."""
@@ -177,3 +250,7 @@ class Emulator:
             self.set_faults(self.faults)
             if self._service is not None:
                 self._service.requests = 0
+
+
+def _nothing() -> None:
+    """Nobody gives room back once the emulator has ended: its store does, at the next start."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from pushsdk.emulator import Emulator, Fault, MemoryStore
+from pushsdk.emulator import Emulator, Fault
 
 
 async def test_it_listens_on_127_0_0_1_and_nowhere_else(emulator):
@@ -52,11 +52,12 @@ async def test_a_taken_port_is_an_error(wire):
         _ = taken.base_url
 
 
-async def test_a_store_of_ones_own_is_used(running):
-    store = MemoryStore()
-    async with running(store=store, api_key="key") as wire:
+async def test_a_store_of_ones_own_is_kept(running, tmp_path):
+    async with running(store=tmp_path / "kept", api_key="key") as wire:
         await wire.push("ann")
-    assert store.accepted("key", "ann") == 1
+    async with running(store=str(tmp_path / "kept"), api_key="key") as wire:
+        await wire.push("ann")
+        assert wire.emulator.accepted("ann") == 2
 
 
 async def test_resets_before_it_runs_are_fine():

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from pushsdk.emulator import Emulator, Fault, MemoryStore
+from pushsdk.emulator import Emulator, Fault
 
 BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
 
@@ -117,33 +117,17 @@ async def test_what_is_no_http_is_answered_without_a_word_in_the_log(wire, emula
 
 
 async def test_a_fault_of_the_emulator_itself_does_reach_the_log(wire, emulator, caplog):
-    del emulator._service.store
+    del emulator._service.rooms
     assert (await wire.push("ann")).status == 500
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_the_store_drops_the_oldest_bodies_but_never_a_count():
-    store = MemoryStore(max_bytes=30)
-    store.accept_push("key", ("ann",), b"x" * 10)
-    store.accept_campaign("other", b"x" * 10)
-    for _ in range(2):
-        store.accept_push("key", ("ann",), b"y" * 10)
-    assert ([push.id for push in store.pushes("key")], len(store.campaigns("other"))) == ([2, 3], 1)
-    assert store.users("key") == {"ann": 3}
-
-
-def test_the_store_gives_the_room_of_a_forgotten_key_back():
-    store = MemoryStore(max_bytes=30)
-    store.accept_push("key", ("ann",), b"x" * 30)
-    store.forget("key")
-    store.forget("unknown")
-    store.accept_push("other", ("bob",), b"x" * 30)
-    assert (len(store.pushes("other")), store.pushes("key"), store.api_keys()) == (1, (), ("other",))
-
-
-def test_campaigns_get_the_same_uuids_from_the_same_seed():
-    first, again, other = (MemoryStore(seed=seed).accept_campaign("key", b"{}").uuid for seed in (1, 1, 2))
-    assert first == again != other
+async def test_campaigns_get_the_same_uuids_from_the_same_seed(running):
+    uuids = []
+    for seed in (1, 1, 2):
+        async with running(seed=seed) as wire:
+            uuids.append((await wire.campaign()).json["uuid"])
+    assert uuids[0] == uuids[1] != uuids[2]
 
 
 async def test_the_oracle_answers_after_the_end():

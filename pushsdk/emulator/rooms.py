@@ -1,0 +1,116 @@
+"""What the service keeps in memory for each inbox: its faults, its limits, and who watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.limits import Limiter, Limits
+from pushsdk.emulator.live import Live
+from pushsdk.emulator.records import Entry
+from pushsdk.emulator.store import Box, Store
+
+__all__ = ["Room", "Rooms", "TooMany"]
+
+_MOST = 10_000
+
+
+class TooMany(Exception):
+    """There are as many inboxes as there can be; the text says what to do."""
+
+
+class Room:
+    """One inbox while the service runs. ``box`` changes with a reset, the rest stays."""
+
+    def __init__(self, box: Box, *, rules: Rules, limits: Limits) -> None:
+        self.box = box
+        self.rules = rules  # shared with all that have none of their own
+        self.own_rules = False
+        self.limiter = Limiter(limits)
+        self.live = Live()
+
+    def set_rules(self, rules: Rules, *, own: bool = True) -> None:
+        self.rules, self.own_rules = rules, own
+        self.live.publish("faults")
+
+    def set_limits(self, limits: Limits) -> None:
+        self.limiter = Limiter(limits)
+        self.live.publish("limits")
+
+
+class Rooms:
+    """The rooms by key and by name, made when they are first asked for."""
+
+    def __init__(self, store: Store, *, rules: Rules, limits: Limits) -> None:
+        self._store = store
+        self._rules = rules
+        self._limits = limits
+        self.forgotten: Callable[[], None] = lambda: None  # called when there is room to give back
+        self._by_key: dict[str, Room] = {}
+        self._by_id: dict[int, Room] = {}
+        self._by_name: dict[str, Room] = {}
+
+    @property
+    def rules(self) -> Rules:
+        """The faults of every inbox that has none of its own."""
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        self._rules = rules
+        for room in self._by_id.values():
+            if not room.own_rules:
+                room.set_rules(rules, own=False)
+
+    def of(self, api_key: str) -> Room:
+        """The room of this key. Raises `TooMany`, and `StoreError` where it is new and can't be stored."""
+        room = self._by_key.get(api_key)
+        if room is None:
+            if len(self._by_key) >= _MOST:
+                raise TooMany(f"there are {_MOST} inboxes: start the emulator anew, or use fewer keys")
+            room = self._by_key[api_key] = self._of(self._store.box(api_key))
+        return room
+
+    def named(self, name: str) -> Room | None:
+        """The room of the inbox with this name."""
+        room = self._by_name.get(name)
+        if room is None and (box := self._store.named(name)) is not None:
+            room = self._of(box)
+        return room
+
+    def reset(self, room: Room) -> None:
+        """Forget all of an inbox; its faults and its limits begin anew. What is on its way to it stays out."""
+        self._store.forget(room.box)
+        del self._by_id[room.box.id]
+        self._place(room, self._store.named(room.box.name) or room.box)
+        room.limiter = Limiter(room.limiter.limits)
+        if room.own_rules:
+            room.rules = Rules(room.rules.faults, seed=room.rules.seed)
+        room.live.publish("reset")
+        self.forgotten()
+
+    def stored(self, entries: Sequence[Entry]) -> None:
+        """Tell each inbox what came."""
+        ids: dict[int, list[int]] = {}
+        for entry in entries:
+            ids.setdefault(entry.inbox, []).append(entry.id)
+        for inbox, there in ids.items():
+            if (room := self._by_id.get(inbox)) is not None:
+                room.live.publish("request", first=there[0], last=there[-1])
+
+    def campaign(self, inbox: int, uuid: str) -> None:
+        """Tell an inbox that a campaign changed."""
+        if (room := self._by_id.get(inbox)) is not None:
+            room.live.publish("campaign", name=uuid)
+
+    def _of(self, box: Box) -> Room:
+        room = self._by_id.get(box.id)
+        if room is None:
+            room = Room(box, rules=self._rules, limits=self._limits)
+            self._place(room, box)
+        return room
+
+    def _place(self, room: Room, box: Box) -> None:
+        room.box = box
+        self._by_id[box.id] = room
+        self._by_name[box.name] = room

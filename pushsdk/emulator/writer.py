@@ -1,0 +1,89 @@
+"""Group commit: all that arrives in one turn of the loop is one transaction, and is answered after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from pushsdk.emulator.records import Entry
+from pushsdk.emulator.store import Store, StoreError
+
+__all__ = ["Writer"]
+
+_SWEEP = 0.05  # seconds between two steps of giving back the room of forgotten inboxes
+_Waiting: TypeAlias = tuple[Entry, asyncio.Future[None]]
+
+
+class Writer:
+    """Writes entries on the loop's own thread: there is no fsync in it, and a thread would cost more than it frees.
+
+    ``stored`` is called with what one transaction stored, after it.
+    """
+
+    def __init__(self, store: Store, stored: Callable[[Sequence[Entry]], None]) -> None:
+        self._store = store
+        self._stored = stored
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Waiting] = []
+        self._sweeping: asyncio.TimerHandle | None = None  # set by sweep()
+        self._closed = False
+
+    def add(self, entry: Entry) -> asyncio.Future[None]:
+        """Store an entry with the rest of this turn; done when it is, failed with `StoreError` where it can't be."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        if not self._waiting:
+            self._loop.call_soon(self._commit)
+        self._waiting.append((entry, done))
+        return done
+
+    def sweep(self) -> None:
+        """Give back what was forgotten, a step at a time, until there is no more. From any thread."""
+        self._loop.call_soon_threadsafe(self._sweep_later)
+
+    def close(self) -> None:
+        """Write what waits, and sweep no more."""
+        self._commit()
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    def _sweep_later(self) -> None:
+        if self._sweeping is None and not self._closed:
+            self._sweeping = self._loop.call_later(_SWEEP, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        try:
+            more = self._store.sweep()
+        except StoreError:  # a full disk: the next reset tries again
+            return
+        if more:
+            self._sweep_later()
+
+    def _commit(self) -> None:
+        group, self._waiting = self._waiting, []
+        if self._write(group) is not None:
+            for one in group:  # one that can't be stored, too large for the disk, takes no other along
+                _settle([one], self._write([one]))
+        else:
+            _settle(group, None)
+
+    def _write(self, group: Sequence[_Waiting]) -> StoreError | None:
+        entries = [entry for entry, _ in group]
+        try:
+            self._store.write(entries)
+        except StoreError as error:
+            return error
+        self._stored(entries)
+        return None
+
+
+def _settle(group: Sequence[_Waiting], error: StoreError | None) -> None:
+    for _, done in group:
+        if done.cancelled():
+            continue  # its handler was ended with the server
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
