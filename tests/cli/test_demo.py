@@ -213,11 +213,12 @@ def test_as_a_command_it_prints_one_json_object_and_nothing_else():
 
 
 def test_ctrl_c_ends_it_with_130_and_no_traceback():
-    command = [*COMMAND, "--users", "2000", "--personalised", "200"]
+    # So many that it takes some seconds: it must not be over before the signal comes.
+    command = [*COMMAND, "--users", "20000", "--personalised", "2000"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     ) as process:
-        while process.stderr.readline() not in ("0 of 2,200 pushes ended\n", ""):
+        while process.stderr.readline() not in ("0 of 22,000 pushes ended\n", ""):
             pass
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
