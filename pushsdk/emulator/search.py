@@ -9,7 +9,7 @@
 | ``status:429``, ``status:4xx``, ``status:none`` | with this answer, or with none |
 | ``is:accepted`` | the service took |
 | ``is:refused`` | it did not take, by itself |
-| ``is:failed`` | a fault acted on, or that got no answer |
+| ``is:failed`` | a fault kept from its true answer, or from any |
 | ``is:push``, ``is:campaign`` | of this kind |
 | anything else | with it in any text |
 
@@ -39,7 +39,11 @@ _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 _FATES = {
     "accepted": "requests.accepted = 1",
     "refused": "(requests.accepted = 0 AND requests.fault IS NULL AND requests.status IS NOT NULL)",
-    "failed": "(requests.fault IS NOT NULL OR requests.status IS NULL)",
+    # A delay is a fault too, and does no harm by itself.
+    "failed": (
+        "(requests.status IS NULL"
+        " OR (requests.fault IS NOT NULL AND NOT (requests.accepted = 1 AND requests.status < 400)))"
+    ),
 }
 _TEXTS = {"user": "users", "title": "titles", "body": "bodies", "campaign": "campaigns"}
 _KINDS = {"push": "push", "campaign": "campaigns"}

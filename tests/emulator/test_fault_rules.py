@@ -83,6 +83,46 @@ def test_delays_add_up_before_the_rule_that_acts():
     assert [(verdict.delay, verdict.fault) for verdict in verdicts] == [(0.75, reset), (1.75, None)]
 
 
+def test_a_rule_that_is_off_does_not_act_and_hides_nothing():
+    reset = Fault.reset_before()
+    rules = Rules([Fault.delay(1, name="slow"), Fault.hang(name="hung"), reset])
+    rules.enable("slow", False)
+    rules.enable("hung", False)
+    assert rules.enabled() == {"slow": False, "hung": False, "3: reset_before": True}
+    verdict = rules.decide(*SMALL)
+    assert (verdict.delay, verdict.fault) == (0.0, reset)
+
+
+def test_a_rule_goes_on_where_it_was_when_it_was_switched_off():
+    rules = Rules([Fault.reset_after(first=2, name="reset")])
+    acted = []
+    for enabled in (True, False, False, True, True):
+        rules.enable("reset", enabled)
+        acted.append(rules.decide(*SMALL).fault is not None)
+    assert acted == [True, False, False, True, False]
+    assert rules.hits() == {"reset": 2}
+
+
+def test_a_rule_that_is_off_draws_nothing():
+    fault = Fault.reset_after(probability=0.5, name="reset")
+    always, paused = Rules([fault]), Rules([fault])
+    expected = [always.decide(*SMALL) for _ in range(32)]
+    told = [paused.decide(*SMALL) for _ in range(16)]
+    paused.enable("reset", False)
+    assert all(paused.decide(*SMALL).fault is None for _ in range(7))
+    paused.enable("reset", True)
+    assert told + [paused.decide(*SMALL) for _ in range(16)] == expected
+
+
+@pytest.mark.parametrize(
+    ("faults", "text"),
+    [([], "there are: none at all"), ([Fault.hang(), Fault.delay(1, name="slow")], "there are: 1: hang, slow")],
+)
+def test_a_name_of_no_rule_is_refused_with_those_there_are(faults, text):
+    with pytest.raises(ValueError, match=text):
+        Rules(faults).enable("fast", True)
+
+
 @pytest.mark.parametrize(
     ("fault", "accepts"),
     [

@@ -1,0 +1,86 @@
+"""Each bad day as it is lived through: what happens to so many requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from pushsdk.emulator.faults import DelayFault, Rules, load_faults
+from pushsdk.emulator.presets import PRESETS, preset
+
+
+def lived(name, requests=1000, user_ids=("ann",)):
+    """How often each rule acted, and the verdicts."""
+    rules = Rules(preset(name).faults, seed=1)
+    verdicts = [rules.decide("push", user_ids, 100) for _ in range(requests)]
+    return rules.hits(), verdicts
+
+
+def answers(verdicts):
+    return Counter(verdict.fault.name if verdict.fault else None for verdict in verdicts)
+
+
+def test_the_presets_are_known():
+    assert sorted(PRESETS) == ["brownout", "flaky", "outage", "poison-user", "ratelimited"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_rule_has_a_name_and_one_line(name):
+    found = preset(name)
+    assert [fault.name for fault in found.faults] == list(found.explained)
+    assert all(fault.name for fault in found.faults)
+    assert all(line and "\n" not in line for line in [found.about, *found.explained.values()])
+
+
+def test_a_flaky_service_loses_some_before_and_some_after_accepting_them():
+    hits, verdicts = lived("flaky")
+    assert 30 < hits["busy"] < 70
+    assert 15 < hits["reset-before"] < 45
+    assert 15 < hits["reset-after"] < 45
+    assert {verdict.fault.accepts for verdict in verdicts if verdict.fault} == {True, False}
+
+
+def test_a_rate_limited_service_says_every_few_requests_when_to_come_back():
+    _, verdicts = lived("ratelimited", requests=8)
+    assert [verdict.fault and (verdict.fault.code, verdict.fault.headers) for verdict in verdicts] == [
+        *[None, None, None, (429, {"Retry-After": "1"})] * 2
+    ]
+
+
+def test_a_brownout_is_slow_and_answers_504_after_it_accepted():
+    hits, verdicts = lived("brownout")
+    assert 400 < hits["slow"] < 600
+    assert {verdict.delay for verdict in verdicts} == {0.0, 0.5, 2.0, 2.5}
+    failed = [verdict.fault for verdict in verdicts if verdict.fault]
+    assert 50 < len(failed) < 150
+    assert {(fault.code, fault.accepts) for fault in failed} == {(504, True)}
+
+
+def test_an_outage_accepts_nothing_at_first_and_all_after():
+    _, verdicts = lived("outage", requests=100)
+    assert [verdict.fault.name for verdict in verdicts[:30]] == ["down"] * 10 + ["starting"] * 20
+    assert not any(verdict.fault.accepts for verdict in verdicts[:30])
+    assert answers(verdicts[30:]) == {None: 70}
+
+
+def test_the_poisonous_user_spoils_every_request_and_only_those():
+    assert answers(lived("poison-user", 10, ("ann", "poison"))[1]) == {"poison": 10}
+    assert answers(lived("poison-user", 10, ("ann", "poisonous"))[1]) == {None: 10}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_can_be_read_back_from_its_json(name):
+    faults = preset(name).faults
+    assert load_faults(msgspec.json.encode(faults)) == list(faults)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_preset_makes_a_test_wait_for_long(name):
+    assert sum(fault.seconds for fault in preset(name).faults if isinstance(fault, DelayFault)) <= 3
+
+
+def test_a_name_of_no_preset_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="there are: brownout, flaky, outage, poison-user, ratelimited"):
+        preset("flacky")
