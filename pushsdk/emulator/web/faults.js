@@ -1,0 +1,218 @@
+// The view of the fault rules and the limits: switch the service's failures on and watch them hit.
+
+import { call, get, part } from "./api.js";
+import { bdi, confirmed, fill, h, toast } from "./dom.js";
+import { duration, number, plural } from "./format.js";
+import { icon } from "./icons.js";
+import { LimitsForm } from "./limits.js";
+import { toggle } from "./widgets.js";
+
+export class Faults {
+  constructor(app) {
+    this.app = app;
+    this.rules = h("ol", { class: "rules" });
+    this.presets = h("div", { class: "presets" });
+    this.limits = new LimitsForm();
+    this.editor = h("textarea", { id: "rules-json", rows: "12", spellcheck: "false", dir: "ltr" });
+    this.seed = h("input", { id: "rules-seed", type: "number", step: "1", value: "0", class: "short" });
+    this.trouble = h("p", { class: "trouble", role: "alert", hidden: true });
+    this.hits = new Map(); // rule name -> its counter
+    this.root = h("div", { class: "view page faults" }, this.layout());
+  }
+
+  layout() {
+    return [
+      h(
+        "header",
+        { class: "page-head" },
+        h("h1", null, "Faults"),
+        h("p", { class: "lead" }, "Make this service fail as real ones do. Rules are tried in order; delays add up, the first other rule that matches acts. They are this inbox's only."),
+      ),
+      h(
+        "div",
+        { class: "columns" },
+        h(
+          "div",
+          null,
+          h("section", { class: "block" }, h("h2", null, "Presets"), this.presets),
+          h(
+            "section",
+            { class: "block" },
+            h("div", { class: "row spread" }, h("h2", null, "Rules"), h("button", { type: "button", class: "button small ghost", onclick: () => this.remove() }, icon("trash"), "Remove all")),
+            this.rules,
+          ),
+        ),
+        h("div", null, this.json(), h("section", { class: "block" }, this.limits.root)),
+      ),
+    ];
+  }
+
+  json() {
+    const apply = h("button", { type: "submit", class: "button primary" }, "Apply rules");
+    return h(
+      "section",
+      { class: "block" },
+      h("h2", null, "As JSON"),
+      h(
+        "form",
+        {
+          onsubmit: (event) => {
+            event.preventDefault();
+            this.apply();
+          },
+        },
+        h("label", { class: "visually-hidden", for: "rules-json" }, "Rules as JSON"),
+        this.editor,
+        this.trouble,
+        h("div", { class: "row spread" }, h("label", { class: "inline", for: "rules-seed" }, "Seed ", this.seed), apply),
+      ),
+    );
+  }
+
+  async show() {
+    this.editing = false;
+    await Promise.all([this.refresh(true), this.limits.load(), this.loadPresets()]);
+  }
+
+  async refresh(redraw = false) {
+    try {
+      const state = await get("/faults");
+      const rules = state.faults ?? state.rules ?? [];
+      const key = JSON.stringify(rules.map(({ hits: _, seen: __, ...rule }) => rule));
+      if (redraw || key !== this.key) this.draw(rules, state);
+      this.key = key;
+      this.count(rules, state);
+    } catch (error) {
+      fill(this.rules, h("li", { class: "quiet" }, bdi(error.message)));
+    }
+  }
+
+  draw(rules, state) {
+    this.hits.clear();
+    const sources = rules.map(ruleOf);
+    if (document.activeElement !== this.editor) this.editor.value = JSON.stringify(sources, null, 2);
+    if (Number.isInteger(state.seed)) this.seed.value = state.seed;
+    fill(
+      this.rules,
+      rules.length ? null : h("li", { class: "calm" }, icon("check"), h("span", null, "No rule: every good request is accepted.")),
+      rules.map((rule, index) => this.rule(rule, nameOf(rule, index))),
+    );
+  }
+
+  rule(rule, name) {
+    const counter = h("b", { class: "hits" }, "0");
+    this.hits.set(name, counter);
+    const on = rule.enabled !== false;
+    const item = h("li", { class: on ? "rule" : "rule off" });
+    const control = toggle(
+      `Rule ${name}`,
+      on,
+      async (enabled) => {
+        await this.change(() => call("PATCH", `/faults/${part(name)}`, { body: { enabled } }));
+        item.classList.toggle("off", !enabled);
+      },
+      false,
+    );
+    const source = ruleOf(rule);
+    fill(
+      item,
+      control.root,
+      h("div", { class: "rule-text" }, h("p", { class: "rule-name" }, bdi(name.slice(0, 120), "mono")), h("p", null, effect(source)), h("p", { class: "quiet" }, condition(source))),
+      h("p", { class: "rule-hits" }, counter, h("span", null, "hits")),
+    );
+    return item;
+  }
+
+  count(rules, state) {
+    rules.forEach((rule, index) => {
+      const name = nameOf(rule, index);
+      const hits = rule.hits ?? state.hits?.[name] ?? 0;
+      const counter = this.hits.get(name);
+      if (!counter || counter.textContent === number(hits)) return;
+      fill(counter, number(hits));
+      counter.classList.remove("bump");
+      requestAnimationFrame(() => counter.classList.add("bump"));
+    });
+  }
+
+  async loadPresets() {
+    const answer = await get("/presets").catch(() => []);
+    const presets = Array.isArray(answer) ? answer.map((one) => [one.name, one]) : Object.entries(answer.presets ?? answer);
+    fill(
+      this.presets,
+      presets.map(([name, one]) => {
+        const rules = Array.isArray(one) ? one : (one.faults ?? one.rules ?? []);
+        const says = one.description ?? one.says ?? rules.map((rule) => `${effect(rule)} ${condition(rule)}`).join("; ");
+        const press = () => this.change(() => call("PUT", "/faults", { body: { preset: name, seed: Number(this.seed.value) || 0 } }), `${name} is on`).catch(() => {});
+        return h("button", { type: "button", class: "preset", onclick: press }, h("b", null, bdi(name)), h("span", null, clipPlain(says)));
+      }),
+    );
+  }
+
+  async apply() {
+    let faults;
+    try {
+      faults = JSON.parse(this.editor.value);
+    } catch (error) {
+      return this.complain(`This is no JSON: ${error.message}`);
+    }
+    return this.change(() => call("PUT", "/faults", { body: { faults, seed: Number(this.seed.value) || 0 } }), "Rules applied").catch(() => {});
+  }
+
+  async remove() {
+    if (await confirmed("Remove all fault rules of this inbox?", "Remove")) await this.change(() => call("DELETE", "/faults"), "Rules removed").catch(() => {});
+  }
+
+  async change(act, said) {
+    try {
+      await act();
+    } catch (error) {
+      this.complain(error.message);
+      throw error;
+    }
+    this.trouble.hidden = true;
+    if (said) toast(said);
+    this.editor.blur();
+    await this.refresh(said !== undefined);
+  }
+
+  complain(text) {
+    this.trouble.hidden = false;
+    fill(this.trouble, icon("alert"), bdi(text.slice(0, 500)));
+  }
+}
+
+const clipPlain = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : text);
+
+// What the server adds to a rule is no part of the rule.
+function ruleOf(rule) {
+  const { hits: _hits, seen: _seen, enabled: _enabled, rule: inner, ...rest } = rule;
+  return inner && typeof inner === "object" ? inner : rest;
+}
+
+const nameOf = (rule, index) => rule.name ?? ruleOf(rule).name ?? `${index + 1}: ${ruleOf(rule).fault}`;
+
+const EFFECTS = {
+  status: (rule) => `Answers ${rule.code}${rule.headers && Object.keys(rule.headers).length ? ` with ${Object.keys(rule.headers).join(", ")}` : ""}`,
+  delay: (rule) => `Waits ${duration(rule.seconds)}`,
+  reset_before: () => "Resets the connection before accepting",
+  reset_after: () => "Accepts, then resets the connection",
+  hang: (rule) => (rule.accepted ? "Accepts, then never answers" : "Never answers"),
+  truncated: (rule) => `Accepts, then cuts the answer in its ${rule.at ?? "headers"}`,
+};
+
+const effect = (rule) => (Object.hasOwn(EFFECTS, rule.fault) ? EFFECTS[rule.fault](rule) : String(rule.fault));
+
+function condition(rule) {
+  const words = [
+    rule.endpoint ? `for ${rule.endpoint}` : "for every request",
+    rule.user ? `to user ${clipPlain(rule.user)}` : "",
+    rule.more_than_users !== undefined && rule.more_than_users !== null ? `of more than ${plural(rule.more_than_users, "user")}` : "",
+    rule.more_than_bytes !== undefined && rule.more_than_bytes !== null ? `of more than ${number(rule.more_than_bytes)} bytes` : "",
+    rule.first ? `the first ${number(rule.first)}` : "",
+    rule.every ? `every ${number(rule.every)}${["", "st", "nd", "rd"][rule.every] ?? "th"}` : "",
+    typeof rule.probability === "number" ? `with a chance of ${Math.round(rule.probability * 1000) / 10} %` : "",
+  ];
+  return words.filter(Boolean).join(", ");
+}
+

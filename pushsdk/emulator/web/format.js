@@ -1,0 +1,77 @@
+// Numbers, times and states as text. Pure: nothing here touches the page.
+
+const NUMBERS = new Intl.NumberFormat("en");
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+export const number = (value) => (typeof value === "number" ? NUMBERS.format(value) : "–");
+
+export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+
+/** Seconds since 1970 as a clock time; the day in front where it isn't today. */
+export function clock(seconds) {
+  if (typeof seconds !== "number" || !Number.isFinite(seconds)) return "–";
+  const date = new Date(seconds * 1000);
+  if (Number.isNaN(date.getTime())) return "–";
+  return date.toDateString() === new Date().toDateString() ? CLOCK.format(date) : `${DAY.format(date)} ${CLOCK.format(date)}`;
+}
+
+/** Seconds as people say them. */
+export function duration(seconds) {
+  const units = [[86_400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+  const [size, name] = units.find(([unit]) => Math.abs(seconds) >= unit) ?? [1, "second"];
+  return plural(Math.round((seconds / size) * 10) / 10, name);
+}
+
+/**
+ * What became of a request, as one of five words, for colour and stamp.
+ * @param {{status: number|null, accepted: boolean|number, fault: string|null}} request
+ */
+export function fate(request) {
+  if (request.status === null || request.status === undefined) return request.accepted ? "lost" : "silent";
+  if (request.accepted) return request.status < 300 ? "accepted" : "lost";
+  return request.status >= 500 ? "failed" : "refused";
+}
+
+export const FATES = {
+  accepted: { word: "Accepted", says: "accepted, and the client was told" },
+  lost: { word: "Accepted, unsaid", says: "accepted, but the client got no success: it can't know" },
+  refused: { word: "Refused", says: "not accepted" },
+  failed: { word: "Failed", says: "not accepted: the service failed" },
+  silent: { word: "No answer", says: "not accepted, and no answer was given" },
+};
+
+/** Any JSON value on one line. */
+export function plain(value) {
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+const RTL = new Set(["ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ku", "nqo", "ps", "sd", "syr", "ug", "ur", "yi"]);
+
+/** "rtl" for languages written from right to left, else "ltr". */
+export function direction(language) {
+  const [base, script] = String(language).toLowerCase().split(/[-_]/);
+  if (script === "latn") return "ltr";
+  return RTL.has(base) || script === "arab" || script === "hebr" ? "rtl" : "ltr";
+}
+
+/** A language code that `lang=` and Intl take, or null: codes come from the push and may be anything. */
+export function locale(language) {
+  try {
+    return Intl.getCanonicalLocales(String(language).replaceAll("_", "-"))[0] ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** The language's own name, as far as the browser knows it. */
+export function languageName(language) {
+  const known = locale(language);
+  if (known === null) return String(language);
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language", fallback: "code" }).of(known) ?? known;
+  } catch {
+    return String(language);
+  }
+}

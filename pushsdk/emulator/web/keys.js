@@ -1,0 +1,65 @@
+// The keyboard. Nothing acts while somebody types, save Escape.
+
+import { help } from "./help.js";
+
+const VIEWS = { 1: "pushes", 2: "campaigns", 3: "users", 4: "faults" };
+
+/** @param {object} app as in main */
+export function listen(app) {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    const typing = event.target.closest("input, textarea, select, [contenteditable]");
+    if (event.key === "Escape") return escape(event, app, typing);
+    if (typing) return;
+    if (act(event, app)) event.preventDefault();
+  });
+}
+
+function escape(event, app, typing) {
+  const { pushes } = app.views;
+  if (typing === pushes.input && pushes.input.value) {
+    pushes.input.value = "";
+    pushes.find("");
+  } else if (typing) {
+    typing.blur();
+  } else if (location.hash.split("/").length > 2) {
+    app.go(`#/${app.view}`);
+  }
+  event.preventDefault();
+}
+
+/** @returns {boolean} whether the key meant something */
+function act(event, app) {
+  const { pushes } = app.views;
+  const { key } = event;
+  if (key === "?") help();
+  else if (key in VIEWS) app.go(`#/${VIEWS[key]}`);
+  else if (key === "/") focusSearch(app);
+  else if (app.view !== "pushes") return false;
+  else if (key === "j" || (key === "ArrowDown" && inList(event))) pushes.move(1);
+  else if (key === "k" || (key === "ArrowUp" && inList(event))) pushes.move(-1);
+  else if (key === "g") newest(app);
+  else if (key === "e" && pushes.detail.id !== null) pushes.detail.toggle();
+  else if (key === "l" && pushes.detail.id !== null) pushes.detail.nextLanguage();
+  else return false;
+  return true;
+}
+
+// Arrows scroll whatever else has the focus.
+const inList = (event) => event.target === document.body || event.target.closest(".side") !== null || event.target.id === "main";
+
+function focusSearch(app) {
+  const box = app.views[app.view].input ?? null;
+  if (box === null) {
+    app.go("#/pushes");
+    app.views.pushes.input.focus();
+  } else {
+    box.focus();
+  }
+}
+
+function newest(app) {
+  app.views.pushes.list.top();
+  const first = app.views.pushes.feed.rows[0];
+  if (first) app.go(`#/pushes/${first.id}`);
+}

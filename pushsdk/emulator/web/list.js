@@ -1,0 +1,178 @@
+// The live list, drawn from a Feed: only the rows in sight have elements, whatever the number of pushes.
+
+import { bdi, fill, h } from "./dom.js";
+import { FATES, clock, direction, fate, number } from "./format.js";
+import { icon } from "./icons.js";
+
+const HEIGHT = 84; // of a row, as in the style sheet
+const SPARE = 6; // rows drawn outside of what is seen
+
+export class List {
+  /**
+   * @param {import("./feed.js").Feed} feed
+   * @param {(id: number) => void} choose
+   */
+  constructor(feed, choose) {
+    this.feed = feed;
+    this.choose = choose;
+    this.chosen = null;
+    this.unseen = 0; // rows that came in above while the list was scrolled
+    this.frame = 0;
+    this.drawn = new Map(); // id -> row element
+    this.fresh = new Set(); // ids that came live, to light up once
+    this.canvas = h("div", { class: "canvas", role: "presentation" });
+    this.root = h(
+      "div",
+      { class: "rows", role: "listbox", tabindex: "0", "aria-label": "Pushes, newest first", id: "rows" },
+      this.canvas,
+    );
+    this.pill = h("button", { type: "button", class: "new-pill", hidden: true, onclick: () => this.top() });
+    this.root.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.root.addEventListener("click", (event) => this.pressed(event));
+    new ResizeObserver(() => this.draw()).observe(this.root);
+  }
+
+  pressed(event) {
+    const row = event.target.closest("[data-id]");
+    if (row) this.choose(Number(row.dataset.id));
+  }
+
+  /** The feed changed; `shift` rows came in above. */
+  changed(shift) {
+    const held = this.root.scrollTop > HEIGHT / 2;
+    this.size();
+    if (shift && held) this.root.scrollTop += shift * HEIGHT;
+    if (shift > 0 && held) this.unseen += shift;
+    if (shift > 0 && !held) this.feed.rows.slice(0, Math.min(shift, 20)).forEach((row) => this.fresh.add(row.id));
+    this.draw();
+  }
+
+  size() {
+    const height = `${this.feed.count * HEIGHT}px`;
+    if (this.canvas.style.height !== height) this.canvas.style.height = height;
+  }
+
+  /** Draw at the next frame, once however often it is asked for. */
+  draw() {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.drawNow();
+    });
+  }
+
+  drawNow() {
+    const { scrollTop, clientHeight } = this.root;
+    const first = Math.max(0, Math.floor(scrollTop / HEIGHT) - SPARE);
+    const last = Math.min(this.feed.count, Math.ceil((scrollTop + clientHeight) / HEIGHT) + SPARE) - 1;
+    const kept = new Map();
+    for (let index = first; index <= last; index++) {
+      const row = this.feed.at(index);
+      if (!row) continue;
+      const element = this.drawn.get(row.id) ?? this.row(row);
+      kept.set(row.id, element);
+      const top = `translateY(${index * HEIGHT}px)`;
+      if (element.style.transform !== top) element.style.transform = top;
+      element.setAttribute("aria-posinset", index + 1);
+      element.setAttribute("aria-setsize", this.feed.count);
+      if (!element.isConnected) this.canvas.append(element);
+    }
+    for (const [id, element] of this.drawn) if (!kept.has(id)) element.remove();
+    this.drawn = kept;
+    this.mark();
+    if (scrollTop < HEIGHT) this.unseen = 0;
+    this.pill.hidden = this.unseen === 0;
+    fill(this.pill, `↑ ${number(this.unseen)} new`);
+    this.feed.need(first, last).then(undefined, (error) => this.failed?.(error));
+  }
+
+  mark() {
+    for (const [id, element] of this.drawn) element.setAttribute("aria-selected", id === this.chosen);
+    const active = this.drawn.get(this.chosen);
+    if (active) this.root.setAttribute("aria-activedescendant", active.id);
+    else this.root.removeAttribute("aria-activedescendant");
+  }
+
+  select(id) {
+    this.chosen = id;
+    this.mark();
+  }
+
+  /** The id `step` rows from the chosen one; the first where none is chosen. */
+  neighbour(step) {
+    const place = this.feed.rows.findIndex((row) => row.id === this.chosen);
+    return this.feed.rows[place < 0 ? 0 : place + step]?.id ?? null;
+  }
+
+  /** Scroll the chosen row into sight. */
+  reveal() {
+    const place = this.feed.rows.findIndex((row) => row.id === this.chosen);
+    if (place < 0) return;
+    const top = (this.feed.above + place) * HEIGHT;
+    const { scrollTop, clientHeight } = this.root;
+    if (top < scrollTop) this.root.scrollTop = top;
+    else if (top + HEIGHT > scrollTop + clientHeight) this.root.scrollTop = top + HEIGHT - clientHeight;
+  }
+
+  top() {
+    this.unseen = 0;
+    if (this.feed.above > 0) this.restart?.();
+    this.root.scrollTop = 0;
+    this.draw();
+  }
+
+  /** Forget what was drawn: rows are another inbox's, or another search's. */
+  clear() {
+    for (const element of this.drawn.values()) element.remove();
+    this.drawn.clear();
+    this.unseen = 0;
+    this.root.scrollTop = 0;
+    this.size();
+  }
+
+  row(row) {
+    const kind = fate(row);
+    const lit = this.fresh.delete(row.id) ? " fresh" : "";
+    const [language, title] = firstText(row.title);
+    const [, body] = firstText(row.body, language);
+    return h(
+      "div",
+      { class: `push-row ${kind}${lit}`, role: "option", id: `row-${row.id}`, "data-id": row.id, "aria-selected": "false" },
+      h("span", { class: "pip", title: FATES[kind].says }),
+      h(
+        "span",
+        { class: "row-main", dir: "ltr" },
+        h("span", { class: "row-title" }, title === "" ? h("span", { class: "quiet" }, "no title") : bdi(title)),
+        h("span", { class: "row-body" }, body === "" ? h("span", { class: "quiet" }, row.error ?? "no text") : bdi(body)),
+        h("span", { class: "row-meta" }, audience(row), chips(row)),
+      ),
+      h("span", { class: "row-side" }, h("time", null, clock(row.time)), state(row, kind)),
+    );
+  }
+}
+
+function firstText(texts, preferred) {
+  const languages = Object.keys(texts ?? {});
+  const language = languages.includes(preferred) ? preferred : (languages.find((one) => direction(one) === "ltr" && one.startsWith("en")) ?? languages[0]);
+  return [language, language === undefined ? "" : String(texts[language]).slice(0, 300)];
+}
+
+function audience(row) {
+  if (row.endpoint === "campaigns" || row.campaign) return h("span", { class: "to" }, icon("megaphone"), "campaign");
+  if (!row.users) return null;
+  const rest = row.users > 1 ? ` +${number(row.users - 1)}` : "";
+  return h("span", { class: "to" }, icon("users"), row.first_user ? bdi(row.first_user.slice(0, 60)) : null, rest);
+}
+
+function chips(row) {
+  const languages = row.languages ?? [];
+  return [
+    languages.slice(0, 4).map((language) => h("span", { class: "tag" }, bdi(language.slice(0, 12)))),
+    languages.length > 4 ? h("span", { class: "tag" }, `+${languages.length - 4}`) : null,
+    row.fault ? h("span", { class: "tag fault", title: "A fault rule acted" }, icon("bolt"), bdi(row.fault.slice(0, 40))) : null,
+  ];
+}
+
+function state(row, kind) {
+  if (kind === "accepted") return null;
+  return h("span", { class: `code ${kind}`, title: FATES[kind].says }, row.status ?? (row.accepted ? "taken" : "none"));
+}

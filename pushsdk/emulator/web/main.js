@@ -1,0 +1,172 @@
+// Where the page starts: puts the parts together, follows the address, the keys and the stream.
+
+import { address, get, headers, inbox, setInbox, setToken } from "./api.js";
+import { Campaigns } from "./campaigns.js";
+import { fill, h } from "./dom.js";
+import { Faults } from "./faults.js";
+import { listen } from "./keys.js";
+import { Pushes } from "./pushes.js";
+import { follow } from "./stream.js";
+import { Frames, later } from "./timing.js";
+import { Top } from "./top.js";
+import { Users } from "./users.js";
+
+const LOOK = 3000; // ms between looks at the list of inboxes; sooner while there is none
+const LOOK_EMPTY = 600;
+
+class App {
+  constructor() {
+    this.main = document.getElementById("main");
+    this.list = [];
+    this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look() });
+    this.views = { pushes: new Pushes(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
+    this.frames = new Frames({ requests: (rows, count) => this.arrived(rows, count), other: (event, data) => this.happened(event, data) });
+    this.refresh = later(500, () => this.views[this.view]?.refresh?.());
+    fill(this.main, Object.values(this.views).map((view) => view.root));
+    addEventListener("hashchange", () => this.route());
+    listen(this);
+    this.route();
+    this.start();
+  }
+
+  /** Requests of the chosen inbox, as far as known. */
+  total() {
+    return this.list.find((one) => one.inbox === inbox())?.requests ?? 0;
+  }
+
+  go(hash) {
+    if (location.hash === hash) this.route();
+    else location.hash = hash;
+  }
+
+  route() {
+    const [, key, id] = /^#\/(\w+)(?:\/(.*))?$/.exec(location.hash) ?? [];
+    this.view = key in this.views ? key : "pushes";
+    for (const [name, view] of Object.entries(this.views)) view.root.hidden = name !== this.view;
+    this.top.view(this.view);
+    this.views[this.view].show(id ? decoded(id) : undefined);
+  }
+
+  async start() {
+    const wanted = new URLSearchParams(location.search).get("inbox") ?? stored();
+    await this.look(wanted);
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, this.list.length ? LOOK : LOOK_EMPTY));
+      if (!document.hidden) await this.look();
+    }
+  }
+
+  /** Look at the inboxes; take one when none is chosen yet. */
+  async look(wanted) {
+    try {
+      this.list = await get("/inboxes");
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) this.askToken(error.message);
+      else this.top.connection("reconnecting");
+      return;
+    }
+    const known = (name) => this.list.some((one) => one.inbox === name);
+    if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.list[0].inbox);
+    else if (!inbox()) this.firstTime();
+    this.top.inboxes(this.list, inbox());
+  }
+
+  firstTime() {
+    if (this.waiting) return;
+    this.waiting = true;
+    this.top.connection("live");
+    this.views.pushes.changed(0);
+  }
+
+  async choose(name) {
+    setInbox(name);
+    store(name);
+    this.close?.();
+    this.frames.clear();
+    this.top.inboxes(this.list, name);
+    const { pushes } = this.views;
+    pushes.detail.empty();
+    if (/^#\/(pushes|users|campaigns)\/./.test(location.hash) && this.chosenBefore) this.go(`#/${this.view}`);
+    this.chosenBefore = true;
+    await pushes.reload();
+    if (inbox() !== name) return;
+    this.connect();
+    this.route();
+    this.views[this.view].refresh?.();
+  }
+
+  connect() {
+    this.close?.();
+    this.close = follow({
+      address: (after) => address("/events", { after }),
+      headers,
+      after: String(this.views.pushes.feed.newest),
+      received: (messages) => this.frames.take(messages),
+      state: (state) => this.top.connection(state),
+    });
+  }
+
+  arrived(rows, count) {
+    this.views.pushes.arrived(rows, count);
+    this.refresh();
+  }
+
+  happened(event, data) {
+    const { pushes } = this.views;
+    if (event === "reset" || event === "resync") pushes.reload();
+    else if (event === "deleted") this.deleted(data);
+    this.refresh();
+  }
+
+  deleted(data) {
+    const ids = [data?.id, data?.ids].flat().filter(Number.isInteger);
+    if (ids.length === 1 && this.views.pushes.feed.rows.some((row) => row.id === ids[0])) this.views.pushes.gone(ids[0]);
+    else if (ids.length !== 1) this.views.pushes.reload();
+  }
+
+  /** The server wants a token that the address did not bring. */
+  askToken(why) {
+    const box = h("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
+    const form = h(
+      "form",
+      {
+        class: "nothing token",
+        onsubmit: (event) => {
+          event.preventDefault();
+          setToken(box.value);
+          location.reload();
+        },
+      },
+      h("h2", null, "This emulator asks for its token"),
+      h("p", null, why),
+      h("div", { class: "row" }, box, h("button", { class: "button primary" }, "Open")),
+    );
+    if (!this.main.querySelector(".token")) fill(this.main, form);
+  }
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function stored() {
+  try {
+    return sessionStorage.getItem("inbox");
+  } catch {
+    return null;
+  }
+}
+
+function store(name) {
+  try {
+    sessionStorage.setItem("inbox", name);
+  } catch {
+    // The newest inbox it is, the next time.
+  }
+}
+
+new App();

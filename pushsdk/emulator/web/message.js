@@ -1,0 +1,88 @@
+// A message read loosely: hostile or broken as it may be, it becomes something that can be shown. Pure.
+
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const TEXTS = ["title", "subtitle", "body"];
+
+/**
+ * @typedef {object} Message
+ * @property {Record<string, unknown>} raw the fields as they came
+ * @property {string[]} languages of all texts, in the order they came
+ */
+
+/** @param {unknown} body a push or a campaign request @returns {Message} */
+export function readMessage(body) {
+  const raw = isObject(body) && isObject(body.message) ? body.message : {};
+  const languages = new Set();
+  for (const name of TEXTS) if (isObject(raw[name])) for (const language of Object.keys(raw[name])) languages.add(language);
+  return { raw, languages: [...languages] };
+}
+
+/** The text of a field in a language; "" where there is none. */
+export function textOf(message, field, language) {
+  const texts = message.raw[field];
+  if (!isObject(texts) || !Object.hasOwn(texts, language)) return "";
+  const text = texts[language];
+  return typeof text === "string" ? text : JSON.stringify(text);
+}
+
+/** Every text of the message. */
+export function texts(message) {
+  return TEXTS.flatMap((name) => (isObject(message.raw[name]) ? Object.values(message.raw[name]) : [])).filter(
+    (text) => typeof text === "string",
+  );
+}
+
+/** A text field, or "" where it is unset or no text. */
+export const text = (message, field) => (typeof message.raw[field] === "string" ? message.raw[field] : "");
+
+/** Whether the message goes to a platform: true, false, or null where it doesn't say. */
+export function enabled(message, platform) {
+  const flag = message.raw[`${platform}Enabled`];
+  return typeof flag === "boolean" ? flag : null;
+}
+
+/** The image a platform shows large, and the one it shows small. Which is which is the emulator's reading. */
+export function images(message, platform) {
+  const rich = text(message, "mediaType") === "IMAGE" || text(message, "mediaType") === "" ? text(message, "richMediaUrl") : "";
+  const big = text(message, "bigImageUrl");
+  if (platform === "ios") return { large: rich || big, small: rich || big };
+  return { large: big || rich, small: text(message, "largeIconUrl") };
+}
+
+/** What a tap opens. */
+export const target = (message, platform) => text(message, `${platform}ActionUrl`);
+
+/** @typedef {{label: string, url: string, clickAction: string, raw: object, webview?: boolean}} Button */
+
+/** The buttons of a platform: Android's are its own, iOS takes the action category's. @returns {Button[]} */
+export function buttons(message, platform) {
+  const category = message.raw.actionCategory;
+  const list = platform === "android" ? message.raw.androidActionButtons : isObject(category) ? category.actionComponents : [];
+  return (Array.isArray(list) ? list : []).filter(isObject).map((raw) => ({
+    label: string(platform === "android" ? raw.label : raw.actionId) || "(no label)",
+    url: string(raw.url),
+    clickAction: string(raw.clickAction),
+    webview: raw.useWebview === true,
+    raw,
+  }));
+}
+
+const string = (value) => (typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value));
+
+/** Whether nothing would be seen: a background push. */
+export const isSilent = (message) => message.raw.contentAvailable === true && texts(message).every((one) => one === "");
+
+/** How loudly it arrives, from 0 (in silence) to 3; the values beside PASSIVE and NORMAL are open (section 2.10). */
+export function loudness(message, platform) {
+  if (platform === "ios") {
+    const level = text(message, "interruptionLevel").toUpperCase().replaceAll("-", "_");
+    return { PASSIVE: 0, ACTIVE: 1, TIME_SENSITIVE: 2, CRITICAL: 3 }[level] ?? 1;
+  }
+  return { MIN: 0, LOW: 0, NORMAL: 1, DEFAULT: 1, HIGH: 2, MAX: 2 }[text(message, "priority").toUpperCase()] ?? 1;
+}
+
+/** The number of the badge, or null. */
+export const badge = (message) => (Number.isInteger(message.raw.badgeCount) ? message.raw.badgeCount : null);
+
+/** Every value in a body with its path, for values that no field of the interface has a row for. */
+export { isObject };

@@ -1,0 +1,191 @@
+// The view of the pushes: search, live list, the chosen push.
+
+import { call, get } from "./api.js";
+import { Detail } from "./detail.js";
+import { bdi, confirmed, fill, h, toast } from "./dom.js";
+import { Feed } from "./feed.js";
+import { number } from "./format.js";
+import { icon } from "./icons.js";
+import { List } from "./list.js";
+import { later, wide } from "./timing.js";
+import { waiting, welcome } from "./welcome.js";
+
+const TERMS = [
+  ["user:", "user:u-1029"],
+  ["title:", 'title:"black friday"'],
+  ["lang:", "lang:de"],
+  ["campaign:", "campaign:…"],
+  ["status:", "status:429"],
+  ["is:", "is:accepted"],
+];
+
+export class Pushes {
+  /** @param {{total: () => number, go: (hash: string) => void}} app */
+  constructor(app) {
+    this.app = app;
+    this.search = "";
+    this.detail = new Detail({ back: () => app.go("#/pushes"), deleted: (id) => this.gone(id) });
+    this.feed = new Feed((query) => get("/requests", { ...query, search: this.search }), (shift) => this.changed(shift));
+    this.list = new List(this.feed, (id) => app.go(`#/pushes/${id}`));
+    this.list.failed = (error) => this.say(error.message);
+    this.list.restart = () => this.reload();
+    this.requery = later(400, () => this.newMatches());
+    this.root = h("div", { class: "view split pushes" }, this.side(), this.detail.root);
+  }
+
+  side() {
+    this.input = h("input", {
+      type: "search",
+      id: "search",
+      placeholder: "Search pushes",
+      "aria-label": "Search pushes",
+      "aria-describedby": "search-help",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    const changed = later(150, () => this.find(this.input.value));
+    this.input.addEventListener("input", changed);
+    this.count = h("p", { class: "list-count", role: "status" });
+    this.blank = h("div", { class: "list-blank", hidden: true });
+    return h(
+      "section",
+      { class: "side", "aria-label": "Live list" },
+      h(
+        "form",
+        { class: "search", role: "search", onsubmit: (event) => event.preventDefault() },
+        h("label", { class: "search-box" }, icon("search"), this.input, h("kbd", { "aria-hidden": "true" }, "/")),
+        h(
+          "p",
+          { class: "search-help", id: "search-help" },
+          TERMS.map(([term, example]) =>
+            h("button", { type: "button", class: "term", title: `for example ${example}`, onclick: () => this.insert(term) }, term),
+          ),
+        ),
+      ),
+      h(
+        "div",
+        { class: "list-head" },
+        this.count,
+        h("button", { type: "button", class: "button small ghost", onclick: () => this.removeAll() }, icon("trash"), "Delete all"),
+      ),
+      h("div", { class: "list-box" }, this.list.pill, this.list.root, this.blank),
+    );
+  }
+
+  insert(term) {
+    const old = this.input.value.trimEnd();
+    this.input.value = old ? `${old} ${term}` : term;
+    this.input.focus();
+    this.find(this.input.value);
+  }
+
+  find(text) {
+    if (text.trim() === this.search) return;
+    this.search = text.trim();
+    this.reload();
+  }
+
+  /** Read the list anew, from its top. */
+  async reload() {
+    this.feed.clear();
+    this.list.clear();
+    try {
+      await this.feed.reset(this.search ? 0 : this.app.total());
+      this.say(null);
+    } catch (error) {
+      this.say(error.message);
+    }
+    this.loaded = true;
+  }
+
+  /** @param {string | undefined} id of the push to show; the newest where the page has room and none is chosen */
+  show(id) {
+    const chosen = id === undefined ? null : Number(id);
+    this.root.classList.toggle("chosen", chosen !== null);
+    this.list.select(chosen);
+    if (chosen !== null && chosen !== this.detail.id) this.detail.show(chosen);
+    if (chosen === null) this.suggest();
+    this.list.reveal();
+    this.list.draw();
+  }
+
+  suggest() {
+    const first = this.feed.rows[0];
+    this.list.select(null);
+    if (first && wide()) {
+      this.list.select(first.id);
+      if (this.detail.id !== first.id) this.detail.show(first.id);
+    } else if (!first) {
+      this.detail.empty(this.search ? nothingFound(this.search) : welcome());
+    }
+  }
+
+  changed(shift) {
+    this.list.changed(shift);
+    this.blank.hidden = this.feed.count > 0;
+    if (!this.feed.count) fill(this.blank, this.search ? h("p", null, "Nothing matches.") : waiting());
+    const open = this.feed.below > 0 && this.search ? "+" : "";
+    const count = this.search ? this.feed.above + this.feed.rows.length : this.feed.count;
+    fill(this.count, `${number(count)}${open} ${count === 1 ? "push" : "pushes"}`);
+    if (this.detail.id === null || !this.feed.count) this.suggestIfVisible();
+  }
+
+  suggestIfVisible() {
+    if (!this.root.classList.contains("chosen")) this.suggest();
+  }
+
+  /** Requests came live: the newest of them, and how many in all. */
+  arrived(rows, count) {
+    if (this.search) this.requery();
+    else this.feed.arrived(rows, count);
+  }
+
+  // Only the server knows what matches a search.
+  async newMatches() {
+    const turn = this.feed.turn;
+    const page = await get("/requests", { search: this.search, limit: 100 }).catch(() => null);
+    if (page === null || turn !== this.feed.turn) return;
+    const fresh = page.requests.filter((row) => row.id > this.feed.newest);
+    if (fresh.length === 100) this.reload();
+    else this.feed.arrived(fresh, fresh.length);
+  }
+
+  say(trouble) {
+    if (trouble === null) return;
+    this.blank.hidden = false;
+    fill(this.blank, h("p", { class: "trouble" }, icon("alert"), bdi(trouble)));
+  }
+
+  gone(id) {
+    const next = this.list.chosen === id ? (this.list.neighbour(1) ?? this.list.neighbour(-1)) : null;
+    this.feed.removed(id);
+    if (this.detail.id === id) {
+      this.detail.empty();
+      this.app.go(next === null || !wide() ? "#/pushes" : `#/pushes/${next}`);
+    }
+  }
+
+  async removeAll() {
+    const what = this.search ? `all that matches ${this.search.slice(0, 100)}` : "all requests of this inbox";
+    if (!(await confirmed(`Delete ${what}? What was accepted per user stays counted.`, "Delete all"))) return;
+    try {
+      const { deleted } = await call("DELETE", "/requests", { query: { search: this.search } });
+      toast(`${number(deleted)} deleted`);
+      this.detail.empty();
+      await this.reload();
+      this.app.go("#/pushes");
+    } catch (error) {
+      toast(error.message, "error");
+    }
+  }
+
+  /** Move the choice by `step` rows. */
+  move(step) {
+    const next = this.list.neighbour(step);
+    if (next !== null) this.app.go(`#/pushes/${next}`);
+  }
+}
+
+function nothingFound(search) {
+  return h("div", { class: "nothing" }, h("p", null, "Nothing matches ", bdi(search.slice(0, 200), "mono")));
+}

@@ -1,0 +1,72 @@
+// When things happen: calls that are put together, and live rows handed on once a frame.
+
+/** A function that runs `ms` after its first call, once however often it is called until then. */
+export function later(ms, run) {
+  let timer = 0;
+  return () => {
+    timer ||= setTimeout(() => {
+      timer = 0;
+      run();
+    }, ms);
+  };
+}
+
+/** Whether list and push stand side by side. */
+export const wide = () => matchMedia("(min-width: 761px)").matches;
+
+const KEPT = 400; // newest rows of one frame that are read; the list pages in the others
+
+/**
+ * Collects what the stream brings and hands it on once per frame: at 5,000 requests a second the page parses and
+ * draws only what can be seen, and counts the rest.
+ */
+export class Frames {
+  /** @param {{requests: (rows: object[], count: number) => void, other: (event: string, data: unknown) => void}} to */
+  constructor(to) {
+    this.to = to;
+    this.clear();
+    this.planned = false;
+  }
+
+  clear() {
+    /** @type {string[]} */
+    this.rows = [];
+    this.count = 0;
+    this.others = new Map(); // event -> its newest data
+  }
+
+  /** @param {import("./stream.js").Message[]} messages */
+  take(messages) {
+    for (const { event, data } of messages) {
+      if (event === "request") {
+        this.rows.push(data);
+        this.count += 1;
+      } else {
+        this.others.set(event, data);
+      }
+    }
+    if (this.rows.length > 4 * KEPT) this.rows.splice(0, this.rows.length - KEPT);
+    if (this.planned) return;
+    this.planned = true;
+    // A page in the background gets no frames.
+    if (document.hidden) setTimeout(() => this.flush(), 500);
+    else requestAnimationFrame(() => this.flush());
+  }
+
+  flush() {
+    this.planned = false;
+    const { rows, count, others } = this;
+    this.clear();
+    const newest = rows.slice(-KEPT).reverse().map(parsed).filter((row) => row !== null);
+    if (newest.length) this.to.requests(newest, Math.max(count, newest.length));
+    for (const [event, data] of others) this.to.other(event, parsed(data));
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
