@@ -1,0 +1,84 @@
+"""When a campaign starts, by its schedule and the time; and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pushsdk.emulator.schedule import Start, start_of
+
+NOW = 1_795_255_200.0  # 2026-11-21 10:00 UTC
+YEARS = 10 * 366 * 86_400
+BY_HAND = "waits until it is started by hand"
+
+
+@pytest.mark.parametrize(
+    ("type_", "start_ts", "at", "reading"),
+    [
+        ("START_NOW", None, NOW, "START_NOW: starts at once"),
+        (None, None, NOW, "neither a type nor a startTs: starts at once"),
+        ("SCHEDULED", None, None, f"type SCHEDULED without a startTs: {BY_HAND}"),
+        ("", None, None, f"another type without a startTs: {BY_HAND}"),
+        ("Dear Jane Roe", None, None, f"another type without a startTs: {BY_HAND}"),
+        ("X" * 41, None, None, f"another type without a startTs: {BY_HAND}"),
+        ("X" * 40, None, None, f"type {'X' * 40} without a startTs: {BY_HAND}"),
+    ],
+)
+def test_without_a_time_the_type_decides(type_, start_ts, at, reading):
+    assert start_of(type_, start_ts, NOW) == Start(at, reading)
+
+
+@pytest.mark.parametrize(
+    ("type_", "start_ts", "at", "reading"),
+    [
+        ("AT", 1_795_258_800, NOW + 3600, "startTs read as seconds: 2026-11-21 11:00 UTC: waits for it"),
+        ("AT", 1_795_258_800_500, NOW + 3600.5, "startTs read as milliseconds: 2026-11-21 11:00 UTC: waits for it"),
+        (None, 1_795_258_800, NOW + 3600, "startTs read as seconds: 2026-11-21 11:00 UTC: waits for it"),
+        ("START_NOW", 1_795_255_201, NOW + 1, "startTs read as seconds: 2026-11-21 10:00 UTC: START_NOW waits for it"),
+        ("AT", 1_795_255_200, NOW, "startTs read as seconds: 2026-11-21 10:00 UTC: starts at once"),
+        ("AT", 1_795_255_141, NOW, "startTs read as seconds: 2026-11-21 09:59 UTC: starts at once"),
+        ("AT", 1_795_255_140, NOW, "startTs read as seconds: 2026-11-21 09:59 UTC, which is past: starts at once"),
+        ("START_NOW", 1_795_255_140, NOW, "startTs read as seconds: 2026-11-21 09:59 UTC: starts at once"),
+        ("AT", 0, NOW, "startTs read as seconds: 1970-01-01 00:00 UTC, which is past: starts at once"),
+        ("AT", 3600, NOW, "startTs read as seconds: 1970-01-01 01:00 UTC, which is past: starts at once"),
+        ("AT", 10**11, NOW, "startTs read as milliseconds: 1973-03-03 09:46 UTC, which is past: starts at once"),
+        ("AT", int(NOW) + YEARS, NOW + YEARS, "startTs read as seconds: 2036-11-28 10:00 UTC: waits for it"),
+    ],
+)
+def test_a_time_is_told_by_its_size_and_waited_for(type_, start_ts, at, reading):
+    assert start_of(type_, start_ts, NOW) == Start(at, reading)
+
+
+@pytest.mark.parametrize("type_", ["START_NOW", "AT", None])
+@pytest.mark.parametrize(
+    ("start_ts", "text"),
+    [
+        (-1, "startTs is negative"),
+        (-(10**400), "startTs is negative"),
+        (int(NOW) + YEARS + 1, "read as seconds is over ten years ahead"),
+        (10**11 - 1, "read as seconds is over ten years ahead"),
+        (int(NOW) * 10**6, "read as milliseconds is over ten years ahead, give it in seconds or milliseconds"),
+        (10**400, "read as milliseconds is over ten years ahead"),
+    ],
+)
+def test_a_time_that_cannot_be_meant_waits_for_a_hand(type_, start_ts, text):
+    start = start_of(type_, start_ts, NOW)
+    assert start.at is None
+    assert text in start.reading
+    assert start.reading.endswith(BY_HAND)
+
+
+def test_a_start_is_due_from_its_moment_on():
+    start = start_of("AT", int(NOW) + 60, NOW)
+    assert [start.is_due(NOW + wait) for wait in (0, 59.9, 60, 61)] == [False, False, True, True]
+    assert not start_of("AT", None, NOW).is_due(1e12)
+
+
+@given(st.none() | st.text(), st.none() | st.integers(), st.floats(0, 4e9))
+@example("AT", 10**11 - 1, 0.0)
+@example("AT", 253_402_300_800_000, 4e9)
+def test_any_schedule_can_be_read_and_never_starts_before_it_came(type_, start_ts, now):
+    start = start_of(type_, start_ts, now)
+    assert start.at is None or now <= start.at <= now + YEARS + 1
+    assert start.reading
