@@ -15,7 +15,9 @@ from rich.console import Console
 from support.command_line import COMMAND
 
 from pushsdk import (
+    AsyncPushClient,
     AuthenticationError,
+    BroadcastReport,
     ConfigurationError,
     NotSentError,
     Outcome,
@@ -27,7 +29,7 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk._broadcast.report import Progress
-from pushsdk.cli import _interrupt, _progress
+from pushsdk.cli import _interrupt, _progress, _runs
 from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly, visible
 from pushsdk.cli._interrupt import Interrupt
 from pushsdk.cli._progress import duration, progress
@@ -138,6 +140,18 @@ async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
     assert interrupt.signals == 2
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert capsys.readouterr().err == "stopping after what is on its way; once more to stop at once\n"
+
+
+async def test_a_run_that_was_interrupted_at_its_very_end_was_interrupted():
+    whole = BroadcastReport(planned=1, accepted=1)
+
+    async def start(client, options):
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.wait_for(options["stop"].wait(), 5)
+        return whole
+
+    client = AsyncPushClient("http://127.0.0.1:1", "key")
+    assert await _runs._send(client, start, {}, "none", "resume") == (whole, True)
 
 
 async def test_what_does_not_end_when_cancelled_is_ended_with_the_process(capsys, monkeypatch):
