@@ -68,7 +68,7 @@ def missing_column(name: str, key: str, columns: Sequence[str], *, option: str =
         shown.append(f"and {len(columns) - _SHOWN} more")
     folded = {_fold(each): each for each in columns if _NAME.fullmatch(each)}
     near = difflib.get_close_matches(_fold(key)[:40], folded, n=1, cutoff=0.7)
-    meant = f"; did you mean {option}{folded[near[0]]!r}?" if near else f"; name one with {option}"
+    meant = f"; did you mean {option}{folded[near[0]]!r}?" if near else f"; name one with {option.rstrip()}"
     return ValidationError(f"{plain(name)}: no column {plain(key, 60)!r}, only {', '.join(shown) or 'none'}{meant}")
 
 

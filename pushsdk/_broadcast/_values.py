@@ -87,23 +87,26 @@ class Fields:
         self._nested = [each for each in names if _matches(_NESTED, types[each])]
         self._large = [each for each in names if types[each] in ("HUGEINT", "UHUGEINT")]
 
-    def of(self, rows: Iterable[tuple[Any, ...]], first: int) -> list[Row]:
-        """Each row, the id and then these columns, as the id with those that are not NULL. ``first`` is its number."""
+    def of(self, rows: Iterable[tuple[Any, ...]], first: int | None = None) -> list[Row]:
+        """Each row, the id and then these columns, as the id with those that are not NULL.
+
+        ``first`` is the number of the first, for an error. Raises ValidationError for what is no JSON.
+        """
         batch: list[Row] = [(row[0], _fields(self._names, row)) for row in rows]
-        for number, (_, fields) in enumerate(batch if self._nested else (), first):
+        for number, (_, fields) in enumerate(batch if self._nested else (), first or 0):
             for name in fields.keys() & self._nested:
-                fields[name] = self._decoded(fields[name], name, number)
+                fields[name] = self._decoded(fields[name], name, f", row {number}" if first else "")
         for _, fields in batch if self._large else ():
             for name in fields.keys() & self._large:
                 fields[name] = fitting(fields[name])
         return batch
 
-    def _decoded(self, text: str, name: str, number: int) -> Any:
+    def _decoded(self, text: str, name: str, where: str) -> Any:
         try:
             return fitting(msgspec.json.decode(text))
         except (msgspec.DecodeError, RecursionError):
             raise ValidationError(
-                f"{plain(self._name)}, row {number}: {plain(name, 60)} can't be written as JSON (a NaN in it?)"
+                f"{plain(self._name)}{where}: {plain(name, 60)} can't be written as JSON (a NaN in it?)"
             ) from None
 
 
