@@ -23,7 +23,7 @@ export function words(shown, field, className, tag = "p") {
       ? piece.text
       : h("span", { class: `ph ${piece.kind}`, title: `${piece.name}: ${piece.kind}` }, piece.text),
   );
-  return h(tag, { class: className, dir: "auto", lang: locale(shown.language) }, h("bdi", { dir: "auto" }, nodes));
+  return h(tag, { class: className, dir: "auto", lang: locale(shown.language) }, nodes); // dir=auto isolates too
 }
 
 /** The app's own icon: which one it is only the app knows. */

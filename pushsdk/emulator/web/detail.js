@@ -75,11 +75,12 @@ export class Detail {
       this.head,
       h("div", { class: "detail-body" }, h("div", { class: "stage" }, this.toolbar(), this.stage), this.side),
     );
-    this.redraw();
+    this.redraw(false);
   }
 
   /** What changes with the language, the view and the values. */
-  redraw() {
+  redraw(still = true) {
+    this.stage.classList.toggle("still", still); // only a push that is new here drops in
     this.drawHead();
     const shown = { message: this.message, language: this.language, values: this.values, time: this.request.time };
     const open = () => this.toggle();

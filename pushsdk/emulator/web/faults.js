@@ -90,6 +90,8 @@ export class Faults {
   draw(rules, state) {
     this.hits.clear();
     const sources = rules.map(ruleOf);
+    this.rulesKey = same(sources);
+    this.markPresets();
     if (document.activeElement !== this.editor) this.editor.value = JSON.stringify(sources, null, 2);
     if (Number.isInteger(state.seed)) this.seed.value = state.seed;
     fill(
@@ -137,16 +139,27 @@ export class Faults {
 
   async loadPresets() {
     const answer = await get("/presets").catch(() => []);
-    const presets = Array.isArray(answer) ? answer.map((one) => [one.name, one]) : Object.entries(answer.presets ?? answer);
-    fill(
-      this.presets,
-      presets.map(([name, one]) => {
-        const rules = Array.isArray(one) ? one : (one.faults ?? one.rules ?? []);
-        const says = one.description ?? one.says ?? rules.map((rule) => `${effect(rule)} ${condition(rule)}`).join("; ");
-        const press = () => this.change(() => call("PUT", "/faults", { body: { preset: name, seed: Number(this.seed.value) || 0 } }), `${name} is on`).catch(() => {});
-        return h("button", { type: "button", class: "preset", onclick: press }, h("b", null, bdi(name)), h("span", null, clipPlain(says)));
-      }),
-    );
+    const list = Array.isArray(answer) ? answer.map((one) => [one.name, one]) : Object.entries(answer.presets ?? answer);
+    this.known = list.map(([name, one]) => {
+      const rules = Array.isArray(one) ? one : (one.faults ?? []);
+      const about = one.about ?? rules.map((rule) => `${effect(rule)} ${condition(rule)}`).join("; ");
+      const button = h("button", { type: "button", class: "preset", "aria-pressed": "false" }, h("b", null, bdi(name)), h("span", null, clipPlain(about)), explained(one));
+      button.addEventListener("click", () => this.press(name, button.getAttribute("aria-pressed") === "true"));
+      return { key: same(rules), button };
+    });
+    fill(this.presets, this.known.map(({ button }) => button));
+    this.markPresets();
+  }
+
+  press(name, on) {
+    const put = () => call("PUT", "/faults", { body: { preset: name, seed: Number(this.seed.value) || 0 } });
+    const act = on ? () => call("DELETE", "/faults") : put;
+    return this.change(act, `${name} is ${on ? "off" : "on"}`).catch(() => {});
+  }
+
+  /** A preset is on while the rules are its own. */
+  markPresets() {
+    for (const { key, button } of this.known ?? []) button.setAttribute("aria-pressed", String(key !== "[]" && key === this.rulesKey));
   }
 
   async apply() {
@@ -181,6 +194,14 @@ export class Faults {
     fill(this.trouble, icon("alert"), bdi(text.slice(0, 500)));
   }
 }
+
+// Rules as text, to compare: what is left out is as good as null.
+const same = (rules) => JSON.stringify(rules.map((rule) => Object.entries(rule).filter(([, value]) => value !== null).sort()));
+
+const explained = (preset) => {
+  const lines = Object.values(preset.explained ?? {});
+  return lines.length ? h("ul", null, lines.map((line) => h("li", null, line))) : null;
+};
 
 const clipPlain = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : text);
 

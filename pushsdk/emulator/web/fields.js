@@ -114,7 +114,7 @@ export function fieldsTable(body) {
       h(
         "thead",
         null,
-        h("tr", null, h("th", { scope: "col" }, "Field"), h("th", { scope: "col" }, "Value"), h("th", { scope: "col" }, "Shows as")),
+        h("tr", null, h("th", { scope: "col" }, "Field, and what it does here"), h("th", { scope: "col" }, "Value")),
       ),
       groups(body).map(groupRows),
     ),
@@ -128,7 +128,7 @@ function groupRows({ section, title, rows, value }) {
   return h(
     "tbody",
     null,
-    h("tr", { class: "group" }, h("th", { colspan: "3", scope: "rowgroup" }, title, " ", h("span", { class: "section" }, `§ ${section}`))),
+    h("tr", { class: "group" }, h("th", { colspan: "2", scope: "rowgroup" }, title, " ", h("span", { class: "section" }, `§ ${section}`))),
     rows.map(([name, shows]) => row(name, fields, shows)),
     extra.map((name) => row(name, fields, "not in the interface", "extra")),
   );
@@ -139,9 +139,8 @@ function row(name, fields, shows, kind = "") {
   return h(
     "tr",
     { class: `${there ? "set" : "unset"} ${kind}` },
-    h("th", { scope: "row" }, bdi(name.length > 80 ? `${name.slice(0, 80)}…` : name, "mono")),
+    h("th", { scope: "row" }, bdi(name.length > 80 ? `${name.slice(0, 80)}…` : name, "mono"), h("span", { class: "shows" }, shows)),
     h("td", null, there ? cell(fields[name], name) : h("span", { class: "quiet" }, "not set")),
-    h("td", { class: "quiet" }, shows),
   );
 }
 

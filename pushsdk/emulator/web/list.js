@@ -3,6 +3,7 @@
 import { bdi, fill, h } from "./dom.js";
 import { FATES, clock, direction, fate, number } from "./format.js";
 import { icon } from "./icons.js";
+import { pieces } from "./placeholders.js";
 
 const HEIGHT = 84; // of a row, as in the style sheet
 const SPARE = 6; // rows drawn outside of what is seen
@@ -141,13 +142,20 @@ export class List {
       h(
         "span",
         { class: "row-main", dir: "ltr" },
-        h("span", { class: "row-title" }, title === "" ? h("span", { class: "quiet" }, "no title") : bdi(title)),
-        h("span", { class: "row-body" }, body === "" ? h("span", { class: "quiet" }, row.error ?? "no text") : bdi(body)),
+        line("row-title", title, "no title"),
+        line("row-body", body, row.error ?? "no text"),
         h("span", { class: "row-meta" }, audience(row), chips(row)),
       ),
       h("span", { class: "row-side" }, h("time", null, clock(row.time)), state(row, kind)),
     );
   }
+}
+
+/** One line of a push, its placeholders filled with their fallbacks. */
+function line(className, text, instead) {
+  if (text === "") return h("span", { class: `${className} quiet`, dir: "auto" }, instead.slice(0, 300));
+  const nodes = pieces(text).map((piece) => (piece.kind === "plain" ? piece.text : h("i", { class: "filled", title: piece.name }, piece.text)));
+  return h("span", { class: className, dir: "auto" }, nodes);
 }
 
 function firstText(texts, preferred) {

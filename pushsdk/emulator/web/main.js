@@ -107,7 +107,9 @@ class App {
   }
 
   arrived(rows, count) {
-    this.views.pushes.arrived(rows, count);
+    // A row, or only word that there are some.
+    if (rows.every((row) => "time" in row)) this.views.pushes.arrived(rows, count);
+    else this.views.pushes.requery();
     this.refresh();
   }
 

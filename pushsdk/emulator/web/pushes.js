@@ -29,7 +29,7 @@ export class Pushes {
     this.list = new List(this.feed, (id) => app.go(`#/pushes/${id}`));
     this.list.failed = (error) => this.say(error.message);
     this.list.restart = () => this.reload();
-    this.requery = later(400, () => this.newMatches());
+    this.requery = later(250, () => this.newMatches());
     this.root = h("div", { class: "view split pushes" }, this.side(), this.detail.root);
   }
 
@@ -66,7 +66,7 @@ export class Pushes {
         "div",
         { class: "list-head" },
         this.count,
-        h("button", { type: "button", class: "button small ghost", onclick: () => this.removeAll() }, icon("trash"), "Delete all"),
+        (this.clearing = h("button", { type: "button", class: "button small ghost", onclick: () => this.removeAll() }, icon("trash"), "Delete all")),
       ),
       h("div", { class: "list-box" }, this.list.pill, this.list.root, this.blank),
     );
@@ -123,6 +123,8 @@ export class Pushes {
   changed(shift) {
     this.list.changed(shift);
     this.blank.hidden = this.feed.count > 0;
+    this.clearing.disabled = !this.feed.count;
+    this.root.classList.toggle("empty", !this.feed.count && !this.search);
     if (!this.feed.count) fill(this.blank, this.search ? h("p", null, "Nothing matches.") : waiting());
     const open = this.feed.below > 0 && this.search ? "+" : "";
     const count = this.search ? this.feed.above + this.feed.rows.length : this.feed.count;

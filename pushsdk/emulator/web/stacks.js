@@ -1,85 +1,90 @@
-// A user's devices: the notifications that an iPhone and an Android phone show now, and those that they no longer do.
+// A user's devices: the notifications that an iPhone and an Android phone show now, and those that they don't.
 
-import { h, simulated } from "./dom.js";
+import { bdi, h, simulated } from "./dom.js";
 import { androidCard } from "./android.js";
 import { clock, direction } from "./format.js";
+import { icon } from "./icons.js";
 import { iosCard } from "./ios.js";
 import { readMessage } from "./message.js";
-import { icon } from "./icons.js";
 
 const MOST = 40; // cards of one phone
+const NAMES = { ios: "iPhone", android: "Android" };
+const STATES = { enqueued: "on its way", delivered: "shown", replaced: "replaced", expired: "expired" };
 
-/**
- * @param {object} user the answer of /users/{id}
- * @param {(push: number) => object | undefined} pushOf
- */
-export function stacks(user, pushOf) {
-  const devices = user.devices ?? {};
+/** @param {{devices?: Record<string, object[]>}} user the answer of /users/{id} */
+export function stacks(user) {
+  const why = "What a device shows is not in the interface. Here a later push with the same collapseId replaces an earlier one, and ttl counts in seconds.";
   return h(
     "section",
     { class: "block" },
-    h("h3", null, "Devices now ", simulated("When a notification replaces another or expires is not in the interface: collapseId replaces, ttl counts in seconds.")),
-    h("div", { class: "devices" }, device("ios", devices.ios ?? [], pushOf), device("android", devices.android ?? [], pushOf)),
+    h("h3", null, "Devices now ", simulated(why)),
+    h("div", { class: "devices" }, Object.keys(NAMES).map((platform) => device(platform, user.devices?.[platform] ?? []))),
   );
 }
 
-function device(platform, notifications, pushOf) {
-  const shown = notifications.filter((one) => stateOf(one) === "shown");
-  const gone = notifications.filter((one) => stateOf(one) !== "shown");
+function device(platform, notifications) {
+  const newest = [...notifications].reverse();
+  const shown = newest.filter((one) => one.state === "delivered" && !one.silent);
+  const others = newest.filter((one) => one.state !== "delivered" || one.silent);
   return h(
     "div",
     { class: "tray-box" },
-    h("h4", null, icon(platform === "ios" ? "apple" : "android"), platform === "ios" ? "iPhone" : "Android", h("span", { class: "count" }, String(shown.length))),
+    h("h4", null, icon(platform === "ios" ? "apple" : "android"), NAMES[platform], h("span", { class: "count" }, String(shown.length))),
     h(
       "ul",
       { class: `tray phone-paint ${platform}` },
       shown.length ? null : h("li", { class: "tray-empty" }, "Nothing on this screen"),
-      shown.slice(0, MOST).map((one) => item(platform, one, pushOf)),
+      shown.slice(0, MOST).map((one) => item(platform, one)),
     ),
-    gone.length
+    others.length
       ? h(
           "details",
           { class: "gone", open: true },
-          h("summary", null, `No longer shown (${gone.length})`),
-          h("ul", { class: `tray ghosts phone-paint ${platform}` }, gone.slice(0, MOST).map((one) => item(platform, one, pushOf))),
+          h("summary", null, `Not on the screen (${others.length})`),
+          h("ul", { class: `tray ghosts phone-paint ${platform}` }, others.slice(0, MOST).map((one) => item(platform, one))),
         )
       : null,
   );
 }
 
-const stateOf = (one) => one.state ?? (one.replaced_by ? "replaced" : one.expired ? "expired" : "shown");
-
-function item(platform, one, pushOf) {
-  const id = one.push ?? one.push_id ?? one.request ?? one.id;
-  const state = stateOf(one);
-  const message = messageOf(one, pushOf(id));
-  const language = one.language ?? message.languages.find((name) => /^en\b/.test(name)) ?? message.languages[0] ?? "en";
-  const shown = { message, language, values: one.values ?? pushOf(id)?.custom_fields ?? {}, time: one.time };
+function item(platform, one) {
+  const message = messageOf(one);
+  const language = message.languages.find((name) => /^en\b/.test(name)) ?? message.languages[0] ?? "en";
+  const shown = { message, language, values: one.fields ?? {}, time: one.time };
   const draw = platform === "ios" ? iosCard : androidCard;
+  const state = one.silent ? "background" : (STATES[one.state] ?? String(one.state));
   return h(
     "li",
-    { class: state, dir: direction(language) },
+    { class: `note ${one.state}`, dir: direction(language) },
     h(
       "p",
       { class: "tray-note", dir: "ltr" },
-      h("a", { href: `#/pushes/${Number(id)}` }, `Push ${id}`),
+      h("a", { href: `#/pushes/${Number(one.push)}` }, `${one.campaign ? "Campaign" : "Push"} ${one.push}`),
       ` · ${clock(one.time)}`,
-      state === "shown" ? null : h("b", { class: "tag" }, says(one, state)),
-      typeof one.expires === "number" && state === "shown" ? ` · until ${clock(one.expires)}` : null,
+      state === "shown" ? null : h("b", { class: "tag" }, state),
+      one.collapse_id ? h("span", { class: "tag", title: "collapseId" }, bdi(one.collapse_id.slice(0, 60))) : null,
+      Number.isInteger(one.ttl) && one.state === "delivered" ? ` · until ${clock(one.time + one.ttl)}` : null,
     ),
-    draw(shown, { expanded: false, open: null }),
+    one.silent ? h("p", { class: "silent-push" }, icon("wave"), "Wakes the app, shows nothing") : draw(shown, { expanded: false, open: null }),
+    one.simulated?.length ? h("p", { class: "tray-sim", title: one.simulated.join("\n") }, `simulated: ${one.simulated.length}`) : null,
   );
 }
 
-function says(one, state) {
-  return state === "replaced" && one.replaced_by ? `replaced by ${one.replaced_by}` : state;
-}
-
-// The server rendered the texts; the rest of the picture is in the push itself.
-function messageOf(one, push) {
-  const message = readMessage(push ?? {});
-  if (message.languages.length) return message;
-  const language = one.language ?? "en";
-  const texts = Object.fromEntries(["title", "subtitle", "body"].filter((name) => one[name]).map((name) => [name, { [language]: one[name] }]));
-  return readMessage({ message: texts });
+// The server's own reading of the push, in the names of the interface again.
+function messageOf(one) {
+  const fields = {
+    title: one.title,
+    subtitle: one.subtitle,
+    body: one.body,
+    bigImageUrl: one.big_image,
+    largeIconUrl: one.large_icon,
+    smallIconResourceId: one.small_icon,
+    richMediaUrl: one.media?.url,
+    mediaType: one.media?.type,
+    androidChannel: one.channel,
+    priority: one.priority,
+    interruptionLevel: one.interruption_level,
+    badgeCount: one.badge,
+  };
+  return readMessage({ message: Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined)) });
 }

@@ -5,6 +5,7 @@ import { bdi, fill, h } from "./dom.js";
 import { clock, number, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { readMessage, textOf } from "./message.js";
+import { rendered } from "./placeholders.js";
 import { stacks } from "./stacks.js";
 import { later } from "./timing.js";
 import { toggle } from "./widgets.js";
@@ -118,12 +119,8 @@ export class Users {
         ),
         h("a", { class: "button", href: `#/pushes`, onclick: () => this.findPushes(user.user_id) }, icon("search"), h("span", { class: "button-text" }, "Its pushes")),
       ),
-      h("div", { class: "columns wide-left" }, stacks(user, (push) => this.pushOf(user, push)), history(user)),
+      h("div", { class: "columns wide-left" }, stacks(user), history(user)),
     );
-  }
-
-  pushOf(user, id) {
-    return (user.pushes ?? []).find((push) => push.id === id);
   }
 
   findPushes(user) {
@@ -150,7 +147,7 @@ function history(user) {
           "li",
           null,
           h("time", { class: "mono" }, clock(push.time)),
-          h("a", { href: `#/pushes/${push.id}` }, title === "" ? `Push ${push.id}` : bdi(title.slice(0, 160))),
+          h("a", { href: `#/pushes/${push.id}` }, title === "" ? `Push ${push.id}` : bdi(rendered(title, push.custom_fields ?? {}).slice(0, 160))),
           push.times > 1 ? h("span", { class: "tag double" }, `${push.times} times in one request`) : null,
         );
       }),
