@@ -1,0 +1,387 @@
+"""What a device shows: each field of the interface, the states, the texts."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._core.placeholders import render
+from pushsdk.emulator import shapes
+from pushsdk.emulator.delivery import Button, Media, Piece, Sent, badge, notifications, plain, rendered
+
+BUTTON = {"label": "Buy", "url": "app://buy", "clickAction": "DEEP_LINKING", "keyVals": {"k": "b"}}
+COMPONENT = {
+    "actionId": "open",
+    "url": "app://open",
+    "clickAction": "DEEP_LINKING",
+    "keyVals": {"k": "c"},
+    "useWebview": True,
+}
+MESSAGE = {
+    "type": "MOBILE_PUSH",
+    "iosEnabled": True,
+    "androidEnabled": True,
+    "title": {"en": "Hello {{ name | 'there' }}", "de": "Hallo"},
+    "subtitle": {"en": "Sub"},
+    "body": {"en": "World"},
+    "collapseId": "promo",
+    "ttl": 60,
+    "action": "DEFAULT",
+    "androidActionUrl": "app://android",
+    "iosActionUrl": "app://ios",
+    "keyVals": {"k": "v"},
+    "bigImageUrl": "https://i/big",
+    "largeIconUrl": "https://i/large",
+    "smallIconResourceId": "ic_small",
+    "androidChannel": "news",
+    "priority": "NORMAL",
+    "androidActionButtons": [BUTTON],
+    "soundFileName": "ding.wav",
+    "richMediaUrl": "https://i/media",
+    "mediaType": "IMAGE",
+    "interruptionLevel": "PASSIVE",
+    "badgeCount": 3,
+    "relevanceScore": "SCORE_MAX",
+    "contentAvailable": True,
+    "actionCategory": {"type": "PREDEFINED_CATEGORY", "name": "shop", "actionComponents": [COMPONENT]},
+}
+EITHER = ("ios", "android")
+
+
+def sent(message=MESSAGE, **more):
+    return Sent(**{"id": 1, "time": 100.0, "message": message} | more)
+
+
+def shown(*pushes, now=100.0, platform="ios", **more):
+    return notifications(pushes, now=now, platform=platform, **more)
+
+
+def states(*pushes, now, **more):
+    return [each.state for each in shown(*pushes, now=now, **more)]
+
+
+def collapsing(*times, **message):
+    return [
+        sent({"title": {"en": "x"}, "collapseId": "a", **message}, id=number, time=time)
+        for number, time in enumerate(times)
+    ]
+
+
+# Sections 2.5 to 2.8: every field, another value for it, and where a device shows it.
+FIELDS = [
+    ("type", "OTHER", {"ios": "type", "android": "type"}),
+    ("iosEnabled", False, {"ios": None}),
+    ("androidEnabled", False, {"android": None}),
+    ("title", {"en": "x"}, {"ios": "title", "android": "title"}),
+    ("subtitle", {}, {"ios": "subtitle", "android": "subtitle"}),
+    ("body", {"fr": "x"}, {"ios": "body", "android": "body"}),
+    ("collapseId", "x", {"ios": "collapse_id", "android": "collapse_id"}),
+    ("ttl", 1, {"ios": "ttl", "android": "ttl"}),
+    ("action", "x", {"ios": "action", "android": "action"}),
+    ("androidActionUrl", "x", {"android": "url", "ios": "extras"}),
+    ("iosActionUrl", "x", {"ios": "url", "android": "extras"}),
+    ("keyVals", {}, {"ios": "key_vals", "android": "key_vals"}),
+    ("bigImageUrl", "x", {"ios": "big_image", "android": "big_image"}),
+    ("largeIconUrl", "x", {"android": "large_icon", "ios": "extras"}),
+    ("smallIconResourceId", "x", {"android": "small_icon", "ios": "extras"}),
+    ("androidChannel", "x", {"android": "channel", "ios": "extras"}),
+    ("priority", "x", {"ios": "priority", "android": "priority"}),
+    ("androidActionButtons", [], {"android": "buttons", "ios": "extras"}),
+    ("soundFileName", "x", {"ios": "sound", "android": "sound"}),
+    ("richMediaUrl", "x", {"ios": "media", "android": "media"}),
+    ("mediaType", "x", {"ios": "media", "android": "media"}),
+    ("interruptionLevel", "x", {"ios": "interruption_level", "android": "extras"}),
+    ("badgeCount", 0, {"ios": "badge", "android": "badge"}),
+    ("relevanceScore", "x", {"ios": "relevance_score", "android": "extras"}),
+    ("contentAvailable", False, {"ios": "content_available", "android": "content_available"}),
+    ("actionCategory", {}, {"ios": "buttons", "android": "extras"}),
+    ("androidActionButtons.0.label", "x", {"android": "buttons", "ios": "extras"}),
+    ("androidActionButtons.0.url", "x", {"android": "buttons", "ios": "extras"}),
+    ("androidActionButtons.0.clickAction", "x", {"android": "buttons", "ios": "extras"}),
+    ("androidActionButtons.0.keyVals", {}, {"android": "buttons", "ios": "extras"}),
+    ("actionCategory.type", "x", {"ios": "category", "android": "extras"}),
+    ("actionCategory.name", "x", {"ios": "category", "android": "extras"}),
+    ("actionCategory.actionComponents", [], {"ios": "buttons", "android": "extras"}),
+    ("actionCategory.actionComponents.0.actionId", "x", {"ios": "buttons", "android": "extras"}),
+    ("actionCategory.actionComponents.0.url", "x", {"ios": "buttons", "android": "extras"}),
+    ("actionCategory.actionComponents.0.clickAction", "x", {"ios": "buttons", "android": "extras"}),
+    ("actionCategory.actionComponents.0.keyVals", {}, {"ios": "buttons", "android": "extras"}),
+    ("actionCategory.actionComponents.0.useWebview", False, {"ios": "buttons", "android": "extras"}),
+]
+GONE = object()
+
+
+def changed(path, value):
+    message = deepcopy(MESSAGE)
+    *above, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    node = message
+    for part in above:
+        node = node[part]
+    if value is GONE:
+        del node[last]
+    else:
+        node[last] = value
+    return message
+
+
+def test_the_table_has_every_field_of_the_message_and_of_what_is_in_it():
+    places = {"": shapes.Message, "androidActionButtons.0.": shapes.Button, "actionCategory.": shapes.Category}
+    places["actionCategory.actionComponents.0."] = shapes.Component
+    every = {place + name for place, shape in places.items() for name in shape.__struct_encode_fields__}
+    assert {path for path, _, _ in FIELDS} == every
+
+
+@pytest.mark.parametrize(("path", "value", "places"), FIELDS, ids=[path for path, *_ in FIELDS])
+def test_every_field_makes_a_difference_that_shows(path, value, places):
+    for platform in EITHER:
+        before, after = shown(sent(), platform=platform), shown(sent(changed(path, value)), platform=platform)
+        if platform not in places:
+            assert after == before
+        elif places[platform] is None:
+            assert (len(before), after) == (1, [])
+        else:
+            assert getattr(after[0], places[platform]) != getattr(before[0], places[platform])
+
+
+@pytest.mark.parametrize(("path", "places"), [(path, places) for path, _, places in FIELDS])
+def test_every_field_may_be_left_out(path, places):
+    for platform in EITHER:
+        (before,), (after,) = (shown(sent(each), platform=platform) for each in (MESSAGE, changed(path, GONE)))
+        if platform not in places:
+            assert after == before
+        else:
+            place = places[platform] or "simulated"
+            assert getattr(after, place) != getattr(before, place)
+
+
+def test_a_notification_on_ios_shows_what_is_for_ios():
+    (found,) = shown(sent(fields={"name": "Ann"}, campaign="c-1"))
+    assert (found.push, found.time, found.platform, found.state) == (1, 100.0, "ios", "delivered")
+    assert (found.type, found.fields, found.campaign, found.silent) == ("MOBILE_PUSH", {"name": "Ann"}, "c-1", False)
+    assert (found.title, found.subtitle, found.body) == (MESSAGE["title"], {"en": "Sub"}, {"en": "World"})
+    assert (found.collapse_id, found.ttl, found.action, found.url) == ("promo", 60, "DEFAULT", "app://ios")
+    assert (found.key_vals, found.big_image, found.priority) == ({"k": "v"}, "https://i/big", "NORMAL")
+    assert (found.sound, found.badge, found.content_available) == ("ding.wav", 3, True)
+    assert found.media == Media(url="https://i/media", type="IMAGE")
+    assert (found.interruption_level, found.relevance_score) == ("PASSIVE", "SCORE_MAX")
+    assert found.category == {"type": "PREDEFINED_CATEGORY", "name": "shop"}
+    assert found.buttons == (
+        Button(id="open", url="app://open", click_action="DEEP_LINKING", key_vals={"k": "c"}, webview=True),
+    )
+    assert (found.large_icon, found.small_icon, found.channel) == (None, None, None)
+
+
+def test_a_notification_on_android_shows_what_is_for_android():
+    (found,) = shown(sent(), platform="android")
+    assert (found.platform, found.url, found.channel) == ("android", "app://android", "news")
+    assert (found.large_icon, found.small_icon) == ("https://i/large", "ic_small")
+    assert found.buttons == (Button(label="Buy", url="app://buy", click_action="DEEP_LINKING", key_vals={"k": "b"}),)
+    assert (found.interruption_level, found.relevance_score, found.category) == (None, None, {})
+    assert sorted(found.extras) == ["actionCategory", "interruptionLevel", "iosActionUrl", "relevanceScore"]
+
+
+@pytest.mark.parametrize("platform", EITHER)
+def test_an_empty_message_shows_as_an_empty_notification(platform):
+    (found,) = shown(sent({}), platform=platform)
+    assert (found.title, found.body, found.buttons, found.media, found.extras) == ({}, {}, (), None, {})
+    assert found.silent is False
+
+
+def test_half_of_a_rich_medium_shows_too():
+    told = [shown(sent(message))[0].media for message in ({"richMediaUrl": "u"}, {"mediaType": "GIF"})]
+    assert told == [Media(url="u", type=None), Media(url=None, type="GIF")]
+
+
+@pytest.mark.parametrize("platform", EITHER)
+def test_what_the_interface_does_not_know_is_in_the_extras(platform):
+    assert shown(sent({"later": [1], "title": {"en": "x"}}), platform=platform)[0].extras == {"later": [1]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "platforms"),
+    [
+        ({}, ["ios", "android"]),
+        ({"iosEnabled": True}, ["ios", "android"]),
+        ({"iosEnabled": False}, ["android"]),
+        ({"androidEnabled": False}, ["ios"]),
+        ({"iosEnabled": False, "androidEnabled": False}, []),
+    ],
+)
+def test_a_platform_shows_what_is_not_switched_off_for_it(flags, platforms):
+    assert [platform for platform in EITHER if shown(sent(flags), platform=platform)] == platforms
+
+
+@pytest.mark.parametrize(
+    ("message", "silent"),
+    [
+        ({"contentAvailable": True}, True),
+        ({"contentAvailable": True, "title": {"en": " "}, "body": {}}, True),
+        ({"contentAvailable": True, "body": {"en": "x"}}, False),
+        ({"contentAvailable": True, "subtitle": {"en": "x"}}, False),
+        ({"contentAvailable": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_push_without_a_text_that_wakes_the_app_is_silent(message, silent):
+    (found,) = shown(sent(message))
+    assert found.silent is silent
+    assert ("it is silent: contentAvailable, and no text" in found.simulated) is silent
+
+
+@pytest.mark.parametrize(
+    ("message", "made_up"),
+    [
+        ({"iosEnabled": True}, []),
+        ({}, ["iosEnabled is left out: counts as true"]),
+        ({"iosEnabled": True, "collapseId": "a"}, ["the next push with this collapseId replaces it"]),
+        ({"iosEnabled": True, "ttl": 1}, ["ttl is in seconds, it is shown until it has passed"]),
+        ({"iosEnabled": True, "badgeCount": 1}, ["the last badgeCount wins"]),
+    ],
+)
+def test_what_is_made_up_is_said(message, made_up):
+    assert list(shown(sent(message))[0].simulated) == ["the device is always online", *made_up]
+
+
+def test_a_push_is_enqueued_until_its_delay_has_passed():
+    told = [states(sent(), now=now, delay=2.0) for now in (100, 101.9, 102, 103)]
+    assert told == [["enqueued"], ["enqueued"], ["delivered"], ["delivered"]]
+
+
+def test_a_later_push_with_the_same_collapse_id_replaces_the_one_before():
+    assert states(*collapsing(1, 2, 3), now=10) == ["replaced", "replaced", "delivered"]
+
+
+def test_one_that_is_not_delivered_yet_replaces_nothing():
+    assert states(*collapsing(1, 2, 3), now=2.5) == ["replaced", "delivered", "enqueued"]
+
+
+@pytest.mark.parametrize("collapse_ids", [("a", "b"), ("a", None), (None, None), ("", "")])
+def test_pushes_that_share_no_collapse_id_stand_beside_each_other(collapse_ids):
+    pushes = [sent({"collapseId": each} if each is not None else {}) for each in collapse_ids]
+    assert states(*pushes, now=100) == ["delivered", "delivered"]
+
+
+def test_a_push_for_the_other_platform_replaces_nothing():
+    one, other = collapsing(1)[0], collapsing(2, iosEnabled=False)[0]
+    assert states(one, other, now=10) == ["delivered"]
+    assert states(one, other, now=10, platform="android") == ["replaced", "delivered"]
+
+
+@pytest.mark.parametrize(
+    ("ttl", "now", "state"),
+    [
+        (60, 159.9, "delivered"),
+        (60, 160, "expired"),
+        (0, 100, "expired"),
+        (-5, 100, "expired"),
+        (10**400, 1e11, "delivered"),
+        (-(10**400), 100, "expired"),
+    ],
+)
+def test_a_notification_is_shown_until_its_ttl_has_passed(ttl, now, state):
+    assert states(sent({"ttl": ttl}), now=now) == [state]
+
+
+@pytest.mark.parametrize(("ttl", "state"), [(10, "expired"), (30, "replaced")])
+def test_what_came_first_counts_the_end_of_its_ttl_or_a_replacement(ttl, state):
+    first, second = collapsing(100, ttl=ttl)[0], collapsing(120)[0]
+    assert states(first, second, now=1000)[0] == state
+
+
+def test_one_that_has_expired_has_replaced_what_was_before_it():
+    assert states(*collapsing(1), *collapsing(2, ttl=1), now=10) == ["replaced", "expired"]
+
+
+def test_notifications_are_in_the_order_of_the_pushes():
+    assert [each.push for each in shown(*(sent(id=number) for number in (3, 1, 2)))] == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("counts", "now", "number"),
+    [
+        ([], 10, None),
+        ([None], 10, None),
+        ([3], 10, 3),
+        ([3, 5], 10, 5),
+        ([5, 0], 10, 0),
+        ([5, None], 10, 5),
+        ([5, 7], 1, 5),
+        ([7], 0, None),
+    ],
+)
+def test_the_badge_is_the_last_count_that_was_delivered(counts, now, number):
+    messages = [{} if count is None else {"badgeCount": count} for count in counts]
+    pushes = [sent(message, time=float(time)) for time, message in enumerate(messages, start=1)]
+    assert badge(shown(*pushes, now=now)) == number
+
+
+def pieces(text, fields):
+    return [(piece.kind, piece.text, piece.name) for piece in rendered(text, fields)]
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "expected"),
+    [
+        ("", {}, []),
+        ("plain", {}, [("text", "plain", None)]),
+        ("{{ a | 'x' }}", {"a": "A"}, [("value", "A", "a")]),
+        ("{{ a | 'x' }}", {}, [("fallback", "x", "a")]),
+        ("{{ a | 'x' }}", None, [("fallback", "x", "a")]),
+        ("{{ a | 'x' }}", {"a": None}, [("fallback", "x", "a")]),
+        ("{{ a | 'x' }}", {"a": ""}, [("value", "", "a")]),
+        ("{{ a | 'x' }}", {"a": 0}, [("value", "0", "a")]),
+        (
+            "Hi {{ a | 'x' }}, {{ b | '' }}!",
+            {"a": "{{ b | 'no' }}"},
+            [
+                ("text", "Hi ", None),
+                ("value", "{{ b | 'no' }}", "a"),
+                ("text", ", ", None),
+                ("fallback", "", "b"),
+                ("text", "!", None),
+            ],
+        ),
+        ("{{ a }}", {"a": "A"}, [("text", "{{ a }}", None)]),
+    ],
+)
+def test_a_text_is_rendered_in_pieces(text, fields, expected):
+    assert pieces(text, fields) == expected
+
+
+parts = st.sampled_from(["{{ a | 'x' }}", "{{b|''}}", "{{", "}}", "'", " "]) | st.text(max_size=5)
+
+
+@given(st.lists(parts).map("".join), st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.text()))
+def test_the_pieces_together_are_what_the_user_sees(text, fields):
+    assert plain(text, fields) == render(text, fields)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(-1, 9)), max_size=8), st.integers(0, 20)
+)
+def test_of_each_collapse_id_one_notification_stands_at_most(pushes, now):
+    sents = [
+        sent({"collapseId": key, "ttl": ttl}, id=number, time=float(time))
+        for number, (key, time, ttl) in enumerate(sorted(pushes, key=lambda each: each[1]))
+    ]
+    standing = [each.collapse_id for each in shown(*sents, now=now) if each.state == "delivered"]
+    assert len(standing) == len(set(standing))
+
+
+def test_no_text_and_no_field_is_in_a_repr():
+    values = [sent(), Piece(text="x", kind="text"), Media(url="x", type="y"), Button(label="x"), *shown(sent())]
+    assert [repr(value) for value in values] == [f"{type(value).__name__}(...)" for value in values]
+
+
+def test_a_notification_can_be_told_as_json():
+    (found,) = shown(sent())
+    assert msgspec.json.decode(msgspec.json.encode(found))["buttons"][0]["id"] == "open"
+
+
+def test_a_message_that_is_no_message_is_refused():
+    with pytest.raises(ValueError, match=r"\$\.ttl"):
+        shown(sent({"ttl": "x"}))
