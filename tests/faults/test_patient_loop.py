@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import socket
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support import patient_loop
@@ -83,6 +85,39 @@ async def test_what_came_while_the_machine_stood_still_is_met_before_a_timer_str
         machine.stalled += 2.0
         right.send(b"x")
         assert await receiving == b"x"
+
+
+async def test_what_comes_at_the_very_end_of_a_wait_is_met_before_a_timer_strikes(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    left, right = pair
+    select = selectors.DefaultSelector.select
+    held_up = [True]
+
+    def late(self: selectors.DefaultSelector, timeout: float | None = None) -> Any:
+        """Once: the system stops the process in this wait, and lets it go on when its time is up."""
+        if timeout and held_up:
+            held_up.clear()
+            right.send(b"x")
+            return []
+        return select(self, timeout)
+
+    monkeypatch.setattr(selectors.DefaultSelector, "select", late)
+    async with asyncio.timeout(SLICE / 2):
+        assert await asyncio.get_running_loop().sock_recv(left, 1) == b"x"
+
+
+async def test_a_stall_in_a_long_wait_counts_a_slice_at_most(
+    machine: Machine, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    loop, (left, right) = asyncio.get_running_loop(), pair
+    async with asyncio.timeout(600):
+        receiving = asyncio.ensure_future(loop.sock_recv(left, 1))
+        await asyncio.sleep(0)
+        right.send(b"x")
+        began, machine.oversleeps = now(), 90.0
+        await receiving
+    assert now() - began < 2 * SLICE
 
 
 async def test_a_timer_strikes_though_the_loop_is_never_idle() -> None:
