@@ -115,6 +115,7 @@ class Notification(_Quiet, frozen=True, kw_only=True):
     """
 
     push: int
+    user_id: str
     time: float
     platform: Platform
     state: State
@@ -156,8 +157,10 @@ class _Push(Struct, frozen=True):
     expires: float
 
 
-def notifications(pushes: Iterable[Sent], *, now: float, platform: Platform, delay: float = 0.0) -> list[Notification]:
-    """What the user's devices of this platform show of these pushes, which are all of one user, oldest first.
+def notifications(
+    pushes: Iterable[Sent], *, user_id: str, now: float, platform: Platform, delay: float = 0.0
+) -> list[Notification]:
+    """What the user's devices of this platform show of these pushes, which are all of this user, oldest first.
 
     Raises ValueError for a message that is not as the shapes have it, which the emulator never accepts.
     """
@@ -168,7 +171,7 @@ def notifications(pushes: Iterable[Sent], *, now: float, platform: Platform, del
     ]
     replaced = _replaced(read, now)
     return [
-        _notification(push, platform, _state(push, replacement, now))
+        _notification(push, user_id, platform, _state(push, replacement, now))
         for push, replacement in zip(read, replaced, strict=True)
     ]
 
@@ -229,12 +232,13 @@ def _state(push: _Push, replaced: float, now: float) -> State:
     return "replaced" if replaced <= now else "delivered"
 
 
-def _notification(push: _Push, platform: Platform, state: State) -> Notification:
+def _notification(push: _Push, user_id: str, platform: Platform, state: State) -> Notification:
     sent = push.sent
     extras = {name: value for name, value in sent.message.items() if _is_extra(name, platform)}
     message = msgspec.convert({name: value for name, value in sent.message.items() if name not in extras}, Message)
     return Notification(
         push=sent.id,
+        user_id=user_id,
         time=sent.time,
         platform=platform,
         state=state,

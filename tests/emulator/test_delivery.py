@@ -57,7 +57,7 @@ def sent(message=MESSAGE, **more):
 
 
 def shown(*pushes, now=100.0, platform="ios", **more):
-    return notifications(pushes, now=now, platform=platform, **more)
+    return notifications(pushes, user_id="u1", now=now, platform=platform, **more)
 
 
 def states(*pushes, now, **more):
@@ -160,7 +160,8 @@ def test_every_field_may_be_left_out(path, places):
 
 def test_a_notification_on_ios_shows_what_is_for_ios():
     (found,) = shown(sent(fields={"name": "Ann"}, campaign="c-1"))
-    assert (found.push, found.time, found.platform, found.state) == (1, 100.0, "ios", "delivered")
+    assert (found.push, found.user_id, found.time) == (1, "u1", 100.0)
+    assert (found.platform, found.state) == ("ios", "delivered")
     assert (found.type, found.fields, found.campaign, found.silent) == ("MOBILE_PUSH", {"name": "Ann"}, "c-1", False)
     assert (found.title, found.subtitle, found.body) == (MESSAGE["title"], {"en": "Sub"}, {"en": "World"})
     assert (found.collapse_id, found.ttl, found.action, found.url) == ("promo", 60, "DEFAULT", "app://ios")

@@ -1,0 +1,285 @@
+"""The commands and programs, run: what arrives is what was sent."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pushsdk.emulator.snippets import curl, python
+
+AWKWARD = "it's \"so\" $HOME `id` $(id) \\ %s %n !! {{ a | 'x' }} é 😀 \u202e \x7f\n\r\t\u2028 EOF"
+BUTTON = {"label": AWKWARD, "clickAction": "DEEP_LINKING"}
+MESSAGE = {
+    "type": "MOBILE_PUSH",
+    "iosEnabled": True,
+    "androidEnabled": False,
+    "title": {"en": AWKWARD, "de": "x" * 200},
+    "subtitle": {},
+    "ttl": 0,
+    "keyVals": {AWKWARD: AWKWARD},
+    "androidActionButtons": [BUTTON, BUTTON],
+    "actionCategory": {"name": "shop", "actionComponents": [{"actionId": "a", "useWebview": False}]},
+}
+CAMPAIGN = {
+    "name": AWKWARD,
+    "segment": {"query": "SELECT 'x'", "primaryKey": "id"},
+    "schedule": {"type": "START_NOW", "startTs": 1},
+    "message": MESSAGE,
+}
+FIELDS = {"a": [1, 2.5, None, True, {"b": AWKWARD}], "": {}, "c": []}
+PUSHES = [
+    {"userIds": ["ann"], "message": MESSAGE},
+    {"userIds": [AWKWARD, "bob"], "message": {"type": "MOBILE_PUSH"}},
+    {"userIds": ["ann"], "message": MESSAGE, "customFields": FIELDS},
+    {"userIds": ["ann"], "message": MESSAGE, "customFields": {}},
+    {"userIds": ["ann"], "message": {}},
+    {"userIds": ["ann"], "message": {**MESSAGE, "later": [None, {"x": AWKWARD}]}},
+    {"userIds": ["ann"], "message": {"type": "MOBILE_PUSH", "androidActionButtons": [{"colour": "red"}]}},
+    {"userIds": [f"user-{number}" for number in range(1001)], "message": MESSAGE},
+]
+CAMPAIGNS = [CAMPAIGN, {}, {"message": {}}, {**CAMPAIGN, "later": 1}]
+INDENTED = json.dumps(PUSHES[2], indent=1, ensure_ascii=False).replace("\n", "\r\n\t").encode()
+
+
+def encoded(request):
+    return json.dumps(request, ensure_ascii=False).encode()
+
+
+@pytest.fixture
+def at_emulator(emulator, monkeypatch):
+    monkeypatch.setenv("PUSHSDK_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("PUSHSDK_API_KEY", emulator.api_key)
+    return emulator
+
+
+async def run(program):
+    await asyncio.to_thread(exec, compile(program, "snippet", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("request_", PUSHES)
+async def test_the_program_sends_the_push_as_it_was(at_emulator, request_):
+    await run(python("push", encoded(request_)))
+    assert [json.loads(push.body) for push in at_emulator.pushes] == [request_]
+
+
+@pytest.mark.parametrize("request_", CAMPAIGNS)
+async def test_the_program_creates_the_campaign_as_it_was_and_tells_its_uuid(at_emulator, request_, capsys):
+    await run(python("campaigns", encoded(request_)))
+    (campaign,) = at_emulator.campaigns
+    assert json.loads(campaign.body) == request_
+    assert capsys.readouterr().out == f"{campaign.uuid}\n"
+
+
+def test_a_program_uses_the_models_and_imports_those_it_needs():
+    assert python("push", encoded({"userIds": ["ann"], "message": {"type": "MOBILE_PUSH", "ttl": 1}})) == (
+        "import asyncio\n"
+        "\n"
+        "from pushsdk import AsyncPushClient, MobilePush\n"
+        "\n"
+        "\n"
+        "async def main() -> None:\n"
+        "    async with AsyncPushClient() as client:  # PUSHSDK_BASE_URL, PUSHSDK_API_KEY\n"
+        "        await client.send('ann', MobilePush(ttl=1))\n"
+        "\n"
+        "\n"
+        "asyncio.run(main())\n"
+    )
+
+
+def test_a_wide_call_stands_over_several_lines():
+    message = {"type": "MOBILE_PUSH", "title": {"en": "x" * 60}, "body": {}, "androidActionButtons": [{"label": "y"}]}
+    assert (
+        "        await client.send(\n"
+        "            ['ann', 'bob'],\n"
+        "            MobilePush(\n"
+        f"                title={{'en': '{'x' * 60}'}},\n"
+        "                body={},\n"
+        "                android_action_buttons=[ActionButton(label='y')],\n"
+        "            ),\n"
+        "            custom_fields={},\n"
+        "        )\n"
+    ) in python("push", encoded({"userIds": ["ann", "bob"], "message": message, "customFields": {}}))
+
+
+def test_more_users_than_a_client_merges_are_still_one_request():
+    at_most, over = (encoded({"userIds": [str(each) for each in range(n)], "message": {}}) for n in (1000, 1001))
+    assert "Batching" not in python("push", at_most)
+    assert "AsyncPushClient(batching=Batching(max_users=1001))" in python("push", over)
+
+
+def test_a_message_that_the_models_cannot_say_is_a_mapping():
+    program = python("push", encoded({"userIds": ["ann"], "message": {"type": "MOBILE_PUSH", "later": 1}}))
+    assert "{'type': 'MOBILE_PUSH', 'later': 1}" in program
+    assert "import AsyncPushClient\n" in program
+
+
+def test_a_number_that_the_models_refuse_leaves_a_mapping():
+    assert f"{{'ttl': {2**64}}}" in python("push", encoded({"userIds": ["ann"], "message": {"ttl": 2**64}}))
+
+
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "body", "text"),
+    [
+        ("push", b"", "not what the endpoint takes"),
+        ("push", b"\xff", "not what the endpoint takes"),
+        ("push", encoded({"userIds": [], "message": {}}), "not what the endpoint takes"),
+        ("campaigns", b"[]", "not what the endpoint takes"),
+        ("push", encoded({"userIds": ["a"], "message": {}, "later": 1}), "fields beside userIds, message and customF"),
+        ("push", encoded({"userIds": ["a", "a"], "message": {}}), "names a user twice"),
+        ("push", encoded({"userIds": ["a"], "message": {}, "customFields": {"a": nested(39)}}), "nested too deeply"),
+        ("push", encoded({"userIds": ["a"], "message": {}, "customFields": {"a": nested(900)}}), "nested too deeply"),
+    ],
+)
+async def test_what_the_client_cannot_send_is_a_program_that_says_so_and_sends_nothing(
+    at_emulator, endpoint, body, text
+):
+    program = python(endpoint, body)
+    assert text in program
+    assert all(line.startswith("# ") for line in program.splitlines())
+    await run(program)
+    assert at_emulator.requests == 0
+
+
+async def test_what_is_nested_just_not_too_deeply_is_a_program(at_emulator):
+    request = {"userIds": ["a"], "message": {}, "customFields": {"a": nested(37)}}
+    await run(python("push", encoded(request)))
+    assert json.loads(at_emulator.pushes[0].body) == request
+
+
+FAKE = """
+curl() {
+    for argument in "$@"; do printf '%s\\n' "$argument" >&2; done
+    cat
+}
+"""
+
+
+def shell(command, *, setup=FAKE, **environment):
+    return subprocess.run(["sh"], input=(setup + command).encode(), capture_output=True, env=environment, timeout=30)
+
+
+def arrived(body):
+    """What the command puts into curl, and the arguments it gives."""
+    made = shell(
+        curl("push", body), PUSHSDK_BASE_URL="http://x/y z", PUSHSDK_API_KEY="it's $KEY", PATH=os.environ["PATH"]
+    )
+    assert made.returncode == 0
+    return made.stdout, made.stderr.decode().splitlines()
+
+
+def test_the_command_says_where_to_and_with_which_headers():
+    _, arguments = arrived(b"{}")
+    assert arguments == [
+        *("-sS", "-i", "http://x/y z/v1/push"),
+        *("-H", "Api-Key: it's $KEY", "-H", "Content-Type: application/json", "--data-binary", "@-"),
+    ]
+    assert '"$PUSHSDK_BASE_URL/v1/campaigns"' in curl("campaigns", b"{}")
+
+
+@pytest.mark.parametrize("body", [*map(encoded, [*PUSHES, CAMPAIGN]), INDENTED, b"1", b'"\\u202e"'])
+def test_json_goes_through_the_shell_as_equal_json(body):
+    sent, _ = arrived(body)
+    assert json.loads(sent) == json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"-x",
+        b"{",
+        b"EOF",
+        b"{\nEOF\n echo gone",
+        b"%s %d %%",
+        b"it's 'quoted",
+        b"\\n \\101",
+        bytes(range(256)) + b"7\x007",
+        b'{"a": "\xff"}',
+        b'{"a": "\xed\xa0\x80"}',
+        b"x" * 300_000,
+    ],
+)
+def test_what_is_no_json_goes_through_the_shell_byte_for_byte(body):
+    assert arrived(body)[0] == body
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
+
+
+@settings(max_examples=30)  # each runs a shell
+@given(st.binary() | texts.map(lambda text: encoded({"a": text})))
+def test_no_body_breaks_out_of_the_shell_or_changes(body):
+    sent, arguments = arrived(body)
+    assert len(arguments) == 9
+    try:
+        meant = json.loads(body)
+    except ValueError:
+        assert sent == body
+    else:
+        assert json.loads(sent) == meant
+
+
+@pytest.mark.parametrize("make", [curl, python])
+@pytest.mark.parametrize("body", [*map(encoded, PUSHES), INDENTED, bytes(range(256))])
+def test_every_character_of_a_snippet_can_be_seen(make, body):
+    assert all(char.isprintable() or char == "\n" for char in make("push", body))
+
+
+def test_a_text_that_can_be_seen_is_shown_as_it_is():
+    assert '\n{"title": "Grüße, it\'s 😀"}\nEOF\n' in curl("push", '{"title": "Grüße, it\'s 😀"}'.encode())
+
+
+numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+anything = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(texts, anything, max_size=3), st.dictionaries(texts.map("x{}".format), anything, max_size=3))
+def test_any_custom_field_and_unknown_field_is_written_as_itself(fields, unknown):
+    body = encoded({"userIds": ["ann"], "message": unknown, "customFields": fields})
+    (call,) = [node for node in ast.walk(ast.parse(python("push", body))) if isinstance(node, ast.Await)]
+    user_id, message = map(ast.literal_eval, call.value.args)
+    assert (user_id, message, ast.literal_eval(call.value.keywords[0].value)) == ("ann", unknown, fields)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.parametrize(
+    ("endpoint", "body", "status"),
+    [
+        ("push", encoded(PUSHES[2]), 204),
+        ("push", INDENTED, 204),
+        ("push", encoded(PUSHES[-1]), 204),
+        ("campaigns", encoded(CAMPAIGN), 200),
+        ("push", b"\0%s'", 400),
+    ],
+)
+async def test_curl_itself_takes_the_command(emulator, endpoint, body, status):
+    answer = await asyncio.to_thread(
+        shell,
+        curl(endpoint, body),
+        setup="",
+        PUSHSDK_BASE_URL=emulator.base_url,
+        PUSHSDK_API_KEY=emulator.api_key,
+        PATH=os.environ["PATH"],
+    )
+    assert answer.stdout.splitlines()[0].split()[1] == str(status).encode()
+    kept = [json.loads(each.body) for each in (*emulator.pushes, *emulator.campaigns)]
+    assert kept == ([json.loads(body)] if status < 300 else [])
