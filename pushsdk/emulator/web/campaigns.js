@@ -1,7 +1,7 @@
 // The view of the campaigns: their list, and of one its schedule, its segment and whom it reached.
 
-import { get, part } from "./api.js";
-import { bdi, clipped, fill, h, simulated } from "./dom.js";
+import { call, get, inbox, part } from "./api.js";
+import { bdi, clipped, fill, h, simulated, toast } from "./dom.js";
 import { clock, number, plain, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { readMessage, texts } from "./message.js";
@@ -26,7 +26,7 @@ export class Campaigns {
     this.root = h(
       "div",
       { class: "view split" },
-      h("section", { class: "side", "aria-label": "Campaigns" }, h("div", { class: "side-head" }, h("h1", null, "Campaigns")), this.list),
+      h("section", { class: "side", "aria-label": "Campaigns" }, h("div", { class: "side-head" }, h("h2", null, "Campaigns")), this.list),
       this.detail,
     );
   }
@@ -39,9 +39,10 @@ export class Campaigns {
   }
 
   async refresh() {
+    if (!inbox()) return this.nothing();
     try {
       const answer = await get("/campaigns");
-      const campaigns = Array.isArray(answer) ? answer : answer.campaigns;
+      const campaigns = Array.isArray(answer) ? answer : answer.campaigns; // newest first
       this.drawList(campaigns);
       const chosen = this.uuid ?? campaigns[0]?.uuid;
       if (chosen === undefined) this.nothing();
@@ -86,13 +87,12 @@ export class Campaigns {
   async load(uuid) {
     const campaign = await get(`/campaigns/${part(uuid)}`);
     // The request itself holds the segment, the schedule and the message.
-    const key = `${uuid} ${campaign.request}`;
-    if (this.key !== key) {
-      const request = Number.isInteger(campaign.request) ? await get(`/requests/${campaign.request}`).catch(() => null) : null;
-      this.sent = request?.body ?? campaign.body ?? null;
-      this.key = key;
+    if (this.key !== campaign.id) {
+      const request = await get(`/requests/${campaign.id}`).catch(() => null); // it may have been deleted
+      this.sent = request?.body ?? null;
+      this.key = campaign.id;
     }
-    this.draw(campaign, this.sent ?? {});
+    this.draw(campaign, this.sent ?? { segment: campaign.segment });
   }
 
   draw(campaign, sent) {
@@ -113,15 +113,25 @@ export class Campaigns {
           h("h2", { dir: "auto" }, clipped(campaign.name || "No name", 140, "Name")),
           campaign.external_id ? h("p", { class: "quiet" }, "externalId ", bdi(campaign.external_id.slice(0, 200), "mono")) : null,
         ),
+        campaign.state === "waiting" || campaign.state === "not run" ? h("button", { type: "button", class: "button primary", onclick: () => this.start(campaign.uuid) }, "Start now") : null,
         h("div", { class: `stamp ${campaign.state === "failed" ? "failed" : campaign.state === "done" ? "accepted" : "refused"}` }, h("b", null, campaign.state)),
       ),
       h("div", { class: "columns" }, h("div", null, this.steps(campaign), schedule(campaign, sent), segment(campaign, sent)), h("div", null, result(campaign), this.recipients(campaign, sent))),
     );
   }
 
+  async start(uuid) {
+    try {
+      await call("POST", `/campaigns/${part(uuid)}/start`);
+      await this.refresh();
+    } catch (error) {
+      toast(error.message, "error");
+    }
+  }
+
   steps(campaign) {
     const steps = [
-      ["Accepted", campaign.time ?? campaign.accepted ?? null],
+      ["Accepted", campaign.time ?? null],
       ["Starts", campaign.start ?? null],
       ["Ran", campaign.started ?? null],
       [campaign.state === "failed" ? "Failed" : "Done", campaign.finished ?? null],
@@ -141,11 +151,11 @@ export class Campaigns {
     if (!list.length) return null;
     const message = readMessage(sent);
     const wanted = [...names(texts(message)).keys()];
-    const fields = list.map((one) => one.fields ?? one);
+    const fields = list.map((one) => one.fields ?? {});
     const columns = [...new Set([...wanted, ...fields.flatMap((one) => Object.keys(one))])].filter((name) => name !== "user_id").slice(0, 6);
     const stage = h("div", { class: "stage-screens small" });
     const rows = list.map((one, index) => {
-      const user = String(one.user_id ?? one.user ?? "");
+      const user = String(one.user_id);
       const press = h("button", { type: "button", class: "link", "aria-pressed": "false" }, bdi(user.slice(0, 120)));
       press.addEventListener("click", () => {
         for (const other of body.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === press));
@@ -178,8 +188,6 @@ const state = (name) => h("span", { class: `tag state ${String(name).replaceAll(
 
 const whenOf = (one) => (typeof one.start === "number" ? clock(one.start) : "");
 
-const readingOf = (campaign) => campaign.reading ?? campaign.start_reading ?? campaign.read_as ?? "";
-
 function schedule(campaign, sent) {
   const given = sent.schedule ?? {};
   return h(
@@ -189,19 +197,19 @@ function schedule(campaign, sent) {
     facts([
       ["type", "type" in given ? bdi(plain(given.type).slice(0, 80), "mono") : h("span", { class: "quiet" }, "not set")],
       ["startTs", "startTs" in given ? h("span", { class: "mono" }, plain(given.startTs).slice(0, 80)) : h("span", { class: "quiet" }, "not set")],
-      ["Read as", [bdi(readingOf(campaign) || "–"), " ", simulated("The unit of startTs is not shown in the interface.")]],
+      ["Read as", [bdi(campaign.reading || "–"), " ", simulated("The unit of startTs is not shown in the interface.")]],
       ["Starts", typeof campaign.start === "number" ? `${new Date(campaign.start * 1000).toLocaleString("en-GB")}` : "nothing says when"],
     ]),
   );
 }
 
 function segment(campaign, sent) {
-  const given = sent.segment ?? {};
+  const given = campaign.segment ?? sent.segment ?? {};
   return h(
     "section",
     { class: "block" },
     h("h3", null, "Segment"),
-    h("pre", { class: "query", tabindex: "0", role: "region", "aria-label": "Query" }, plain(given.query ?? campaign.query) || "no query"),
+    h("pre", { class: "query", tabindex: "0", role: "region", "aria-label": "Query" }, plain(given.query) || "no query"),
     facts([["primaryKey", given.primaryKey === undefined ? h("span", { class: "quiet" }, "not set") : bdi(plain(given.primaryKey).slice(0, 120), "mono")]]),
   );
 }
@@ -214,6 +222,6 @@ function result(campaign) {
     h("h3", null, "Result"),
     error ? h("p", { class: "trouble" }, icon("alert"), clipped(plain(error), 600, "Error")) : null,
     Number.isInteger(users) ? h("p", { class: "big" }, h("b", null, number(users)), users === 1 ? " user" : " users") : error ? null : h("p", { class: "quiet" }, STATES[campaign.state] ?? ""),
-    Number.isInteger(campaign.request) ? h("p", null, h("a", { href: `#/pushes/${campaign.request}` }, "Open its request")) : null,
+    h("p", null, h("a", { href: `#/pushes/${campaign.id}` }, "Open its request")),
   );
 }

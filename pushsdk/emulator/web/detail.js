@@ -135,7 +135,7 @@ export class Detail {
   actions() {
     const { request } = this;
     const button = (label, name, act, extra = "") =>
-      h("button", { type: "button", class: `button ${extra}`, onclick: act, title: label }, icon(name), h("span", { class: "button-text" }, label));
+      h("button", { type: "button", class: `button ${extra}`, onclick: act, title: label, "aria-label": label }, icon(name), h("span", { class: "button-text" }, label));
     return h(
       "div",
       { class: "actions" },

@@ -1,6 +1,7 @@
 // The view of the fault rules and the limits: switch the service's failures on and watch them hit.
 
-import { call, get, part } from "./api.js";
+import { call, get, inbox, part } from "./api.js";
+import { Clock } from "./clock.js";
 import { bdi, confirmed, fill, h, toast } from "./dom.js";
 import { duration, number, plural } from "./format.js";
 import { icon } from "./icons.js";
@@ -11,8 +12,9 @@ export class Faults {
   constructor(app) {
     this.app = app;
     this.rules = h("ol", { class: "rules" });
-    this.presets = h("div", { class: "presets" });
+    this.presets = h("ul", { class: "presets" });
     this.limits = new LimitsForm();
+    this.clock = new Clock();
     this.editor = h("textarea", { id: "rules-json", rows: "12", spellcheck: "false", dir: "ltr" });
     this.seed = h("input", { id: "rules-seed", type: "number", step: "1", value: "0", class: "short" });
     this.trouble = h("p", { class: "trouble", role: "alert", hidden: true });
@@ -25,7 +27,7 @@ export class Faults {
       h(
         "header",
         { class: "page-head" },
-        h("h1", null, "Faults"),
+        h("h2", { class: "page-title" }, "Faults"),
         h("p", { class: "lead" }, "Make this service fail as real ones do. Rules are tried in order; delays add up, the first other rule that matches acts. They are this inbox's only."),
       ),
       h(
@@ -34,13 +36,14 @@ export class Faults {
         h(
           "div",
           null,
-          h("section", { class: "block" }, h("h2", null, "Presets"), this.presets),
+          h("section", { class: "block" }, h("h3", null, "Presets"), this.presets),
           h(
             "section",
             { class: "block" },
-            h("div", { class: "row spread" }, h("h2", null, "Rules"), h("button", { type: "button", class: "button small ghost", onclick: () => this.remove() }, icon("trash"), "Remove all")),
+            h("div", { class: "row spread" }, h("h3", null, "Rules"), h("button", { type: "button", class: "button small ghost", onclick: () => this.remove() }, icon("trash"), "Remove all")),
             this.rules,
           ),
+          this.clock.root,
         ),
         h("div", null, this.json(), h("section", { class: "block" }, this.limits.root)),
       ),
@@ -52,7 +55,7 @@ export class Faults {
     return h(
       "section",
       { class: "block" },
-      h("h2", null, "As JSON"),
+      h("h3", null, "As JSON"),
       h(
         "form",
         {
@@ -71,17 +74,20 @@ export class Faults {
 
   async show() {
     this.editing = false;
-    await Promise.all([this.refresh(true), this.limits.load(), this.loadPresets()]);
+    this.clock.load();
+    if (inbox()) await Promise.all([this.refresh(true), this.limits.load()]);
+    await this.loadPresets();
   }
 
   async refresh(redraw = false) {
+    if (!inbox()) return void fill(this.rules, h("li", { class: "quiet" }, "Send a first push: rules belong to an inbox."));
     try {
       const state = await get("/faults");
-      const rules = state.faults ?? state.rules ?? [];
-      const key = JSON.stringify(rules.map(({ hits: _, seen: __, ...rule }) => rule));
+      const rules = state.faults;
+      const key = JSON.stringify(rules.map(({ hits: _, ...rule }) => rule));
       if (redraw || key !== this.key) this.draw(rules, state);
       this.key = key;
-      this.count(rules, state);
+      this.count(rules);
     } catch (error) {
       fill(this.rules, h("li", { class: "quiet" }, bdi(error.message)));
     }
@@ -125,10 +131,10 @@ export class Faults {
     return item;
   }
 
-  count(rules, state) {
+  count(rules) {
     rules.forEach((rule, index) => {
       const name = nameOf(rule, index);
-      const hits = rule.hits ?? state.hits?.[name] ?? 0;
+      const hits = rule.hits ?? 0;
       const counter = this.hits.get(name);
       if (!counter || counter.textContent === number(hits)) return;
       fill(counter, number(hits));
@@ -139,15 +145,13 @@ export class Faults {
 
   async loadPresets() {
     const answer = await get("/presets").catch(() => []);
-    const list = Array.isArray(answer) ? answer.map((one) => [one.name, one]) : Object.entries(answer.presets ?? answer);
-    this.known = list.map(([name, one]) => {
-      const rules = Array.isArray(one) ? one : (one.faults ?? []);
-      const about = one.about ?? rules.map((rule) => `${effect(rule)} ${condition(rule)}`).join("; ");
-      const button = h("button", { type: "button", class: "preset", "aria-pressed": "false" }, h("b", null, bdi(name)), h("span", null, clipPlain(about)), explained(one));
-      button.addEventListener("click", () => this.press(name, button.getAttribute("aria-pressed") === "true"));
-      return { key: same(rules), button };
+    this.known = answer.map((one) => {
+      const lines = Object.values(one.explained ?? {}).map((line) => h("li", null, line));
+      const button = h("button", { type: "button", class: "preset", "aria-pressed": "false" }, h("b", null, one.name), h("span", null, one.about));
+      button.addEventListener("click", () => this.press(one.name, button.getAttribute("aria-pressed") === "true"));
+      return { key: same(one.faults), button, box: h("li", null, button, h("ul", null, lines)) };
     });
-    fill(this.presets, this.known.map(({ button }) => button));
+    fill(this.presets, this.known.map(({ box }) => box));
     this.markPresets();
   }
 
@@ -198,20 +202,15 @@ export class Faults {
 // Rules as text, to compare: what is left out is as good as null.
 const same = (rules) => JSON.stringify(rules.map((rule) => Object.entries(rule).filter(([, value]) => value !== null).sort()));
 
-const explained = (preset) => {
-  const lines = Object.values(preset.explained ?? {});
-  return lines.length ? h("ul", null, lines.map((line) => h("li", null, line))) : null;
-};
-
 const clipPlain = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : text);
 
 // What the server adds to a rule is no part of the rule.
 function ruleOf(rule) {
-  const { hits: _hits, seen: _seen, enabled: _enabled, rule: inner, ...rest } = rule;
-  return inner && typeof inner === "object" ? inner : rest;
+  const { hits: _hits, enabled: _enabled, name, ...rest } = rule;
+  return name === undefined || /^\d+: \w+$/.test(name) ? rest : { name, ...rest };
 }
 
-const nameOf = (rule, index) => rule.name ?? ruleOf(rule).name ?? `${index + 1}: ${ruleOf(rule).fault}`;
+const nameOf = (rule, index) => rule.name ?? `${index + 1}: ${rule.fault}`;
 
 const EFFECTS = {
   status: (rule) => `Answers ${rule.code}${rule.headers && Object.keys(rule.headers).length ? ` with ${Object.keys(rule.headers).join(", ")}` : ""}`,

@@ -48,13 +48,11 @@ function advice(problems) {
       "ul",
       null,
       problems.map((problem) =>
-        h("li", null, icon("alert"), h("div", null, clipped(plain(problem.message ?? problem.text ?? problem), 300, "Advice"), where(problem))),
+        h("li", null, icon("alert"), h("div", null, clipped(plain(problem.message), 300, "Advice"), h("p", { class: "quiet mono" }, bdi(`${plain(problem.path)} · ${plain(problem.code)}`)))),
       ),
     ),
   );
 }
-
-const where = (problem) => (problem.path || problem.rule ? h("p", { class: "quiet mono" }, bdi([plain(problem.path), problem.rule].filter(Boolean).join(" · "))) : null);
 
 function placeholders(message, values, edited) {
   const found = names(texts(message));

@@ -30,7 +30,7 @@ export class LimitsForm {
           this.save();
         },
       },
-      h("h2", null, "Limits ", simulated("The interface shows no limit and no error status: all of these are the emulator's.")),
+      h("h3", null, "Limits ", simulated("The interface shows no limit and no error status: all of these are the emulator's.")),
       h("div", { class: "grid" }, NUMBERS.map((one) => this.number(one))),
       h("label", { class: "field", for: "limit-ids" }, "User ids that are refused", this.ids),
       h("fieldset", null, h("legend", null, "Refused with the status"), h("div", { class: "grid tight" }, STATUSES.map(([name, label]) => this.status(name, label)))),

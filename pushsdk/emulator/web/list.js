@@ -48,6 +48,10 @@ export class List {
     this.draw();
   }
 
+  get atTop() {
+    return this.root.scrollTop < HEIGHT / 2 && this.feed.above === 0;
+  }
+
   size() {
     const height = `${this.feed.count * HEIGHT}px`;
     if (this.canvas.style.height !== height) this.canvas.style.height = height;

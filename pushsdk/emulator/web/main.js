@@ -1,8 +1,8 @@
 // Where the page starts: puts the parts together, follows the address, the keys and the stream.
 
-import { address, get, headers, inbox, setInbox, setToken } from "./api.js";
+import { address, call, get, headers, inbox, setInbox, setToken } from "./api.js";
 import { Campaigns } from "./campaigns.js";
-import { fill, h } from "./dom.js";
+import { dialog, fill, h, toast } from "./dom.js";
 import { Faults } from "./faults.js";
 import { listen } from "./keys.js";
 import { Pushes } from "./pushes.js";
@@ -10,6 +10,7 @@ import { follow } from "./stream.js";
 import { Frames, later } from "./timing.js";
 import { Top } from "./top.js";
 import { Users } from "./users.js";
+import { showUnmatched } from "./welcome.js";
 
 const LOOK = 3000; // ms between looks at the list of inboxes; sooner while there is none
 const LOOK_EMPTY = 600;
@@ -18,7 +19,7 @@ class App {
   constructor() {
     this.main = document.getElementById("main");
     this.list = [];
-    this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look() });
+    this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename() });
     this.views = { pushes: new Pushes(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
     this.frames = new Frames({ requests: (rows, count) => this.arrived(rows, count), other: (event, data) => this.happened(event, data) });
     this.refresh = later(500, () => this.views[this.view]?.refresh?.());
@@ -68,6 +69,7 @@ class App {
     const known = (name) => this.list.some((one) => one.inbox === name);
     if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.list[0].inbox);
     else if (!inbox()) this.firstTime();
+    if (!this.total()) showUnmatched();
     this.top.inboxes(this.list, inbox());
   }
 
@@ -88,42 +90,56 @@ class App {
     pushes.detail.empty();
     if (/^#\/(pushes|users|campaigns)\/./.test(location.hash) && this.chosenBefore) this.go(`#/${this.view}`);
     this.chosenBefore = true;
-    await pushes.reload();
-    if (inbox() !== name) return;
+    pushes.clear();
     this.connect();
     this.route();
-    this.views[this.view].refresh?.();
+  }
+
+  /** Labels are made of nothing: the server never shows a key. People know theirs by a name. */
+  rename() {
+    const old = this.list.find((one) => one.inbox === inbox())?.label ?? "";
+    const box = h("input", { type: "text", id: "inbox-name", maxlength: "200", value: old, autofocus: true });
+    const form = h("form", { class: "row" }, h("label", { class: "field grow", for: "inbox-name" }, "Name", box), h("button", { class: "button primary" }, "Save"));
+    const shown = dialog("Name this inbox", form);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        await call("PUT", "/label", { body: { label: box.value } });
+        shown.close();
+        await this.look();
+      } catch (error) {
+        toast(error.message, "error");
+      }
+    });
   }
 
   connect() {
     this.close?.();
     this.close = follow({
-      address: (after) => address("/events", { after }),
+      address: () => address("/events"),
       headers,
-      after: String(this.views.pushes.feed.newest),
       received: (messages) => this.frames.take(messages),
       state: (state) => this.top.connection(state),
     });
   }
 
   arrived(rows, count) {
-    // A row, or only word that there are some.
-    if (rows.every((row) => "time" in row)) this.views.pushes.arrived(rows, count);
-    else this.views.pushes.requery();
+    this.views.pushes.arrived(rows, count);
     this.refresh();
   }
 
   happened(event, data) {
     const { pushes } = this.views;
-    if (event === "reset" || event === "resync") pushes.reload();
+    if (event === "hello" || event === "reset") pushes.reload().then(() => this.route());
+    else if (event === "resync") pushes.behind();
     else if (event === "deleted") this.deleted(data);
     this.refresh();
   }
 
   deleted(data) {
-    const ids = [data?.id, data?.ids].flat().filter(Number.isInteger);
-    if (ids.length === 1 && this.views.pushes.feed.rows.some((row) => row.id === ids[0])) this.views.pushes.gone(ids[0]);
-    else if (ids.length !== 1) this.views.pushes.reload();
+    const { pushes } = this.views;
+    if (!Number.isInteger(data?.id)) pushes.freshen();
+    else if (pushes.feed.rows.some((row) => row.id === data.id)) pushes.gone(data.id);
   }
 
   /** The server wants a token that the address did not bring. */

@@ -85,17 +85,32 @@ export class Pushes {
     this.reload();
   }
 
-  /** Read the list anew, from its top. */
-  async reload() {
+  /** Show nothing: another inbox is on its way. */
+  clear() {
     this.feed.clear();
     this.list.clear();
+  }
+
+  /** Read the list anew, from its top. */
+  async reload() {
+    this.clear();
+    await this.freshen();
+  }
+
+  /** Read the newest page in place of what is shown. */
+  async freshen() {
     try {
       await this.feed.reset(this.search ? 0 : this.app.total());
-      this.say(null);
     } catch (error) {
       this.say(error.message);
     }
-    this.loaded = true;
+  }
+
+  // The stream tells no single requests while there are too many, or where it lost count.
+  behind() {
+    this.requery();
+    clearTimeout(this.calm);
+    this.calm = setTimeout(() => this.list.atTop && this.freshen(), 1500);
   }
 
   /** @param {string | undefined} id of the push to show; the newest where the page has room and none is chosen */
@@ -142,18 +157,19 @@ export class Pushes {
     else this.feed.arrived(rows, count);
   }
 
-  // Only the server knows what matches a search.
+  // Only the server knows what matches a search, and what came while the stream was silent.
   async newMatches() {
     const turn = this.feed.turn;
     const page = await get("/requests", { search: this.search, limit: 100 }).catch(() => null);
     if (page === null || turn !== this.feed.turn) return;
-    const fresh = page.requests.filter((row) => row.id > this.feed.newest);
-    if (fresh.length === 100) this.reload();
-    else this.feed.arrived(fresh, fresh.length);
+    const { newest } = this.feed;
+    const fresh = page.requests.filter((row) => row.id > newest);
+    const gap = fresh.length === page.requests.length && page.next !== null;
+    if (gap && this.search) this.reload();
+    else this.feed.arrived(fresh, gap ? Math.max(fresh[0].id - newest, fresh.length) : fresh.length); // ids as a measure
   }
 
   say(trouble) {
-    if (trouble === null) return;
     this.blank.hidden = false;
     fill(this.blank, h("p", { class: "trouble" }, icon("alert"), bdi(trouble)));
   }
@@ -171,11 +187,11 @@ export class Pushes {
     const what = this.search ? `all that matches ${this.search.slice(0, 100)}` : "all requests of this inbox";
     if (!(await confirmed(`Delete ${what}? What was accepted per user stays counted.`, "Delete all"))) return;
     try {
-      const { deleted } = await call("DELETE", "/requests", { query: { search: this.search } });
+      const { deleted } = await call("DELETE", "/requests", { query: this.search ? { search: this.search } : { all: true } });
       toast(`${number(deleted)} deleted`);
       this.detail.empty();
-      await this.reload();
       this.app.go("#/pushes");
+      await this.reload();
     } catch (error) {
       toast(error.message, "error");
     }

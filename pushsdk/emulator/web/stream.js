@@ -45,13 +45,13 @@ export class Parser {
 
 /**
  * Follow a stream until it is closed.
- * @param {{address: (after: string) => string, headers: () => object, after: string,
+ * @param {{address: () => string, headers: () => object,
  *   received: (messages: Message[]) => void, state: (state: "live" | "reconnecting", status?: number) => void}} options
  * @returns {() => void} closes it
  */
-export function follow({ address, headers, after, received, state }) {
+export function follow({ address, headers, received, state }) {
   const closing = new AbortController();
-  let last = after;
+  let last = "";
   let wait = SHORTEST;
 
   async function read() {
@@ -60,7 +60,7 @@ export function follow({ address, headers, after, received, state }) {
     closing.signal.addEventListener("abort", end);
     let watch = setTimeout(end, SILENCE);
     try {
-      const response = await fetch(address(last), {
+      const response = await fetch(address(), {
         headers: { ...headers(), Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) },
         signal: attempt.signal,
         cache: "no-store",

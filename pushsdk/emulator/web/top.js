@@ -14,10 +14,11 @@ const VIEWS = [
 ];
 
 export class Top {
-  /** @param {{chose: (inbox: string) => void, opened: () => void}} events */
+  /** @param {{chose: (inbox: string) => void, opened: () => void, named: () => void}} events */
   constructor(events) {
     this.select = h("select", { class: "inbox-select", "aria-label": "Inbox", onchange: () => events.chose(this.select.value) });
     this.select.addEventListener("pointerdown", events.opened);
+    this.rename = h("button", { type: "button", class: "icon-button", "aria-label": "Name this inbox", title: "Name this inbox", disabled: true, onclick: events.named }, icon("pen"));
     this.links = VIEWS.map(([key, name, symbol]) => h("a", { href: `#/${key}`, "data-view": key }, icon(symbol), h("span", null, name)));
     this.state = h("p", { class: "connection", role: "status" });
     this.images = h(
@@ -29,9 +30,13 @@ export class Top {
     this.theme = h("button", { type: "button", class: "icon-button", onclick: () => this.turn() });
     fill(
       document.getElementById("top"),
-      h("a", { class: "brand", href: "#/pushes", "aria-label": "pushsdk emulator, pushes" }, h("img", { src: "icon.svg", alt: "", width: "28", height: "28" }), h("span", null, h("b", null, "pushsdk"), h("small", null, "emulator"))),
+      h(
+        "h1",
+        { class: "brand" },
+        h("a", { href: "#/pushes" }, h("img", { src: "icon.svg", alt: "", width: "28", height: "28" }), h("span", null, h("b", null, "pushsdk "), h("small", null, "emulator"))),
+      ),
       h("nav", { class: "views", "aria-label": "Views" }, this.links),
-      h("div", { class: "inbox-box" }, h("span", { class: "inbox-label", "aria-hidden": "true" }, "Inbox"), this.select),
+      h("div", { class: "inbox-box" }, h("span", { class: "inbox-label", "aria-hidden": "true" }, "Inbox"), this.select, this.rename),
       this.state,
       h("div", { class: "tools" }, this.images, this.theme, h("button", { type: "button", class: "icon-button", "aria-label": "Help", title: "Help (?)", onclick: help }, icon("help"))),
     );
@@ -63,6 +68,7 @@ export class Top {
       list.map((one) => h("option", { value: one.inbox, selected: one.inbox === chosen }, `${one.label} · ${number(one.requests)}`)),
     );
     this.select.disabled = list.length === 0;
+    this.rename.disabled = list.length === 0;
   }
 
   turn() {

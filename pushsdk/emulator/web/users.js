@@ -1,6 +1,6 @@
 // The view of the users: who got how many pushes, duplicates marked; of one user what the devices show.
 
-import { get, part } from "./api.js";
+import { get, inbox, part } from "./api.js";
 import { bdi, fill, h } from "./dom.js";
 import { clock, number, plural } from "./format.js";
 import { icon } from "./icons.js";
@@ -47,6 +47,7 @@ export class Users {
   }
 
   async refresh() {
+    if (!inbox()) return this.nothing();
     try {
       const page = this.doubles ? await this.duplicates() : await get("/users", { search: this.input.value.trim(), limit: PAGE });
       this.after = page.next ?? null;
@@ -117,7 +118,7 @@ export class Users {
           h("h2", { class: "mono" }, bdi(user.user_id.slice(0, 300))),
           h("p", { class: "quiet" }, plural(user.accepted, "accepted push", "accepted pushes"), user.campaigns ? `, ${plural(user.campaigns, "campaign")}` : ""),
         ),
-        h("a", { class: "button", href: `#/pushes`, onclick: () => this.findPushes(user.user_id) }, icon("search"), h("span", { class: "button-text" }, "Its pushes")),
+        h("a", { class: "button", href: `#/pushes`, "aria-label": "Its pushes", onclick: () => this.findPushes(user.user_id) }, icon("search"), h("span", { class: "button-text" }, "Its pushes")),
       ),
       h("div", { class: "columns wide-left" }, stacks(user), history(user)),
     );

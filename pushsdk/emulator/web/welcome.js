@@ -1,6 +1,8 @@
 // What an empty inbox shows: how to send the first push to this very server.
 
-import { h } from "./dom.js";
+import { get } from "./api.js";
+import { bdi, fill, h } from "./dom.js";
+import { clock } from "./format.js";
 import { snippet } from "./inspector.js";
 import { tabs } from "./widgets.js";
 
@@ -35,6 +37,25 @@ async def main():
 
 asyncio.run(main())`;
 
+const knocked = h("div", { class: "knocked", role: "status" });
+
+/** What reached no inbox, and why: a newcomer's first push is often among it. */
+export async function showUnmatched() {
+  const found = (await get("/unmatched").catch(() => [])).slice(0, 4);
+  const key = JSON.stringify(found);
+  if (knocked.dataset.shown === key) return;
+  knocked.dataset.shown = key;
+  fill(
+    knocked,
+    found.length ? h("h3", null, "Something knocked, and was turned away") : null,
+    h(
+      "ul",
+      null,
+      found.map((one) => h("li", null, h("span", { class: "code refused" }, one.status), h("span", null, h("span", { class: "mono" }, `${clock(one.time)} `, bdi(`${one.method} ${one.path}`)), h("br"), bdi(one.error)))),
+    ),
+  );
+}
+
 /** Big, beside the empty list. */
 export function welcome() {
   return h(
@@ -62,6 +83,7 @@ export function welcome() {
       "curl",
       () => {},
     ),
+    knocked,
     h("p", { class: "hint" }, "Then try ", h("a", { href: "#/faults" }, "making the service fail"), ", or press ", h("kbd", null, "?"), " for the keys."),
   );
 }
