@@ -12,18 +12,21 @@ import time
 import uuid
 from collections import deque
 
+import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from msgspec import UNSET
 
 from pushsdk.emulator.answers import abort, cut, invite, json_answer, refuse
+from pushsdk.emulator.campaigns import Campaigns
 from pushsdk.emulator.cards import describe
 from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal
-from pushsdk.emulator.records import Campaign, Entry, Unmatched
+from pushsdk.emulator.records import Entry, Unmatched
 from pushsdk.emulator.rooms import Room, Rooms, TooMany
+from pushsdk.emulator.segment import Tables
 from pushsdk.emulator.shapes import Unreadable, read_campaign, read_push
-from pushsdk.emulator.store import StoreError
+from pushsdk.emulator.store import Store, StoreError
 from pushsdk.emulator.strict import check_campaign, check_push
 from pushsdk.emulator.writer import Writer
 
@@ -40,10 +43,11 @@ _CUTS = {
 class Service:
     """The two operations over a store."""
 
-    def __init__(self, *, rooms: Rooms, writer: Writer, guard: Guard, seed: int) -> None:
+    def __init__(self, *, store: Store, tables: Tables | None, rooms: Rooms, guard: Guard, seed: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._writer = writer
         self._guard = guard
+        self.writer = Writer(store, rooms.stored)
+        self.campaigns = Campaigns(store, tables, now=self.now, changed=rooms.campaign)
         self._random = random.Random(f"{seed}:campaigns")  # noqa: S311 - repeatable is the point
         self.rooms = rooms
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
@@ -55,6 +59,11 @@ class Service:
     def now(self) -> float:
         """The service's time, in seconds since the epoch."""
         return time.time() + self.ahead
+
+    def advance(self, seconds: float) -> None:
+        """Set the service's clock forward: campaigns start, pushes expire."""
+        self.ahead += seconds
+        self.campaigns.look()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept it at most once, and only when its body arrived whole."""
@@ -108,6 +117,8 @@ class Service:
             else:
                 campaign = read_campaign(entry.body)
                 describe(entry, None if campaign.message is UNSET else campaign.message)
+                name = uuid.UUID(int=self._random.getrandbits(128), version=4)
+                entry.campaign = self.campaigns.accept(str(name), entry.body, campaign)
             if limits.strict:
                 (check_push if entry.endpoint == "push" else check_campaign)(entry.body)
         except Unreadable as error:
@@ -117,7 +128,7 @@ class Service:
         )
 
     async def _refused(self, entry: Entry, refusal: Refusal) -> web.Response:
-        entry.status, entry.error, entry.user_ids = refusal.status, refusal.error, ()
+        entry.status, entry.error, entry.user_ids, entry.campaign = refusal.status, refusal.error, (), None
         return await self._stored(entry) or refuse(refusal)
 
     async def _decided(
@@ -128,27 +139,23 @@ class Service:
         entry.status = _status(entry, fault)
         if entry.accepted:
             room.limiter.took(entry.users)
-            if entry.endpoint == "campaigns":
-                entry.campaign = self._campaign(entry)
         else:
-            entry.user_ids = ()
+            entry.user_ids, entry.campaign = (), None
         full = await self._stored(entry)
         if full is not None:
             return full
+        if entry.campaign is not None:
+            self.campaigns.add(entry.inbox, msgspec.structs.replace(entry.campaign, id=entry.id))
         if fault is not None:
             return await self._fail(fault, request)
         if entry.campaign is not None:
             return json_answer(200, {"uuid": entry.campaign.uuid})
         return web.Response(status=204)
 
-    def _campaign(self, entry: Entry) -> Campaign:
-        name = uuid.UUID(int=self._random.getrandbits(128), version=4)
-        return Campaign(uuid=str(name), body=entry.body, time=entry.time)
-
     async def _stored(self, entry: Entry) -> web.Response | None:
         """Wait until the entry is stored; where it can't be, the answer that says so."""
         try:
-            await self._writer.add(entry)
+            await self.writer.add(entry)
         except StoreError as error:
             return refuse(Refusal(507, str(error)))
         return None

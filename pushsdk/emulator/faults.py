@@ -21,7 +21,7 @@ from typing import Annotated, Literal, TypedDict, TypeVar, Unpack
 import msgspec
 from msgspec import Meta, Struct
 
-__all__ = ["Conditions", "Fault", "Rules", "Verdict", "load_faults"]
+__all__ = ["Conditions", "Fault", "Rules", "Verdict", "load_faults", "read_faults"]
 
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
@@ -182,6 +182,11 @@ def load_faults(data: bytes | str) -> list[Fault]:
     ``fault`` is the name of the method of `Fault`, the rest its arguments. Raises ValueError naming the place.
     """
     return list(msgspec.json.decode(data, type=list[AnyFault]))
+
+
+def read_faults(rules: object) -> list[Fault]:
+    """The same from decoded JSON. Raises ValueError naming the place."""
+    return list(msgspec.convert(rules, type=list[AnyFault]))
 
 
 class Verdict(Struct, frozen=True):

@@ -5,7 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.guard import Guard
+from pushsdk.emulator.control import Control
+from pushsdk.emulator.guard import PREFIX, Guard
+from pushsdk.emulator.pages import Pages
+from pushsdk.emulator.routes import ROOT
+from pushsdk.emulator.store import Store
 
 __all__ = ["Front"]
 
@@ -13,10 +17,17 @@ __all__ = ["Front"]
 class Front:
     """Hands each request on by its path."""
 
-    def __init__(self, service: Service, guard: Guard) -> None:
+    def __init__(self, service: Service, store: Store, guard: Guard) -> None:
         self._service = service
-        self._guard = guard
+        self._control = Control(service, store, guard)
+        self._pages = Pages(guard)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
-        return await self._service.handle(request)
+        """Answer one request. What no browser asks for is for the service, which says what paths it has."""
+        path = request.path
+        if path.startswith(PREFIX):
+            return await self._service.handle(request)
+        if path.startswith(ROOT):
+            return await self._control.handle(request)
+        page = self._pages.answer(request)
+        return await self._service.handle(request) if page is None else page

@@ -34,7 +34,7 @@ _METHOD = Refusal(405, "the method must be POST", {"Allow": "POST"})
 _KEY = Refusal(401, "the Api-Key header is missing or empty")
 _TYPE = Refusal(415, "Content-Type must be application/json")
 _TOKEN = Refusal(401, "Authorization: Bearer with the emulator's token is needed here", {"WWW-Authenticate": "Bearer"})
-_READS = frozenset({"GET", "HEAD"})
+_WRITES = frozenset({"POST", "PUT", "PATCH"})
 
 
 class Guard:
@@ -77,7 +77,7 @@ class Guard:
             return refusal
         if not self._has_token(headers.get("Authorization", "")):
             return _TOKEN
-        if method not in _READS and not _is_json(headers.get("Content-Type", "")):
+        if method in _WRITES and not _is_json(headers.get("Content-Type", "")):
             return _TYPE
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pushsdk.emulator.faults import Rules
@@ -24,8 +25,8 @@ class Room:
 
     def __init__(self, box: Box, *, rules: Rules, limits: Limits) -> None:
         self.box = box
-        self.rules = rules  # shared with all that have none of their own
-        self.own_rules = False
+        self.rules = rules
+        self.own_rules = False  # set by set_rules; those of the emulator until then
         self.limiter = Limiter(limits)
         self.live = Live()
 
@@ -52,15 +53,24 @@ class Rooms:
 
     @property
     def rules(self) -> Rules:
-        """The faults of every inbox that has none of its own."""
+        """What every inbox begins with that is given none of its own. It never acts itself."""
         return self._rules
 
     @rules.setter
     def rules(self, rules: Rules) -> None:
         self._rules = rules
-        for room in self._by_id.values():
-            if not room.own_rules:
-                room.set_rules(rules, own=False)
+        for room in self._following():
+            room.set_rules(_anew(rules), own=False)
+
+    def hits(self) -> dict[str, int]:
+        """How often each of these acted, over the inboxes that have no other."""
+        hits = Counter(self._rules.hits())
+        for room in self._following():
+            hits.update(room.rules.hits())
+        return dict(hits)
+
+    def _following(self) -> list[Room]:
+        return [room for room in tuple(self._by_id.values()) if not room.own_rules]
 
     def of(self, api_key: str) -> Room:
         """The room of this key. Raises `TooMany`, and `StoreError` where it is new and can't be stored."""
@@ -84,8 +94,7 @@ class Rooms:
         del self._by_id[room.box.id]
         self._place(room, self._store.named(room.box.name) or room.box)
         room.limiter = Limiter(room.limiter.limits)
-        if room.own_rules:
-            room.rules = Rules(room.rules.faults, seed=room.rules.seed)
+        room.rules = _anew(room.rules)
         room.live.publish("reset")
         self.forgotten()
 
@@ -106,7 +115,7 @@ class Rooms:
     def _of(self, box: Box) -> Room:
         room = self._by_id.get(box.id)
         if room is None:
-            room = Room(box, rules=self._rules, limits=self._limits)
+            room = Room(box, rules=_anew(self._rules), limits=self._limits)
             self._place(room, box)
         return room
 
@@ -114,3 +123,11 @@ class Rooms:
         room.box = box
         self._by_id[box.id] = room
         self._by_name[box.name] = room
+
+
+def _anew(rules: Rules) -> Rules:
+    """The same rules, without a count."""
+    anew = Rules(rules.faults, seed=rules.seed)
+    for name, enabled in rules.enabled().items():
+        anew.enable(name, enabled)
+    return anew

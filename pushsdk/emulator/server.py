@@ -16,8 +16,8 @@ from pushsdk.emulator.guard import HOST, PREFIX, Guard
 from pushsdk.emulator.limits import Limits
 from pushsdk.emulator.records import Campaign, Push
 from pushsdk.emulator.rooms import Room, Rooms
+from pushsdk.emulator.segment import Tables, segment_available
 from pushsdk.emulator.store import Box, Store
-from pushsdk.emulator.writer import Writer
 
 __all__ = ["Emulator", "Inbox"]
 
@@ -109,6 +109,7 @@ class Emulator:
     ``port`` 0 takes any free one; ``faults`` are tried in order, their draws come from ``seed`` (see `Fault`);
     ``limits`` are what each inbox takes; a body over ``max_body`` bytes is answered with 413. ``store`` is the file
     that keeps what came, by default a temporary one; of each inbox ``keep`` requests are kept, for ``max_age`` seconds.
+    ``audience`` is a folder of tables on which the segments of campaigns are run (CSV, Parquet, JSON lines).
     Another ``host`` than loopback needs a ``token``, which the control routes then ask for, and ``hosts``, the names
     it is called by. Opening raises OSError where the port is taken, and `StoreError` where the store can't be used.
     """
@@ -126,6 +127,8 @@ class Emulator:
         store: str | Path | None = None,
         keep: int = 100_000,
         max_age: float | None = None,
+        # Whom campaigns reach
+        audience: str | Path | None = None,
         # Who may reach it
         host: str = HOST,
         hosts: Sequence[str] = (),
@@ -143,11 +146,11 @@ class Emulator:
         self._seed = seed
         self._max_body = max_body
         self._store = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
+        self._tables = None if audience is None or not segment_available() else Tables(audience)
         self._rooms = Rooms(self._store, rules=Rules(faults, seed=seed), limits=limits or Limits())
         self._own = Inbox(self._store, self._rooms, self.api_key)
         self._service: Service | None = None  # set by __aenter__, kept for its counts after the end
         self._connections: Connections | None = None  # set with it, None again after the end
-        self._writer: Writer | None = None  # set with it
 
     async def __aenter__(self) -> Self:
         if self._service is not None:
@@ -156,23 +159,24 @@ class Emulator:
         sock = bind(self._host, self._port)
         self._port = sock.getsockname()[1]
         guard = Guard(port=self._port, max_body=self._max_body, hosts=self._hosts, token=self._token)
-        self._writer = Writer(self._store, self._rooms.stored)
-        self._rooms.forgotten = self._writer.sweep
-        self._service = Service(rooms=self._rooms, writer=self._writer, guard=guard, seed=self._seed)
-        front = Front(self._service, guard)
+        self._service = Service(store=self._store, tables=self._tables, rooms=self._rooms, guard=guard, seed=self._seed)
+        self._rooms.forgotten = self._service.writer.sweep
+        front = Front(self._service, self._store, guard)
         self._connections = Connections(self._service, front.handle, max_body=self._max_body)
         await self._connections.listen(sock)
-        self._writer.sweep()
+        self._service.writer.sweep()
+        self._service.campaigns.resume()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         connections, self._connections = self._connections, None
-        if connections is not None and self._writer is not None:
+        if connections is not None and self._service is not None:
             await connections.aclose()
+            await self._service.campaigns.aclose()
             self._rooms.forgotten = _nothing
-            self._writer.close()
+            self._service.writer.close()
             self._store.close()
 
     @property
@@ -206,7 +210,7 @@ class Emulator:
 
     def hits(self) -> Mapping[str, int]:
         """How many times each rule acted, by its name, or ``"<position>: <action>"`` where it has none."""
-        return self._rooms.rules.hits()
+        return self._rooms.hits()
 
     @property
     def requests(self) -> int:
@@ -238,6 +242,12 @@ class Emulator:
     def duplicates(self, *, api_key: str | None = None) -> Mapping[str, int]:
         """The users with more than one accepted push, and how many."""
         return self.inbox(api_key).duplicates()
+
+    def advance(self, seconds: float) -> None:
+        """Set the service's clock forward: campaigns start, pushes expire. In the loop it runs in."""
+        if self._service is None:
+            raise RuntimeError("the Emulator's clock runs with it: use it in `async with`")
+        self._service.advance(seconds)
 
     def totals(self) -> Mapping[str, int]:
         """The counts of ``requests``, and over all keys of ``users``, ``pushes`` and ``campaigns``."""

@@ -44,8 +44,9 @@ _REQUEST = (
     " (SELECT uuid FROM campaigns WHERE request = requests.id)"
 )
 _CAMPAIGN = (
-    "SELECT campaigns.inbox, uuid, body, time, requests.id, name, external_id, state, start, reading, started,"
-    " finished, campaigns.users, campaigns.error FROM campaigns JOIN requests ON requests.id = campaigns.request"
+    "SELECT campaigns.inbox, uuid, body, time, requests.id, campaigns.name, external_id, state, start, reading,"
+    " started, finished, campaigns.users, campaigns.error FROM campaigns"
+    " JOIN requests ON requests.id = campaigns.request"
 )
 _CAMPAIGN_FIELDS = (
     *("uuid", "body", "time", "id", "name", "external_id", "state", "start", "reading", "started", "finished"),

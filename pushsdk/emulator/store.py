@@ -307,10 +307,15 @@ class Store:
         with self._database.reading() as db:
             return sql.request(db, box.id, number)
 
-    def count(self, box: Box, search: Search | None = None, *, after: int = 0) -> int:
-        """How many requests of a search are kept, of those with an id over ``after``."""
+    def count_new(self, box: Box, search: Search, after: int) -> tuple[int, int]:
+        """How many requests of a search are kept with an id over ``after``, and the newest id of the inbox."""
         with self._database.reading() as db:
-            return sql.count(db, box.id, search or Search(), after=after)
+            return sql.count(db, box.id, search, after=after), max(after, sql.newest(db, box.id))
+
+    def check(self) -> None:
+        """Raise `StoreError` where nothing can be written."""
+        with self._writing():
+            pass
 
     def totals(self) -> dict[str, int]:
         """Over all inboxes: the users with an accepted push, the pushes accepted and the campaigns that are kept."""

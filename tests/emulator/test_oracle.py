@@ -42,12 +42,12 @@ async def test_totals_are_over_all_keys(wire, emulator):
 
 async def test_reset_forgets_and_starts_the_faults_anew(wire, emulator):
     emulator.faults = [Fault.status(503, first=1, name="outage")]
-    await wire.push("ann")
-    await wire.push("ann")
-    await wire.push("bob", Api_Key="another")
+    for user_id, api_key in (("ann", emulator.api_key), ("ann", emulator.api_key), ("bob", "b"), ("bob", "b")):
+        await wire.push(user_id, Api_Key=api_key)
+    assert emulator.hits() == {"outage": 2}
     emulator.reset()
     assert (emulator.users(), emulator.pushes, emulator.requests, emulator.hits()) == ({}, (), 0, {"outage": 0})
-    assert emulator.users(api_key="another") == {"bob": 1}
+    assert emulator.users(api_key="b") == {"bob": 1}
     assert (await wire.push("ann")).status == 503
 
 

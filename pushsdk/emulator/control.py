@@ -1,0 +1,277 @@
+"""The control routes: what was accepted, what came, faults and limits, for tests and for the page."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from aiohttp import web
+from msgspec import Struct
+
+from pushsdk._version import __version__
+from pushsdk.emulator import routes, views
+from pushsdk.emulator.answers import json_answer, refuse
+from pushsdk.emulator.app import Service
+from pushsdk.emulator.faults import Rules, read_faults
+from pushsdk.emulator.guard import Guard, Refusal
+from pushsdk.emulator.limits import Limits
+from pushsdk.emulator.presets import preset
+from pushsdk.emulator.rooms import Room, TooMany
+from pushsdk.emulator.routes import Bad
+from pushsdk.emulator.search import parse
+from pushsdk.emulator.sql import NONE_BEFORE
+from pushsdk.emulator.store import NO_BOX, Store, StoreError
+from pushsdk.emulator.streams import Streams
+
+__all__ = ["Control"]
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Call(Struct, frozen=True):
+    """A request to a route, read. Only a scoped one has a ``room``."""
+
+    request: web.BaseRequest
+    names: dict[str, str]
+    query: Any
+    body: Any
+    room: Room
+
+
+class _Stop(Exception):
+    """Ends a call with a refusal."""
+
+    def __init__(self, status: int, error: str, **headers: str) -> None:
+        super().__init__(error)
+        self.refusal = Refusal(status, error, {**_HEADERS, **headers})
+
+
+class Control:
+    """Answers the routes of ``routes.ROUTES``, each by the method of its name."""
+
+    def __init__(self, service: Service, store: Store, guard: Guard) -> None:
+        self._service = service
+        self._store = store
+        self._guard = guard
+        self._streams = Streams(service, store)
+        self._nowhere = Room(NO_BOX, rules=Rules(), limits=Limits())  # of the routes that are of no inbox
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request under the root."""
+        try:
+            call, route = await self._read(request)
+            answer = getattr(self, f"_{route.name}")(call)
+            value = await answer if inspect.isawaitable(answer) else answer
+        except _Stop as stop:
+            return refuse(stop.refusal)
+        except (Bad, ValueError) as error:
+            return refuse(Refusal(400, str(error), _HEADERS))
+        except (StoreError, TooMany) as error:
+            return refuse(Refusal(507, str(error), _HEADERS))
+        return value if isinstance(value, web.StreamResponse) else json_answer(200, value, _HEADERS)
+
+    async def _read(self, request: web.BaseRequest) -> tuple[Call, routes.Route]:
+        raw_path = request.rel_url.raw_path
+        match = routes.find(request.method, raw_path)
+        open_to_all = match is not None and match.route.open
+        judge = self._guard.foreign if open_to_all else partial(self._guard.judge_control, request.method)
+        refusal = judge(request.headers)
+        if refusal is not None:
+            raise _Stop(refusal.status, refusal.error)
+        if match is None:
+            known = routes.methods(raw_path)
+            if known:
+                raise _Stop(405, f"the method must be {' or '.join(known)}", Allow=", ".join(known))
+            raise _Stop(404, f"no such route: see {routes.ROOT}/openapi.json")
+        route = match.route
+        query = routes.read(route.query, dict(request.query))
+        body = None
+        if route.body is not None:
+            try:
+                body = routes.read(route.body, await request.read())
+            except web.HTTPRequestEntityTooLarge:
+                raise _Stop(413, "the body is too large") from None
+        room = self._room(request, query.inbox) if route.scoped else self._nowhere
+        return Call(request, match.names, query, body, room), route
+
+    def _room(self, request: web.BaseRequest, name: str | None) -> Room:
+        """The inbox of the call: by its public name, or by the key."""
+        if name is not None:
+            room = self._service.rooms.named(name)
+            if room is None:
+                raise _Stop(404, "no inbox has this name: GET /inboxes lists them")
+            return room
+        api_key = request.headers.get("Api-Key")
+        if not api_key:
+            raise _Stop(401, "say which inbox: an Api-Key header, or ?inbox= with its public name")
+        return self._service.rooms.of(api_key)
+
+    # The service
+
+    def _get_health(self, call: Call) -> routes.Ok:
+        return routes.Ok(version=__version__)
+
+    def _get_ready(self, call: Call) -> routes.Ok:
+        self._store.check()
+        return routes.Ok(version=__version__)
+
+    def _get_openapi_json(self, call: Call) -> dict[str, Any]:
+        return routes.openapi(__version__)
+
+    async def _get_inboxes(self, call: Call) -> list[views.InboxView]:
+        boxes = await _thread(self._store.boxes)
+        return [views.InboxView(box.name, box.label or f"Inbox {box.id}", count, last) for box, count, last in boxes]
+
+    def _get_unmatched(self, call: Call) -> list[object]:
+        return list(reversed(self._service.unmatched))
+
+    def _get_presets(self, call: Call) -> list[views.PresetView]:
+        return views.presets()
+
+    def _get_clock(self, call: Call) -> routes.Clock:
+        return routes.Clock(self._service.now(), self._service.ahead)
+
+    def _post_clock(self, call: Call) -> routes.Clock:
+        self._service.advance(call.body.advance)
+        return self._get_clock(call)
+
+    # Users
+
+    async def _get_users(self, call: Call) -> views.Users:
+        query = call.query
+        found = await _thread(
+            self._store.users, call.room.box, like=query.search, after=query.after, limit=query.limit + 1
+        )
+        shown = [views.UserCount(*row) for row in found.items()][: query.limit]
+        return views.Users(shown, shown[-1].user_id if len(found) > query.limit else None)
+
+    async def _get_users_id(self, call: Call) -> views.UserView:
+        user_id = call.names["id"]
+        accepted, got = await _thread(self._store.delivered, call.room.box, user_id)
+        return views.user_view(user_id, accepted, got, self._service.now())
+
+    async def _get_duplicates(self, call: Call) -> list[views.UserCount]:
+        found = await _thread(self._store.users, call.room.box, least=2)
+        return [views.UserCount(*row) for row in found.items()]
+
+    # Requests
+
+    async def _get_requests(self, call: Call) -> views.Page:
+        query = call.query
+        found = await _thread(
+            self._store.requests,
+            call.room.box,
+            parse(query.search),
+            after=query.after,
+            before=NONE_BEFORE if query.before is None else query.before,
+            limit=query.limit + 1,
+        )
+        shown = [views.summary(each) for each in found[: query.limit]]
+        return views.Page(shown, shown[-1].id if len(found) > query.limit else None)
+
+    async def _delete_requests(self, call: Call) -> views.Deleted:
+        if not call.query.search.strip() and not call.query.all:
+            raise _Stop(400, "say which: ?search=..., or ?all=true for all of them")
+        return await self._deleted(call, parse(call.query.search), None)
+
+    async def _get_requests_id(self, call: Call) -> views.RequestView:
+        found = await _thread(self._store.request, call.room.box, _number(call.names["id"]))
+        if found is None:
+            raise _Stop(404, "no such request is kept")
+        return await _thread(views.request_view, *found)
+
+    async def _delete_requests_id(self, call: Call) -> views.Deleted:
+        return await self._deleted(call, None, _number(call.names["id"]))
+
+    async def _deleted(self, call: Call, search: Any, only: int | None) -> views.Deleted:
+        deleted = await _thread(self._store.delete, call.room.box, search, only=only)
+        call.room.live.publish("deleted", first=only or 0)
+        return views.Deleted(deleted)
+
+    # Campaigns
+
+    async def _get_campaigns(self, call: Call) -> list[views.CampaignView]:
+        found = await _thread(self._store.campaigns, call.room.box)
+        return [views.campaign_view(each) for each in reversed(found)]
+
+    async def _get_campaigns_uuid(self, call: Call) -> views.CampaignView:
+        campaign = await _thread(self._store.campaign, call.room.box, call.names["uuid"])
+        if campaign is None:
+            raise _Stop(404, "no campaign of this inbox has this uuid")
+        rows = await _thread(self._store.recipients, campaign, after=call.query.after, limit=call.query.limit)
+        return views.campaign_view(campaign, rows)
+
+    async def _post_campaigns_uuid_start(self, call: Call) -> views.CampaignView:
+        campaign = await _thread(self._store.campaign, call.room.box, call.names["uuid"])
+        if campaign is None:
+            raise _Stop(404, "no campaign of this inbox has this uuid")
+        return views.campaign_view(self._service.campaigns.start(call.room.box.id, campaign))
+
+    # Waiting
+
+    async def _get_wait(self, call: Call) -> views.Waited:
+        query, room = call.query, call.room
+        return await self._streams.wait(
+            room, parse(query.search), count=query.count, after=query.after, timeout=query.timeout
+        )
+
+    async def _get_events(self, call: Call) -> web.StreamResponse:
+        mark = call.request.headers.get("Last-Event-ID") or call.query.after
+        return await self._streams.events(call.request, call.room, mark, _HEADERS)
+
+    # Faults and limits
+
+    def _get_faults(self, call: Call) -> views.Faults:
+        return views.faults(call.room.rules)
+
+    def _put_faults(self, call: Call) -> views.Faults:
+        given = call.body
+        if (given.faults is None) == (given.preset is None):
+            raise _Stop(400, "give either `faults`, a list of rules, or the name of a `preset`")
+        found = preset(given.preset).faults if given.preset is not None else read_faults(given.faults)
+        call.room.set_rules(Rules(found, seed=given.seed))
+        return views.faults(call.room.rules)
+
+    def _delete_faults(self, call: Call) -> views.Faults:
+        call.room.set_rules(Rules())
+        return views.faults(call.room.rules)
+
+    def _patch_faults_name(self, call: Call) -> views.Faults:
+        call.room.rules.enable(call.names["name"], call.body.enabled)
+        call.room.live.publish("faults")
+        return views.faults(call.room.rules)
+
+    def _get_limits(self, call: Call) -> Limits:
+        return call.room.limiter.limits
+
+    def _put_limits(self, call: Call) -> Limits:
+        call.room.set_limits(call.body)
+        return call.room.limiter.limits
+
+    def _put_label(self, call: Call) -> routes.Ok:
+        self._store.label(call.room.box, call.body.label)
+        return routes.Ok()
+
+    def _post_reset(self, call: Call) -> routes.Ok:
+        self._service.rooms.reset(call.room)
+        return routes.Ok()
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 18:
+        raise _Stop(404, "the id of a request is a number")
+    return int(text)
+
+
+async def _thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Read in a thread: a large inbox must not stop the service."""
+    return await asyncio.to_thread(function, *args, **kwargs)

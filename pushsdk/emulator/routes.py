@@ -1,0 +1,256 @@
+"""The control routes as a table, sans-IO: which there are, what each takes and answers. OpenAPI is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pushsdk.emulator import views
+from pushsdk.emulator.limits import Limits
+
+__all__ = ["ROOT", "ROUTES", "Bad", "Match", "Route", "find", "methods", "openapi", "read"]
+
+ROOT = "/_emulator/v1"
+_Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=60)]
+_Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
+_Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Bad(ValueError):
+    """A query or a body that the route does not take; the text says what is wrong with it."""
+
+
+class Query(Struct, frozen=True, forbid_unknown_fields=True):
+    """``inbox`` is the public name of one, in place of its Api-Key."""
+
+    inbox: str | None = None
+
+
+class ListQuery(Query, frozen=True):
+    search: _Line = ""
+    before: _Mark | None = None
+    after: _Mark = 0
+    limit: _Limit = 100
+
+
+class DeleteQuery(Query, frozen=True):
+    search: _Line = ""
+    all: bool = False
+
+
+class UsersQuery(Query, frozen=True):
+    search: _Line = ""
+    after: str = ""
+    limit: _Limit = 100
+
+
+class PageQuery(Query, frozen=True):
+    after: str = ""
+    limit: _Limit = 100
+
+
+class WaitQuery(Query, frozen=True):
+    count: Annotated[int, Meta(ge=1)] = 1
+    search: _Line = "is:accepted"
+    after: _Mark = 0
+    timeout: _Seconds = 10.0
+
+
+class EventsQuery(Query, frozen=True):
+    after: str = ""
+
+
+class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``faults``, or a ``preset`` of that name; ``seed`` is where the draws start."""
+
+    faults: list[dict[str, Any]] | None = None
+    preset: str | None = None
+    seed: int = 0
+
+
+class EnabledBody(Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool
+
+
+class ClockBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Seconds that the service's clock is set forward."""
+
+    advance: Annotated[float, Meta(ge=0, le=10 * 365 * 86_400)]
+
+
+class LabelBody(Struct, frozen=True, forbid_unknown_fields=True):
+    label: Annotated[str, Meta(max_length=200)]
+
+
+class Ok(Struct, frozen=True):
+    status: Literal["ok"] = "ok"
+    version: str = ""
+
+
+class Clock(Struct, frozen=True):
+    """The service's time, in seconds since the epoch, and how far it was set forward."""
+
+    now: float
+    ahead: float
+
+
+class UnmatchedView(Struct, frozen=True):
+    """Heads of requests that reached no inbox, the newest first, and why they were refused."""
+
+    time: float
+    method: str
+    path: str
+    status: int
+    error: str
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """A row: ``path`` below the root with ``{names}``; what it takes and answers; ``scoped`` ones need an inbox."""
+
+    method: str
+    path: str
+    does: str
+    answer: Any
+    query: type[Query] = Query
+    body: type[Struct] | None = None
+    scoped: bool = True
+    open: bool = False  # without the token
+
+    @property
+    def name(self) -> str:
+        """The name of its handler, as ``get_users_id``."""
+        words = self.path.replace("{", "").replace("}", "").replace(".", "_").replace("-", "_").split("/")
+        return "_".join((self.method.lower(), *filter(None, words)))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(method="GET", path="/health", does="whether it runs", answer=Ok, scoped=False, open=True),
+    Route(method="GET", path="/ready", does="whether it can store", answer=Ok, scoped=False, open=True),
+    Route(method="GET", path="/openapi.json", does="this document", answer=dict[str, Any], scoped=False, open=True),
+    Route(method="GET", path="/inboxes", does="every inbox", answer=list[views.InboxView], scoped=False),
+    Route(method="GET", path="/unmatched", does="what reached no inbox", answer=list[UnmatchedView], scoped=False),
+    Route(method="GET", path="/presets", does="named lists of rules", answer=list[views.PresetView], scoped=False),
+    Route(method="GET", path="/clock", does="the service's time", answer=Clock, scoped=False),
+    Route(method="POST", path="/clock", does="set it forward", answer=Clock, body=ClockBody, scoped=False),
+    Route(method="PUT", path="/label", does="name the inbox", answer=Ok, body=LabelBody),
+    Route(method="GET", path="/users", does="who was pushed to", answer=views.Users, query=UsersQuery),
+    Route(method="GET", path="/users/{id}", does="what a user got", answer=views.UserView),
+    Route(method="GET", path="/duplicates", does="who was pushed to twice", answer=list[views.UserCount]),
+    Route(method="GET", path="/requests", does="what came, newest first", answer=views.Page, query=ListQuery),
+    Route(method="DELETE", path="/requests", does="drop from the list", answer=views.Deleted, query=DeleteQuery),
+    Route(method="GET", path="/requests/{id}", does="one request, whole", answer=views.RequestView),
+    Route(method="DELETE", path="/requests/{id}", does="drop one", answer=views.Deleted),
+    Route(method="GET", path="/campaigns", does="every campaign", answer=list[views.CampaignView]),
+    Route(method="GET", path="/campaigns/{uuid}", does="one", answer=views.CampaignView, query=PageQuery),
+    Route(method="POST", path="/campaigns/{uuid}/start", does="start one now", answer=views.CampaignView),
+    Route(method="GET", path="/wait", does="wait for requests", answer=views.Waited, query=WaitQuery),
+    Route(method="GET", path="/events", does="what changes, as server-sent events", answer=None, query=EventsQuery),
+    Route(method="GET", path="/faults", does="the fault rules and their hits", answer=views.Faults),
+    Route(method="PUT", path="/faults", does="replace them", answer=views.Faults, body=FaultsBody),
+    Route(method="DELETE", path="/faults", does="have none", answer=views.Faults),
+    Route(method="PATCH", path="/faults/{name}", does="switch one", answer=views.Faults, body=EnabledBody),
+    Route(method="GET", path="/limits", does="what the inbox takes", answer=Limits),
+    Route(method="PUT", path="/limits", does="set that", answer=Limits, body=Limits),
+    Route(method="POST", path="/reset", does="begin the inbox anew", answer=Ok),
+)
+
+
+class Match(Struct, frozen=True):
+    """A route and the names in its path."""
+
+    route: Route
+    names: dict[str, str]
+
+
+def find(method: str, raw_path: str) -> Match | None:
+    """The route of a path as it came on the wire, so that an encoded slash is part of a name."""
+    given = [unquote(part, errors="surrogateescape") for part in raw_path.removeprefix(ROOT).split("/")]
+    for route in ROUTES:
+        parts = route.path.split("/")
+        if route.method == method and len(parts) == len(given):
+            names = {part[1:-1]: there for part, there in zip(parts, given, strict=True) if part.startswith("{")}
+            if all(part.startswith("{") or part == there for part, there in zip(parts, given, strict=True)):
+                return Match(route, names)
+    return None
+
+
+def methods(raw_path: str) -> list[str]:
+    """The methods that a path has, for who used another."""
+    return [method for method in ("GET", "POST", "PUT", "PATCH", "DELETE") if find(method, raw_path) is not None]
+
+
+Kind: TypeAlias = type[Struct]
+
+
+def read(kind: Kind, source: bytes | dict[str, str]) -> Any:
+    """A query or a JSON body as this kind. Raises `Bad`."""
+    try:
+        if isinstance(source, dict):
+            return msgspec.convert(source, kind, strict=False)
+        return msgspec.json.decode(source or b"{}", type=kind)
+    except (ValueError, RecursionError) as error:
+        text = str(error) if isinstance(error, msgspec.MsgspecError | ValueError) else "it is nested too deeply"
+        raise Bad(f"the {'query' if isinstance(source, dict) else 'body'} is not taken: {text}") from None
+
+
+def openapi(version: str) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of all routes."""
+    kinds = list(dict.fromkeys(_kinds()))
+    made, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip(map(_key, kinds), made, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = _operation(route, schemas, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "pushsdk emulator", "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "key": {"type": "apiKey", "in": "header", "name": "Api-Key"},
+                "token": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def _kinds() -> Sequence[Any]:
+    return [kind for route in ROUTES for kind in (route.answer, route.query, route.body) if kind is not None]
+
+
+def _key(kind: Any) -> str:
+    return repr(kind)
+
+
+def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    query = components[route.query.__name__]["properties"]
+    parameters = [
+        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+        for part in route.path.split("/")
+        if part.startswith("{")
+    ]
+    parameters += [
+        {"name": name, "in": "query", "schema": schema}
+        for name, schema in query.items()
+        if route.scoped or name != "inbox"
+    ]
+    answer: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
+    if route.answer is not None:
+        answer = {"application/json": {"schema": schemas[_key(route.answer)]}}
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.does,
+        "parameters": parameters,
+        "responses": {"200": {"description": route.does, "content": answer}},
+        "security": [] if route.open else [{"key": []}, {"token": []}] if route.scoped else [{"token": []}, {}],
+    }
+    if route.body is not None:
+        content = {"application/json": {"schema": schemas[_key(route.body)]}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation

@@ -1,0 +1,342 @@
+"""What the control API answers, as values: the shapes that its OpenAPI document shows, and how they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from pushsdk._core.lint import lint
+from pushsdk._core.placeholders import find_placeholders
+from pushsdk.emulator.delivery import Notification, Platform, Sent, notifications
+from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.presets import PRESETS
+from pushsdk.emulator.records import Campaign, Delivered, Request
+from pushsdk.emulator.snippets import curl, python
+
+__all__ = [
+    "Advice",
+    "CampaignView",
+    "Deleted",
+    "Faults",
+    "InboxView",
+    "Page",
+    "PresetView",
+    "PushView",
+    "Recipient",
+    "RequestView",
+    "Summary",
+    "UserCount",
+    "UserView",
+    "Users",
+    "Waited",
+    "campaign_view",
+    "faults",
+    "presets",
+    "request_view",
+    "summary",
+    "user_view",
+]
+
+_PLATFORMS: tuple[Platform, ...] = ("ios", "android")
+_SHOWN_USERS = 1000
+_SHOWN_PLACEHOLDERS = 200
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch."""
+
+    id: int
+    time: float
+    endpoint: str | None
+    status: int | None
+    accepted: bool
+    fault: str | None
+    error: str | None
+    users: int
+    bytes: int
+    first_user: str | None
+    title: Mapping[str, str]
+    body: Mapping[str, str]
+    languages: Sequence[str]
+    platforms: Sequence[str]
+    collapse_id: str | None
+    campaign: str | None
+
+
+class Page(Struct, frozen=True):
+    """Requests, the newest first; ``next`` is what ``before`` is for the rest, null at the end."""
+
+    requests: Sequence[Summary]
+    next: int | None
+
+
+class Advice(Struct, frozen=True):
+    """What lint says of a body: where, which rule of it, and what to do."""
+
+    path: str
+    code: str
+    message: str
+
+
+class RequestView(Summary, frozen=True, kw_only=True):
+    """One request whole: its ``body`` decoded, null where it is no JSON, and the ``text`` as it came."""
+
+    body: Any
+    text: str
+    user_ids: Sequence[str]
+    lint: Sequence[Advice]
+    placeholders: Sequence[str]
+    curl: str
+    python: str
+
+
+class PushView(Struct, frozen=True, kw_only=True):
+    """A push as one user got it, ``times`` in one request; of a campaign where ``campaign`` is its uuid."""
+
+    id: int
+    time: float
+    times: int
+    campaign: str | None
+    message: Any
+    custom_fields: Any
+
+
+class UserView(Struct, frozen=True, kw_only=True):
+    """What one user got: pushes ``accepted`` in all, those of them that are kept, and what the devices show."""
+
+    user_id: str
+    accepted: int
+    campaigns: int
+    pushes: Sequence[PushView]
+    devices: Mapping[str, Sequence[Notification]]
+
+
+class UserCount(Struct, frozen=True):
+    """A user and how many pushes were accepted."""
+
+    user_id: str
+    accepted: int
+
+
+class Users(Struct, frozen=True):
+    """Users by their id; ``next`` is what ``after`` is for the rest, null at the end."""
+
+    users: Sequence[UserCount]
+    next: str | None
+
+
+class InboxView(Struct, frozen=True):
+    """An inbox: its public name, its label, its requests that are kept, and the time of the last."""
+
+    inbox: str
+    label: str
+    requests: int
+    last: float | None
+
+
+class Recipient(Struct, frozen=True):
+    """Who gets a campaign, and the row that fills the placeholders."""
+
+    user_id: str
+    fields: Mapping[str, Any]
+
+
+class CampaignView(Struct, frozen=True, kw_only=True):
+    """A campaign: when it starts and how that was read, and what became of its segment."""
+
+    uuid: str
+    id: int
+    time: float
+    name: str | None
+    external_id: str | None
+    state: str
+    start: float | None
+    reading: str
+    started: float | None
+    finished: float | None
+    users: int | None
+    error: str | None
+    segment: Any
+    recipients: Sequence[Recipient] = ()
+
+
+class Faults(Struct, frozen=True):
+    """The rules of an inbox in the order they are tried, and the seed of their draws.
+
+    Each rule as it was given, with its name, whether it is ``enabled``, and its ``hits``.
+    """
+
+    faults: Sequence[Mapping[str, Any]]
+    seed: int
+
+
+class PresetView(Struct, frozen=True):
+    """A named list of rules, what it is about, and what each of them does, by its name."""
+
+    name: str
+    about: str
+    faults: Sequence[Mapping[str, Any]]
+    explained: Mapping[str, str]
+
+
+class Waited(Struct, frozen=True):
+    """Whether there were enough in time, how many there are, the newest of them, and whether a reset came between."""
+
+    matched: bool
+    count: int
+    requests: Sequence[Summary]
+    reset: bool = False
+
+
+class Deleted(Struct, frozen=True):
+    """How many requests went from the list. The counts per user are kept."""
+
+    deleted: int
+    counts: Literal["kept"] = "kept"
+
+
+def summary(request: Request) -> Summary:
+    """A request as a list shows it."""
+    card = request.card
+    return Summary(
+        id=request.id,
+        time=request.time,
+        endpoint=request.endpoint,
+        status=request.status,
+        accepted=request.accepted,
+        fault=request.fault,
+        error=request.error,
+        users=request.users,
+        bytes=request.bytes,
+        first_user=card.first_user,
+        title=card.title,
+        body=card.body,
+        languages=card.languages,
+        platforms=card.platforms,
+        collapse_id=card.collapse_id,
+        campaign=request.campaign,
+    )
+
+
+def request_view(request: Request, body: bytes) -> RequestView:
+    """A request with its body, and what can be said of it."""
+    value = _decoded(body)
+    sent = value if isinstance(value, dict) else {}
+    user_ids = sent.get("userIds")
+    endpoint = request.endpoint or "push"
+    if isinstance(user_ids, list) and len(user_ids) > _SHOWN_USERS:
+        value = {**sent, "userIds": user_ids[:_SHOWN_USERS]}
+    return RequestView(
+        **{**msgspec.structs.asdict(summary(request)), "body": value},
+        text=body.decode("utf-8", "replace"),
+        user_ids=[str(user_id) for user_id in user_ids[:_SHOWN_USERS]] if isinstance(user_ids, list) else [],
+        lint=[Advice(problem.path, problem.code, problem.message) for problem in lint(sent)],
+        placeholders=_placeholders(sent.get("message")),
+        curl=curl(endpoint, body),
+        python=python(endpoint, body),
+    )
+
+
+def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float) -> UserView:
+    """What a user got, and what the devices show of it now."""
+    pushes = [_push_view(each) for each in got]
+    sent = [
+        Sent(
+            id=push.id,
+            time=push.time,
+            message=push.message if isinstance(push.message, dict) else {},
+            fields=push.custom_fields if isinstance(push.custom_fields, dict) else None,
+            campaign=push.campaign,
+        )
+        for push in pushes
+    ]
+    return UserView(
+        user_id=user_id,
+        accepted=accepted,
+        campaigns=sum(push.campaign is not None for push in pushes),
+        pushes=pushes,
+        devices={platform: notifications(sent, user_id=user_id, now=now, platform=platform) for platform in _PLATFORMS},
+    )
+
+
+def campaign_view(campaign: Campaign, recipients: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> CampaignView:
+    """A campaign with the first who get it."""
+    return CampaignView(
+        uuid=campaign.uuid,
+        id=campaign.id,
+        time=campaign.time,
+        name=campaign.name,
+        external_id=campaign.external_id,
+        state=campaign.state,
+        start=campaign.start,
+        reading=campaign.reading,
+        started=campaign.started,
+        finished=campaign.finished,
+        users=campaign.users,
+        error=campaign.error,
+        segment=campaign.request.get("segment"),
+        recipients=[Recipient(user_id, fields) for user_id, fields in recipients],
+    )
+
+
+def faults(rules: Rules) -> Faults:
+    """The rules with their hits."""
+    hits, enabled = rules.hits(), rules.enabled()
+    return Faults(
+        [
+            {**_given(fault), "name": name, "enabled": enabled[name], "hits": hits[name]}
+            for name, fault in zip(hits, rules.faults, strict=True)
+        ],
+        rules.seed,
+    )
+
+
+def presets() -> list[PresetView]:
+    """The named lists of rules there are."""
+    return [
+        PresetView(name, preset.about, [_given(fault) for fault in preset.faults], preset.explained)
+        for name, preset in PRESETS.items()
+    ]
+
+
+def _given(fault: Struct) -> Any:
+    """A rule as it would be written: what was left out is left out."""
+    return {name: value for name, value in msgspec.to_builtins(fault).items() if value not in (None, {}, "")}
+
+
+def _push_view(each: Delivered) -> PushView:
+    body = _decoded(each.body)
+    sent = body if isinstance(body, dict) else {}
+    return PushView(
+        id=each.id,
+        time=each.time,
+        times=each.times,
+        campaign=each.campaign,
+        message=sent.get("message"),
+        custom_fields=each.fields if each.campaign is not None else sent.get("customFields"),
+    )
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _placeholders(message: Any) -> list[str]:
+    texts = (
+        [
+            text
+            for name in ("title", "subtitle", "body")
+            for text in (message.get(name) or {}).values()
+            if isinstance(text, str)
+        ]
+        if isinstance(message, dict)
+        else []
+    )
+    names = dict.fromkeys(each.name for text in texts for each in find_placeholders(text))
+    return list(names)[:_SHOWN_PLACEHOLDERS]
