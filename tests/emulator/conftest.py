@@ -73,7 +73,7 @@ class Wire:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what happens on the far side of a socket sets no event
             await asyncio.sleep(0)
 
