@@ -19,6 +19,7 @@ class Mutant(NamedTuple):
 
 
 CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_broadcast/"
+EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
 T_SPLITTING = "tests/core/test_splitting.py"
@@ -995,6 +996,93 @@ RUN_FILE = [
     ),
 ]
 
+EMULATOR_RULES = [
+    Mutant(
+        "the bucket of a rate saves up more than its burst",
+        EMULATOR + "limits.py",
+        "self._tokens = min(self._most, self._tokens + (self._filled - before) * self._rate)",
+        "self._tokens = self._tokens + (self._filled - before) * self._rate",
+        T_EMULATOR + "limits.py",
+    ),
+    Mutant(
+        "Retry-After is rounded down",
+        EMULATOR + "limits.py",
+        'headers["Retry-After"] = str(math.ceil(told))',
+        'headers["Retry-After"] = str(int(told))',
+        T_EMULATOR + "limits.py",
+    ),
+    Mutant(
+        "a request that finds no token takes one",
+        EMULATOR + "limits.py",
+        "            return wait\n        self._tokens",
+        "            self._tokens -= 1\n            return wait\n        self._tokens",
+        T_EMULATOR + "limits.py",
+    ),
+    Mutant(
+        "strict looks at types before names",
+        EMULATOR + "strict.py",
+        "    root = _only_known_fields(body, shapes.PushBody)\n    read_push(body)\n",
+        "    read_push(body)\n    root = _only_known_fields(body, shapes.PushBody)\n",
+        T_EMULATOR + "strict.py",
+    ),
+    Mutant(
+        "strict does not look into the actions of a category",
+        EMULATOR + "strict.py",
+        '    shapes.Category: {"actionComponents": shapes.Component},\n',
+        "",
+        T_EMULATOR + "strict.py",
+    ),
+    Mutant(
+        "a rule that is off counts",
+        EMULATOR + "faults.py",
+        "if rule.enabled and rule.hit(endpoint, user_ids, size):",
+        "if rule.hit(endpoint, user_ids, size) and rule.enabled:",
+        T_EMULATOR + "fault_rules.py",
+    ),
+    Mutant(
+        "a search is a pattern",
+        EMULATOR + "search.py",
+        """return re.sub(r"([\\\\%_])", r"\\\\\\1", text)""",
+        "return text",
+        T_EMULATOR + "search.py",
+    ),
+    Mutant(
+        "a search ends at NUL",
+        EMULATOR + "search.py",
+        '.casefold().replace("\\0", "\\ufffd")',
+        ".casefold()",
+        T_EMULATOR + "search.py",
+    ),
+    Mutant(
+        "a request that was only slow has failed",
+        EMULATOR + "search.py",
+        " AND NOT (requests.accepted = 1 AND requests.status < 400)",
+        "",
+        T_EMULATOR + "search.py",
+    ),
+    Mutant(
+        "a push that is not delivered yet replaces another",
+        EMULATOR + "delivery.py",
+        'return "replaced" if replaced <= now else "delivered"',
+        'return "replaced" if replaced < _NEVER else "delivered"',
+        T_EMULATOR + "delivery.py",
+    ),
+    Mutant(
+        "a program leaves out what the models do not know",
+        EMULATOR + "snippets.py",
+        "return made if msgspec.to_builtins(made) == value else value",
+        "return made",
+        T_EMULATOR + "snippets.py",
+    ),
+    Mutant(
+        "a body ends the quote in a shell",
+        EMULATOR + "snippets.py",
+        """set(b"%\\\\'-")""",
+        """set(b"%\\\\-")""",
+        T_EMULATOR + "snippets.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1010,4 +1098,5 @@ MUTANTS = [
     *RUNNING,
     *COMMANDS,
     *AUDIENCE,
+    *EMULATOR_RULES,
 ]

@@ -169,7 +169,7 @@ def notifications(
         for sent in pushes
         if _enabled(message := msgspec.convert(sent.message, Message), platform)
     ]
-    replaced = _replaced(read, now)
+    replaced = _replaced(read)
     return [
         _notification(push, user_id, platform, _state(push, replacement, now))
         for push, replacement in zip(read, replaced, strict=True)
@@ -212,14 +212,14 @@ def _expires(sent: Sent, message: Message) -> float:
     return _NEVER if message.ttl is UNSET else sent.time + max(-_LONGEST, min(message.ttl, _LONGEST))
 
 
-def _replaced(pushes: list[_Push], now: float) -> list[float]:
-    """For each push, when the next one with its collapseId was delivered; infinity where none was."""
+def _replaced(pushes: list[_Push]) -> list[float]:
+    """For each push, when the next one with its collapseId is delivered; infinity where there is none."""
     later: dict[str, float] = {}
     moments = []
     for push in reversed(pushes):
         collapse_id = _or_none(push.message.collapse_id)
         moments.append(later.get(collapse_id, _NEVER) if collapse_id else _NEVER)
-        if collapse_id and push.delivered <= now:
+        if collapse_id:
             later[collapse_id] = push.delivered
     return moments[::-1]
 
