@@ -1,9 +1,19 @@
 """The service on your machine, and its oracle: the public names, nothing else."""
 
 from pushsdk.emulator.faults import Fault, load_faults
-from pushsdk.emulator.limits import Limits, Statuses
+from pushsdk.emulator.limits import LimitStatuses, ServiceLimits
 from pushsdk.emulator.records import Campaign, Push
 from pushsdk.emulator.server import Emulator, Inbox
 from pushsdk.emulator.store import StoreError
 
-__all__ = ["Campaign", "Emulator", "Fault", "Inbox", "Limits", "Push", "Statuses", "StoreError", "load_faults"]
+__all__ = [
+    "Campaign",
+    "Emulator",
+    "Fault",
+    "Inbox",
+    "LimitStatuses",
+    "Push",
+    "ServiceLimits",
+    "StoreError",
+    "load_faults",
+]

@@ -17,7 +17,7 @@ from pushsdk.emulator.answers import json_answer, refuse
 from pushsdk.emulator.app import Service
 from pushsdk.emulator.faults import Rules, read_faults
 from pushsdk.emulator.guard import Guard, Refusal
-from pushsdk.emulator.limits import Limits
+from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.presets import preset
 from pushsdk.emulator.rooms import Room, TooMany
 from pushsdk.emulator.routes import Bad
@@ -63,7 +63,7 @@ class Control:
         self._store = store
         self._guard = guard
         self._streams = Streams(service, store)
-        self._nowhere = Room(NO_BOX, rules=Rules(), limits=Limits())  # of the routes that are of no inbox
+        self._nowhere = Room(NO_BOX, rules=Rules(), limits=ServiceLimits())  # of the routes that are of no inbox
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request under the root."""
@@ -250,10 +250,10 @@ class Control:
         call.room.live.publish("faults")
         return views.faults(call.room.rules)
 
-    def _get_limits(self, call: Call) -> Limits:
+    def _get_limits(self, call: Call) -> ServiceLimits:
         return call.room.limiter.limits
 
-    def _put_limits(self, call: Call) -> Limits:
+    def _put_limits(self, call: Call) -> ServiceLimits:
         call.room.set_limits(call.body)
         return call.room.limiter.limits
 

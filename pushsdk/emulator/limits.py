@@ -1,7 +1,7 @@
 """What a service may refuse that is no fault of its line, sans-IO: sizes, rates, quotas, ids it doesn't know.
 
 The interface shows no limit at all (section 8), nor an error (section 7): every number and status here is simulated.
-A limit is tried in the order of ``Statuses``. Each request takes a token of the rate first, whatever becomes of it
+A limit is tried in the order of ``LimitStatuses``. Each request takes a token of the rate first, whatever becomes of it
 then; one that finds no token takes none. The quota counts what was accepted, and nothing else: see ``Limiter.took``.
 """
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pushsdk.emulator.guard import Refusal
 
-__all__ = ["Limiter", "Limits", "Statuses"]
+__all__ = ["LimitStatuses", "Limiter", "ServiceLimits"]
 
 _DAY = 86_400
 # Clocks round: who waited as told, and yet is early by so little, has a token.
@@ -35,7 +35,7 @@ def _is_number(value: object, *, whole: bool = False) -> bool:
     return isinstance(value, int if whole else int | float) and not isinstance(value, bool)
 
 
-class Statuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The status with which each limit refuses, in the order they are tried. A bad one raises ValueError."""
 
     rate: int = 429
@@ -51,7 +51,7 @@ class Statuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise ValueError(f"statuses.{name} must be a status that refuses, 400 to 599")
 
 
-class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an inbox takes. None is no limit; a number that makes no sense raises ValueError.
 
     ``max_users`` of one request and ``max_body_bytes``; ``rate`` in requests a second, with a ``burst`` (by default
@@ -68,7 +68,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     quota: int | None = None
     invalid_user_ids: Sequence[str] = ()
     strict: bool = False
-    statuses: Statuses = Statuses()
+    statuses: LimitStatuses = LimitStatuses()
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
@@ -87,8 +87,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ids = self.invalid_user_ids
         if not isinstance(ids, list | tuple) or not all(isinstance(user_id, str) for user_id in ids):
             raise ValueError("invalid_user_ids must be a list of strings")
-        if not isinstance(self.strict, bool) or not isinstance(self.statuses, Statuses):
-            raise ValueError("strict must be a bool, and statuses Statuses")
+        if not isinstance(self.strict, bool) or not isinstance(self.statuses, LimitStatuses):
+            raise ValueError("strict must be a bool, and statuses LimitStatuses")
         msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(ids))  # a frozen value holds no list
 
     def __repr__(self) -> str:
@@ -99,16 +99,16 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ]
         if self.invalid_user_ids:
             shown.append(f"invalid_user_ids=<{len(self.invalid_user_ids)}>")
-        return f"Limits({', '.join(shown)})"
+        return f"ServiceLimits({', '.join(shown)})"
 
 
 class Limiter:
     """Judges the requests of one inbox by its limits. ``now`` is of any clock that does not run backwards."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
         self.used: int = 0  # users of the quota, set by took
-        self._refused: dict[str, int] = dict.fromkeys(Statuses.__struct_fields__, 0)
+        self._refused: dict[str, int] = dict.fromkeys(LimitStatuses.__struct_fields__, 0)
         self._invalid = frozenset(limits.invalid_user_ids)
         self._bucket = None if limits.rate is None else _Bucket(limits.rate, limits.burst)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.limits import Limiter, Limits
+from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.live import Live
 from pushsdk.emulator.records import Entry
 from pushsdk.emulator.store import Box, Store
@@ -23,7 +23,7 @@ class TooMany(Exception):
 class Room:
     """One inbox while the service runs. ``box`` changes with a reset, the rest stays."""
 
-    def __init__(self, box: Box, *, rules: Rules, limits: Limits) -> None:
+    def __init__(self, box: Box, *, rules: Rules, limits: ServiceLimits) -> None:
         self.box = box
         self.rules = rules
         self.own_rules = False  # set by set_rules; those of the emulator until then
@@ -34,7 +34,7 @@ class Room:
         self.rules, self.own_rules = rules, own
         self.live.publish("faults")
 
-    def set_limits(self, limits: Limits) -> None:
+    def set_limits(self, limits: ServiceLimits) -> None:
         self.limiter = Limiter(limits)
         self.live.publish("limits")
 
@@ -42,7 +42,7 @@ class Room:
 class Rooms:
     """The rooms by key and by name, made when they are first asked for."""
 
-    def __init__(self, store: Store, *, rules: Rules, limits: Limits) -> None:
+    def __init__(self, store: Store, *, rules: Rules, limits: ServiceLimits) -> None:
         self._store = store
         self._rules = rules
         self._limits = limits

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk.emulator import views
-from pushsdk.emulator.limits import Limits
+from pushsdk.emulator.limits import ServiceLimits
 
 __all__ = ["ROOT", "ROUTES", "Bad", "Match", "Route", "find", "methods", "openapi", "read"]
 
@@ -154,8 +154,8 @@ ROUTES: tuple[Route, ...] = (
     Route(method="PUT", path="/faults", does="replace them", answer=views.Faults, body=FaultsBody),
     Route(method="DELETE", path="/faults", does="have none", answer=views.Faults),
     Route(method="PATCH", path="/faults/{name}", does="switch one", answer=views.Faults, body=EnabledBody),
-    Route(method="GET", path="/limits", does="what the inbox takes", answer=Limits),
-    Route(method="PUT", path="/limits", does="set that", answer=Limits, body=Limits),
+    Route(method="GET", path="/limits", does="what the inbox takes", answer=ServiceLimits),
+    Route(method="PUT", path="/limits", does="set that", answer=ServiceLimits, body=ServiceLimits),
     Route(method="POST", path="/reset", does="begin the inbox anew", answer=Ok),
 )
 

@@ -13,7 +13,7 @@ from pushsdk.emulator.connections import Connections, bind
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.front import Front
 from pushsdk.emulator.guard import HOST, PREFIX, Guard
-from pushsdk.emulator.limits import Limits
+from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import Campaign, Push
 from pushsdk.emulator.rooms import Room, Rooms
 from pushsdk.emulator.segment import Tables, segment_available
@@ -82,12 +82,12 @@ class Inbox:
         return self._room.rules.hits()
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ServiceLimits:
         """What this inbox takes; set it at any time, the rate and the quota start anew."""
         return self._room.limiter.limits
 
     @limits.setter
-    def limits(self, limits: Limits) -> None:
+    def limits(self, limits: ServiceLimits) -> None:
         self._room.set_limits(limits)
 
     def label(self, label: str) -> None:
@@ -120,7 +120,7 @@ class Emulator:
         port: int = 0,
         faults: Iterable[Fault] = (),
         seed: int = 0,
-        limits: Limits | None = None,
+        limits: ServiceLimits | None = None,
         api_key: str | None = None,
         max_body: int = 16 * 1024 * 1024,
         # What it keeps
@@ -147,7 +147,7 @@ class Emulator:
         self._max_body = max_body
         self._store = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         self._tables = None if audience is None or not segment_available() else Tables(audience)
-        self._rooms = Rooms(self._store, rules=Rules(faults, seed=seed), limits=limits or Limits())
+        self._rooms = Rooms(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
         self._own = Inbox(self._store, self._rooms, self.api_key)
         self._service: Service | None = None  # set by __aenter__, kept for its counts after the end
         self._connections: Connections | None = None  # set with it, None again after the end

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk.emulator.limits import Limiter, Limits, Statuses
+from pushsdk.emulator.limits import Limiter, LimitStatuses, ServiceLimits
 
 
 def judge(limiter, *, endpoint="push", user_ids=("ann",), size=100, now=0.0):
@@ -23,7 +23,7 @@ def statuses(limiter, times):
 
 
 def test_without_limits_nothing_is_refused():
-    limiter = Limiter(Limits())
+    limiter = Limiter(ServiceLimits())
     assert judge(limiter, user_ids=("ann",) * 100_000, size=10**9) is None
     assert limiter.refused() == {"rate": 0, "body": 0, "users": 0, "invalid": 0, "quota": 0}
 
@@ -39,8 +39,8 @@ def test_without_limits_nothing_is_refused():
     ],
 )
 def test_each_limit_refuses_with_its_status_and_counts_it(limits, limit, request_, status):
-    for options, expected in ((limits, status), (limits | {"statuses": Statuses(**{limit: 422})}, 422)):
-        limiter = Limiter(Limits(**options))
+    for options, expected in ((limits, status), (limits | {"statuses": LimitStatuses(**{limit: 422})}, 422)):
+        limiter = Limiter(ServiceLimits(**options))
         if limit == "rate":
             assert judge(limiter) is None
         assert judge(limiter, **request_).status == expected
@@ -58,11 +58,11 @@ def test_each_limit_refuses_with_its_status_and_counts_it(limits, limit, request
     ],
 )
 def test_what_is_within_a_limit_passes(limits, request_):
-    assert judge(Limiter(Limits(**limits)), **request_) is None
+    assert judge(Limiter(ServiceLimits(**limits)), **request_) is None
 
 
 def test_the_limits_are_tried_in_the_order_of_their_statuses():
-    limiter = Limiter(Limits(rate=1, max_body_bytes=1, max_users=1, invalid_user_ids=["ann"], quota=0))
+    limiter = Limiter(ServiceLimits(rate=1, max_body_bytes=1, max_users=1, invalid_user_ids=["ann"], quota=0))
     told = [
         judge(limiter, user_ids=("ann", "bob")),
         judge(limiter, now=0.5),
@@ -71,7 +71,7 @@ def test_the_limits_are_tried_in_the_order_of_their_statuses():
         judge(limiter, user_ids=("bob",), size=1, now=3),
     ]
     assert [refusal.error.split()[0] for refusal in told] == ["the", "over", "the", "1", "the"]
-    assert list(limiter.refused().values()) == [1] * len(Statuses.__struct_fields__)
+    assert list(limiter.refused().values()) == [1] * len(LimitStatuses.__struct_fields__)
 
 
 @pytest.mark.parametrize(
@@ -84,27 +84,27 @@ def test_the_limits_are_tried_in_the_order_of_their_statuses():
     ],
 )
 def test_an_error_names_positions_and_numbers_and_no_user(limits, request_, text):
-    error = judge(Limiter(Limits(**limits)), **request_).error
+    error = judge(Limiter(ServiceLimits(**limits)), **request_).error
     assert all(part in error for part in text.split(" .* "))
     assert not any(user_id in error for user_id in ("ann", "bob"))
 
 
 def test_a_second_of_the_rate_may_come_at_once():
-    assert statuses(Limiter(Limits(rate=3)), [0] * 5) == [None, None, None, 429, 429]
-    assert statuses(Limiter(Limits(rate=2.5)), [0] * 4) == [None, None, None, 429]
+    assert statuses(Limiter(ServiceLimits(rate=3)), [0] * 5) == [None, None, None, 429, 429]
+    assert statuses(Limiter(ServiceLimits(rate=2.5)), [0] * 4) == [None, None, None, 429]
 
 
 def test_a_burst_bounds_what_may_come_at_once():
-    assert statuses(Limiter(Limits(rate=10, burst=1)), [0, 0, 0.05, 0.1, 0.1]) == [None, 429, 429, None, 429]
-    assert statuses(Limiter(Limits(rate=1, burst=3)), [0] * 4) == [None, None, None, 429]
+    assert statuses(Limiter(ServiceLimits(rate=10, burst=1)), [0, 0, 0.05, 0.1, 0.1]) == [None, 429, 429, None, 429]
+    assert statuses(Limiter(ServiceLimits(rate=1, burst=3)), [0] * 4) == [None, None, None, 429]
 
 
 def test_a_pause_saves_up_no_more_than_the_burst():
-    assert statuses(Limiter(Limits(rate=2)), [0, 1000, 1000, 1000]) == [None, None, None, 429]
+    assert statuses(Limiter(ServiceLimits(rate=2)), [0, 1000, 1000, 1000]) == [None, None, None, 429]
 
 
 def test_a_clock_that_steps_back_gives_nothing():
-    assert statuses(Limiter(Limits(rate=1)), [10, 5, 10, 11]) == [None, 429, 429, None]
+    assert statuses(Limiter(ServiceLimits(rate=1)), [10, 5, 10, 11]) == [None, 429, 429, None]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_clock_that_steps_back_gives_nothing():
     ],
 )
 def test_retry_after_is_whole_seconds_until_there_is_a_token_or_as_told(limits, now, told):
-    limiter = Limiter(Limits(**limits))
+    limiter = Limiter(ServiceLimits(**limits))
     judge(limiter)
     refusal = judge(limiter, now=now)
     assert refusal.headers == {"Retry-After": told}
@@ -129,12 +129,12 @@ def test_retry_after_is_whole_seconds_until_there_is_a_token_or_as_told(limits, 
 
 
 def test_only_a_refusal_for_its_rate_says_when_to_come_back():
-    assert judge(Limiter(Limits(quota=0, retry_after=5))).headers == {}
+    assert judge(Limiter(ServiceLimits(quota=0, retry_after=5))).headers == {}
 
 
 @given(start=st.floats(0, 2e9), rate=st.floats(0.01, 1000))
 def test_who_waits_as_told_is_taken(start, rate):
-    limiter = Limiter(Limits(rate=rate, burst=1))
+    limiter = Limiter(ServiceLimits(rate=rate, burst=1))
     assert judge(limiter, now=start) is None
     wait = int(judge(limiter, now=start).headers["Retry-After"])
     assert judge(limiter, now=start + wait) is None
@@ -146,7 +146,7 @@ def test_who_waits_as_told_is_taken(start, rate):
     pauses=st.lists(st.floats(0, 1), max_size=200),
 )
 def test_no_span_of_time_takes_more_than_the_burst_and_its_rate(rate, burst, pauses):
-    limiter, now, taken = Limiter(Limits(rate=rate, burst=burst)), 1000.0, []
+    limiter, now, taken = Limiter(ServiceLimits(rate=rate, burst=burst)), 1000.0, []
     for pause in pauses:
         now += pause
         if judge(limiter, now=now) is None:
@@ -157,12 +157,12 @@ def test_no_span_of_time_takes_more_than_the_burst_and_its_rate(rate, burst, pau
 
 
 def test_a_request_refused_for_another_reason_has_taken_its_token():
-    limiter = Limiter(Limits(rate=1, max_body_bytes=1))
+    limiter = Limiter(ServiceLimits(rate=1, max_body_bytes=1))
     assert [judge(limiter).status for _ in range(2)] == [413, 429]
 
 
 def test_the_quota_counts_only_what_was_accepted():
-    limiter = Limiter(Limits(quota=3))
+    limiter = Limiter(ServiceLimits(quota=3))
     assert judge(limiter, user_ids=("ann", "bob", "cat")) is None
     assert judge(limiter, user_ids=("ann", "bob")) is None
     limiter.took(2)
@@ -174,7 +174,7 @@ def test_the_quota_counts_only_what_was_accepted():
 
 
 def test_a_campaign_is_refused_once_the_quota_is_used_up():
-    limiter = Limiter(Limits(quota=5))
+    limiter = Limiter(ServiceLimits(quota=5))
     limiter.took(4)
     assert judge(limiter, endpoint="campaigns", user_ids=()) is None
     limiter.took(7)
@@ -182,7 +182,7 @@ def test_a_campaign_is_refused_once_the_quota_is_used_up():
 
 
 def test_what_was_refused_is_told_as_a_copy():
-    limiter = Limiter(Limits(quota=0))
+    limiter = Limiter(ServiceLimits(quota=0))
     limiter.refused()["quota"] = 7
     assert limiter.refused()["quota"] == 0
 
@@ -202,27 +202,30 @@ BAD = [
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD for value in values])
 def test_a_limit_that_makes_no_sense_is_refused_in_python_and_in_json(name, value):
     with pytest.raises(ValueError, match=name.partition("_")[0]):
-        msgspec.json.decode(json.dumps({name: value}), type=Limits)
+        msgspec.json.decode(json.dumps({name: value}), type=ServiceLimits)
     if not isinstance(value, dict):
         with pytest.raises(ValueError, match=name):
-            Limits(**{name: value})
+            ServiceLimits(**{name: value})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_is_none_is_refused(value):
     for name in ("rate", "retry_after"):
         with pytest.raises(ValueError, match=name):
-            Limits(**{name: value})
+            ServiceLimits(**{name: value})
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Limits(max_users=0), "max_users must be a whole number of at least 1, or be left out"),
-        (lambda: Limits(retry_after=-1), "retry_after must be a number of at least 0 and at most 86400, or be left"),
-        (lambda: Limits(burst=0, rate=1), "burst must be a whole number of at least 1"),
-        (lambda: Limits(burst=3), "burst is of a rate: give one"),
-        (lambda: Statuses(rate=200), "statuses.rate must be a status that refuses, 400 to 599"),
+        (lambda: ServiceLimits(max_users=0), "max_users must be a whole number of at least 1, or be left out"),
+        (
+            lambda: ServiceLimits(retry_after=-1),
+            "retry_after must be a number of at least 0 and at most 86400, or be left",
+        ),
+        (lambda: ServiceLimits(burst=0, rate=1), "burst must be a whole number of at least 1"),
+        (lambda: ServiceLimits(burst=3), "burst is of a rate: give one"),
+        (lambda: LimitStatuses(rate=200), "statuses.rate must be a status that refuses, 400 to 599"),
     ],
 )
 def test_an_error_says_what_to_do(make, text):
@@ -232,11 +235,11 @@ def test_an_error_says_what_to_do(make, text):
 
 def test_a_misspelt_limit_is_refused():
     with pytest.raises(ValueError, match="unknown field `max_user`"):
-        msgspec.json.decode(b'{"max_user": 1}', type=Limits)
+        msgspec.json.decode(b'{"max_user": 1}', type=ServiceLimits)
 
 
 def test_limits_survive_json():
-    limits = Limits(
+    limits = ServiceLimits(
         max_users=1,
         max_body_bytes=2,
         rate=0.5,
@@ -245,19 +248,21 @@ def test_limits_survive_json():
         quota=0,
         invalid_user_ids=["ann"],
         strict=True,
-        statuses=Statuses(quota=403),
+        statuses=LimitStatuses(quota=403),
     )
-    assert msgspec.json.decode(msgspec.json.encode(limits), type=Limits) == limits
-    assert msgspec.json.decode(b"{}", type=Limits) == Limits()
+    assert msgspec.json.decode(msgspec.json.encode(limits), type=ServiceLimits) == limits
+    assert msgspec.json.decode(b"{}", type=ServiceLimits) == ServiceLimits()
 
 
 def test_limits_hold_no_list_of_the_caller():
     ids = ["ann"]
-    limits = Limits(invalid_user_ids=ids)
+    limits = ServiceLimits(invalid_user_ids=ids)
     ids.append("bob")
     assert limits.invalid_user_ids == ("ann",)
 
 
 def test_no_user_id_is_in_the_repr_of_limits():
-    assert repr(Limits(max_users=3, invalid_user_ids=["ann"])) == "Limits(max_users=3, invalid_user_ids=<1>)"
-    assert repr(Limits()) == "Limits()"
+    assert (
+        repr(ServiceLimits(max_users=3, invalid_user_ids=["ann"])) == "ServiceLimits(max_users=3, invalid_user_ids=<1>)"
+    )
+    assert repr(ServiceLimits()) == "ServiceLimits()"
