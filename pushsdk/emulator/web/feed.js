@@ -28,6 +28,7 @@ export class Feed {
     this.below = 0;
     this.newest = 0;
     this.busy = false;
+    this.loaded = false; // whether the rows are the server's, if there are none too
     this.turn += 1;
   }
 
@@ -50,6 +51,7 @@ export class Feed {
     this.above = 0;
     this.below = page.next === null ? 0 : Math.max(total - this.rows.length, PAGE);
     this.newest = this.rows[0]?.id ?? 0;
+    this.loaded = true;
     this.changed(0);
   }
 

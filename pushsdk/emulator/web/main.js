@@ -67,10 +67,20 @@ class App {
       return;
     }
     const known = (name) => this.list.some((one) => one.inbox === name);
+    if (inbox() && !known(inbox())) this.lost();
     if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.list[0].inbox);
     else if (!inbox()) this.firstTime();
     if (!this.total()) showUnmatched();
     this.top.inboxes(this.list, inbox());
+  }
+
+  /** The emulator was started anew, and has not this inbox any more. */
+  lost() {
+    setInbox(null);
+    this.close?.();
+    this.waiting = false;
+    this.views.pushes.clear();
+    this.views.pushes.detail.empty();
   }
 
   firstTime() {

@@ -1,6 +1,6 @@
 // The view of the pushes: search, live list, the chosen push.
 
-import { call, get } from "./api.js";
+import { call, get, inbox } from "./api.js";
 import { Detail } from "./detail.js";
 import { bdi, confirmed, fill, h, toast } from "./dom.js";
 import { Feed } from "./feed.js";
@@ -118,6 +118,7 @@ export class Pushes {
     const chosen = id === undefined ? null : Number(id);
     this.root.classList.toggle("chosen", chosen !== null);
     this.list.select(chosen);
+    if (!inbox()) return; // asked again once there is one
     if (chosen !== null && chosen !== this.detail.id) this.detail.show(chosen);
     if (chosen === null) this.suggest();
     this.list.reveal();
@@ -125,6 +126,7 @@ export class Pushes {
   }
 
   suggest() {
+    if (inbox() && !this.feed.loaded) return;
     const first = this.feed.rows[0];
     this.list.select(null);
     if (first && wide()) {

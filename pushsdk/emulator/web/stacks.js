@@ -7,7 +7,7 @@ import { icon } from "./icons.js";
 import { iosCard } from "./ios.js";
 import { readMessage } from "./message.js";
 
-const MOST = 40; // cards of one phone
+const MOST = 8; // cards of one phone, until more are asked for
 const NAMES = { ios: "iPhone", android: "Android" };
 const STATES = { enqueued: "on its way", delivered: "shown", replaced: "replaced", expired: "expired" };
 
@@ -34,17 +34,25 @@ function device(platform, notifications) {
       "ul",
       { class: `tray phone-paint ${platform}` },
       shown.length ? null : h("li", { class: "tray-empty" }, "Nothing on this screen"),
-      shown.slice(0, MOST).map((one) => item(platform, one)),
+      items(platform, shown),
     ),
     others.length
       ? h(
           "details",
           { class: "gone", open: true },
           h("summary", null, `Not on the screen (${others.length})`),
-          h("ul", { class: `tray ghosts phone-paint ${platform}` }, others.slice(0, MOST).map((one) => item(platform, one))),
+          h("ul", { class: `tray ghosts phone-paint ${platform}` }, items(platform, others)),
         )
       : null,
   );
+}
+
+function items(platform, list) {
+  const rest = list.slice(MOST);
+  const more = h("button", { type: "button", class: "button small" }, `${rest.length} more`);
+  const place = h("li", { class: "row center" }, more);
+  more.addEventListener("click", () => place.replaceWith(...rest.slice(0, 200).map((one) => item(platform, one))));
+  return [...list.slice(0, MOST).map((one) => item(platform, one)), rest.length ? place : null];
 }
 
 function item(platform, one) {
