@@ -103,6 +103,9 @@ def explained(name: str, *, unfit: str = "") -> Iterator[None]:
 
 def check_select(made: Connection, sql: str) -> None:
     """Raises ValidationError for what is not one SELECT: a query reads, and nothing else."""
-    statements = made.extract_statements(sql)
-    if [each.type.name for each in statements] != ["SELECT"]:
+    try:
+        kinds = [each.type.name for each in made.extract_statements(sql)]
+    except ValueError:  # a kind that DuckDB has, and its Python package has no name for
+        kinds = []
+    if kinds != ["SELECT"]:
         raise ValidationError("the query is not one SELECT statement")

@@ -43,6 +43,11 @@ def segment_available() -> bool:
     return importlib.util.find_spec("duckdb") is not None
 
 
+def _check_available() -> None:
+    if not segment_available():
+        raise SegmentError("segments are found by DuckDB, which is not installed: pip install 'pushsdk[audience]'")
+
+
 class Tables:
     """The tables of a folder: its CSV, TSV, Parquet and JSON lines files, each named as its file without the ending.
 
@@ -59,6 +64,7 @@ class Tables:
 
     def columns(self, *, timeout: float = 30.0) -> dict[str, Columns]:
         """The columns of each table, or its error, by name; CSV and Parquet files are not read whole for it."""
+        _check_available()
         job = Job(find_tables(self._directory), seconds=timeout)
         with Child(job, timeout=timeout) as child:
             described = cast(Described, child.frame())
@@ -81,6 +87,7 @@ class Tables:
         thread, whether to give up; ``folder`` is where a private folder, removed at the end, takes what does not
         fit into memory.
         """
+        _check_available()
         check_text(query)
         if not primary_key:
             raise SegmentError("the segment's primaryKey is empty: name the column that holds the user ids")

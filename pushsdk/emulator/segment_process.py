@@ -121,9 +121,8 @@ class Child:
                 process.wait(_END)
         process.kill()
         for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # the job, where it was never taken
-                    pipe.close()
+            with contextlib.suppress(OSError):  # the job, where it was never taken
+                cast(IO[bytes], pipe).close()
         process.wait()
 
 

@@ -351,6 +351,7 @@ def test_a_query_is_any_one_select(sql: str) -> None:
         "SET threads = 8",
         "EXPLAIN SELECT 1 AS user_id",
         "EXPORT DATABASE 'there'",
+        "UPDATE EXTENSIONS",
     ],
 )
 def test_what_is_not_one_select_is_refused_at_once(sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
