@@ -1083,6 +1083,58 @@ EMULATOR_RULES = [
     ),
 ]
 
+SEGMENTS = [
+    Mutant(
+        "a segment's query may read any file that DuckDB can open",
+        EMULATOR + "segment_child.py",
+        '"SET enable_external_access = false"',
+        '"SET enable_external_access = true"',
+        T_EMULATOR + "segment_hostile.py",
+    ),
+    Mutant(
+        "a segment's query may write from within a SELECT",
+        EMULATOR + "segment_query.py",
+        "elif kind not in _READS | _SOURCES | _ORDERS:",
+        "elif kind not in _READS | _SOURCES | _ORDERS and not kind.endswith('_QUERY_NODE'):",
+        T_EMULATOR + "segment_hostile.py",
+    ),
+    Mutant(
+        "a name of the engine's own can be had through WITH",
+        EMULATOR + "segment_query.py",
+        "for name in ctes & set(internal):",
+        "for name in ctes & set():",
+        T_EMULATOR + "segment_hostile.py",
+    ),
+    Mutant(
+        "a link out of the folder of tables is followed",
+        EMULATOR + "tables.py",
+        "or not real.is_relative_to(root) ",
+        "",
+        T_EMULATOR + "segment.py",
+    ),
+    Mutant(
+        "the last row of a user wins",
+        EMULATOR + "segment_child.py",
+        "ORDER BY {order}, number",
+        "ORDER BY {order}, number DESC",
+        T_EMULATOR + "segment.py",
+    ),
+    Mutant(
+        "a user is found once in each batch",
+        EMULATOR + "segment_child.py",
+        "last = rows[-1][0]",
+        "last = None",
+        T_EMULATOR + "segment.py",
+    ),
+    Mutant(
+        "the process of a query gets the key",
+        EMULATOR + "segment_process.py",
+        'if not name.startswith("PUSHSDK_")',
+        "if name",
+        T_EMULATOR + "segment.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1099,4 +1151,5 @@ MUTANTS = [
     *COMMANDS,
     *AUDIENCE,
     *EMULATOR_RULES,
+    *SEGMENTS,
 ]
