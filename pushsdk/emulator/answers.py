@@ -11,8 +11,15 @@ from aiohttp import web
 
 from pushsdk.emulator.guard import Refusal
 
-__all__ = ["abort", "cut", "invite", "json_answer", "refuse"]
+__all__ = ["PRIVATE", "abort", "cut", "invite", "json_answer", "refuse"]
 
+PRIVATE = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Headers of what is for nobody to keep, to frame, or to take for a page."""
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
 
 

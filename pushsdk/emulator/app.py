@@ -47,7 +47,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._guard = guard
         self.writer = Writer(store, rooms.stored)
-        self.campaigns = Campaigns(store, tables, now=self.now, changed=rooms.campaign)
+        self.campaigns = Campaigns(store, tables, now=self.now, changed=rooms.campaign, reached=rooms.reached)
         self._random = random.Random(f"{seed}:campaigns")  # noqa: S311 - repeatable is the point
         self.rooms = rooms
         self.ahead: float = 0.0  # seconds that the service's clock was set forward

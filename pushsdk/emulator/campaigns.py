@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -12,9 +14,9 @@ from msgspec import UnsetType
 
 from pushsdk.emulator.records import Campaign
 from pushsdk.emulator.schedule import start_of
-from pushsdk.emulator.segment import Found, SegmentError, SegmentRun, Tables
+from pushsdk.emulator.segment import Found, SegmentError, Tables
 from pushsdk.emulator.shapes import CampaignBody, Schedule, Segment, read_campaign
-from pushsdk.emulator.store import Store, StoreError
+from pushsdk.emulator.store import Box, Store, StoreError
 
 __all__ = ["Campaigns"]
 
@@ -23,13 +25,14 @@ T = TypeVar("T")
 _AT_A_TIME = 2  # segments
 _FARTHEST = 86_400.0  # seconds that a timer is set for; a later start sets it again
 _NO_SEGMENT = "the campaign has no segment with a query: nobody gets it"
-_NO_TABLES = (
-    "the segment was not run: give the emulator a folder of audience tables, with pushsdk[audience] installed"
-)
+_NO_TABLES = "the segment was not run: give the emulator a folder of audience tables, with pushsdk[audience] installed"
 
 
 class Campaigns:
-    """Starts what is due. ``now`` is the service's time; ``changed`` hears of each change, by inbox and uuid."""
+    """Starts what is due. ``now`` is the service's time; ``changed`` hears of each change, by inbox and uuid.
+
+    What a campaign is, is in the store alone: one that is deleted, or whose inbox was reset, is never run, or no more.
+    """
 
     def __init__(
         self,
@@ -38,15 +41,17 @@ class Campaigns:
         *,
         now: Callable[[], float],
         changed: Callable[[int, str], None],
+        reached: Callable[[int, int], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._store = store
         self._tables = tables
         self._now = now
         self._changed = changed
-        self._waiting: dict[str, tuple[int, Campaign]] = {}  # by uuid, with the inbox
+        self._reached = reached
+        self._waiting: list[tuple[float, int, str]] = []  # a heap of starts, inboxes, uuids
         self._timer: asyncio.TimerHandle | None = None  # for the one that is due next
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[str, asyncio.Task[None]] = {}  # by uuid; those that wait for their turn too
         self._turn = asyncio.Semaphore(_AT_A_TIME)
         self._stopping = threading.Event()  # set by aclose, asked for in the threads
 
@@ -69,40 +74,38 @@ class Campaigns:
 
     def add(self, inbox: int, campaign: Campaign) -> None:
         """Start a stored campaign when it is due."""
-        if campaign.state == "waiting":
-            self._waiting[campaign.uuid] = (inbox, campaign)
+        if campaign.state == "waiting" and campaign.start is not None:
+            heapq.heappush(self._waiting, (campaign.start, inbox, campaign.uuid))
             self.look()
 
     def resume(self) -> None:
-        """Take up what the last process left: what was running begins anew."""
+        """Go on with what the store says waits, or was running when the process before this one ended."""
         for inbox, campaign in self._store.unfinished():
-            self.add(inbox, msgspec.structs.replace(campaign, state="waiting", started=None))
+            if campaign.state == "running":
+                self._begin(inbox, campaign.uuid, by_hand=True)
+            else:
+                self.add(inbox, campaign)
 
     def start(self, inbox: int, campaign: Campaign) -> Campaign:
-        """Start a waiting campaign by hand, or one that failed once more. Raises ValueError for another."""
-        if campaign.state not in {"waiting", "failed"}:
-            raise ValueError(f"the campaign is {campaign.state}: only one that waits or failed can be started")
+        """Start one by hand that was not run yet, or failed. Raises ValueError for another."""
+        if campaign.state in {"running", "done"} or campaign.uuid in self._running:
+            raise ValueError("the campaign is running, or done: only one that waits, failed or was not run can start")
         why = self._why_not(read_campaign(campaign.body))
         if why is not None:
             raise ValueError(why)
-        self._waiting[campaign.uuid] = (inbox, msgspec.structs.replace(campaign, start=self._now()))
-        self.look()
-        return msgspec.structs.replace(campaign, state="running")
+        self._begin(inbox, campaign.uuid, by_hand=True)
+        return msgspec.structs.replace(campaign, state="running", error=None)
 
     def look(self) -> None:
         """Start what is due now, and come back for the next."""
         now = self._now()
-        for uuid, (inbox, campaign) in list(self._waiting.items()):
-            if campaign.start is not None and campaign.start <= now:
-                del self._waiting[uuid]
-                task = self._loop.create_task(self._run(inbox, campaign))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+        while self._waiting and self._waiting[0][0] <= now:
+            _, inbox, uuid = heapq.heappop(self._waiting)
+            self._begin(inbox, uuid, by_hand=False)
         if self._timer is not None:
             self._timer.cancel()
-        starts = [campaign.start for _, campaign in self._waiting.values() if campaign.start is not None]
-        if starts:
-            self._timer = self._loop.call_later(min(min(starts) - now, _FARTHEST), self.look)
+        if self._waiting:
+            self._timer = self._loop.call_later(min(self._waiting[0][0] - now, _FARTHEST), self.look)
 
     async def aclose(self) -> None:
         """Stop: what was running begins anew with the next process on this store."""
@@ -110,53 +113,69 @@ class Campaigns:
         if self._timer is not None:
             self._timer.cancel()
         if self._running:
-            await asyncio.wait(self._running)
+            await asyncio.wait(self._running.values())
 
     def _why_not(self, shape: CampaignBody) -> str | None:
         if not isinstance(shape.segment, Segment) or not _set(shape.segment.query):
             return _NO_SEGMENT
         return _NO_TABLES if self._tables is None else None
 
-    def _segment(self, shape: CampaignBody) -> SegmentRun:
-        why = self._why_not(shape)
-        if why is not None or self._tables is None or not isinstance(shape.segment, Segment):
-            raise SegmentError(why or _NO_TABLES)
-        query, primary_key = _set(shape.segment.query), _set(shape.segment.primary_key)
-        return self._tables.run(query or "", primary_key or "", stopping=self._stopping.is_set)
+    def _begin(self, inbox: int, uuid: str, *, by_hand: bool) -> None:
+        if uuid not in self._running:
+            task = self._running[uuid] = self._loop.create_task(self._run(inbox, uuid, by_hand))
+            task.add_done_callback(lambda _: self._running.pop(uuid))
 
-    async def _run(self, inbox: int, campaign: Campaign) -> None:
+    async def _run(self, inbox: int, uuid: str, by_hand: bool) -> None:
         async with self._turn:
-            if self._stopping.is_set():
-                return
-            running = msgspec.structs.replace(campaign, state="running", started=self._now(), error=None, users=None)
-            try:
+            with suppress(StoreError):  # a full disk: it is still running then, and begins anew with the next process
+                campaign = self._find(inbox, uuid)
+                if self._stopping.is_set() or campaign is None or not (by_hand or campaign.state == "waiting"):
+                    return
+                running = msgspec.structs.replace(
+                    campaign, state="running", started=self._now(), finished=None, error=None, users=None
+                )
                 self._tell(inbox, running)
-                ended = await asyncio.to_thread(self._deliver, running)
-            except StoreError as error:
-                ended = msgspec.structs.replace(running, state="failed", error=str(error))
-            if ended is not None:
-                self._tell(inbox, msgspec.structs.replace(ended, finished=self._now()))
+                ended = await self._ended(inbox, running)
+                if ended is not None:
+                    self._tell(inbox, msgspec.structs.replace(ended, finished=self._now()))
+                    self._reached(inbox, ended.users or 0)
+
+    async def _ended(self, inbox: int, campaign: Campaign) -> Campaign | None:
+        """The campaign once it has run; None where it was stopped, or is not there any more."""
+        try:
+            ended = await asyncio.to_thread(self._deliver, inbox, campaign)
+        except (SegmentError, StoreError) as error:
+            ended = msgspec.structs.replace(campaign, state="failed", error=str(error))
+        if self._stopping.is_set() and ended.state == "failed":
+            return None
+        gone = self._find(inbox, campaign.uuid) is None
+        if gone or ended.state == "failed":
+            await asyncio.to_thread(self._store.withdraw, campaign)
+        return None if gone else ended
+
+    def _find(self, inbox: int, uuid: str) -> Campaign | None:
+        return self._store.campaign(Box(inbox, ""), uuid)
 
     def _tell(self, inbox: int, campaign: Campaign) -> None:
         self._store.update(campaign)
         self._changed(inbox, campaign.uuid)
 
-    def _deliver(self, campaign: Campaign) -> Campaign | None:
-        """In a thread: run the segment and store who gets the campaign. None where it was stopped."""
+    def _deliver(self, inbox: int, campaign: Campaign) -> Campaign:
+        """In a thread: run the segment and store who gets the campaign."""
         shape = read_campaign(campaign.body)
+        why = self._why_not(shape)
+        if why is not None or self._tables is None or not isinstance(shape.segment, Segment):
+            raise SegmentError(why or _NO_TABLES)
+        query, primary_key = _set(shape.segment.query) or "", _set(shape.segment.primary_key) or ""
         self._store.withdraw(campaign)
-        try:
-            with self._segment(shape) as run:
-                for batch in run:
-                    self._store.deliver(campaign, batch)
-                return msgspec.structs.replace(
-                    campaign, state="done", users=run.found.users, error=_left_out(run.found)
-                )
-        except SegmentError as error:
-            if self._stopping.is_set():
-                return None
-            self._store.withdraw(campaign)
-            return msgspec.structs.replace(campaign, state="failed", error=str(error))
+
+        def stopping() -> bool:
+            return self._stopping.is_set() or self._find(inbox, campaign.uuid) is None
+
+        with self._tables.run(query, primary_key, stopping=stopping) as run:
+            for batch in run:
+                self._store.deliver(campaign, batch)
+            return msgspec.structs.replace(campaign, state="done", users=run.found.users, error=_left_out(run.found))
 
 
 def _set(value: T | UnsetType | None) -> T | None:

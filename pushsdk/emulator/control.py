@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
 from msgspec import Struct
 
 from pushsdk._version import __version__
 from pushsdk.emulator import routes, views
-from pushsdk.emulator.answers import json_answer, refuse
+from pushsdk.emulator.answers import PRIVATE, invite, json_answer, refuse
 from pushsdk.emulator.app import Service
 from pushsdk.emulator.faults import Rules, read_faults
 from pushsdk.emulator.guard import Guard, Refusal
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.presets import preset
+from pushsdk.emulator.records import Campaign, Unmatched
 from pushsdk.emulator.rooms import Room, TooMany
 from pushsdk.emulator.routes import Bad
-from pushsdk.emulator.search import parse
+from pushsdk.emulator.search import Search, parse
 from pushsdk.emulator.sql import NONE_BEFORE
-from pushsdk.emulator.store import NO_BOX, Store, StoreError
-from pushsdk.emulator.streams import Streams
+from pushsdk.emulator.store import NO_BOX, Box, Store, StoreError
+from pushsdk.emulator.streams import Full, Streams
 
 __all__ = ["Control"]
 
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -52,7 +49,7 @@ class _Stop(Exception):
 
     def __init__(self, status: int, error: str, **headers: str) -> None:
         super().__init__(error)
-        self.refusal = Refusal(status, error, {**_HEADERS, **headers})
+        self.refusal = Refusal(status, error, {**PRIVATE, **headers})
 
 
 class Control:
@@ -71,37 +68,43 @@ class Control:
             call, route = await self._read(request)
             answer = getattr(self, f"_{route.name}")(call)
             value = await answer if inspect.isawaitable(answer) else answer
+            return value if isinstance(value, web.StreamResponse) else json_answer(200, value, PRIVATE)
         except _Stop as stop:
             return refuse(stop.refusal)
-        except (Bad, ValueError) as error:
-            return refuse(Refusal(400, str(error), _HEADERS))
+        except Bad as error:
+            return refuse(Refusal(400, str(error), PRIVATE))
         except (StoreError, TooMany) as error:
-            return refuse(Refusal(507, str(error), _HEADERS))
-        return value if isinstance(value, web.StreamResponse) else json_answer(200, value, _HEADERS)
+            return refuse(Refusal(507, str(error), PRIVATE))
+        except Full as error:
+            return refuse(Refusal(503, str(error), PRIVATE))
+        except RecursionError:
+            return refuse(Refusal(500, "a value in the answer is nested too deeply to be shown", PRIVATE))
 
     async def _read(self, request: web.BaseRequest) -> tuple[Call, routes.Route]:
-        raw_path = request.rel_url.raw_path
-        match = routes.find(request.method, raw_path)
-        open_to_all = match is not None and match.route.open
-        judge = self._guard.foreign if open_to_all else partial(self._guard.judge_control, request.method)
-        refusal = judge(request.headers)
-        if refusal is not None:
-            raise _Stop(refusal.status, refusal.error)
-        if match is None:
-            known = routes.methods(raw_path)
-            if known:
-                raise _Stop(405, f"the method must be {' or '.join(known)}", Allow=", ".join(known))
-            raise _Stop(404, f"no such route: see {routes.ROOT}/openapi.json")
-        route = match.route
-        query = routes.read(route.query, dict(request.query))
+        route, names = self._admit(request)
+        query = routes.read_query(route.query, request.query.items())
         body = None
         if route.body is not None:
-            try:
-                body = routes.read(route.body, await request.read())
-            except web.HTTPRequestEntityTooLarge:
-                raise _Stop(413, "the body is too large") from None
+            body = routes.read_body(route.body, await _whole_body(request))
         room = self._room(request, query.inbox) if route.scoped else self._nowhere
-        return Call(request, match.names, query, body, room), route
+        return Call(request, names, query, body, room), route
+
+    def _admit(self, request: web.BaseRequest) -> tuple[routes.Route, dict[str, str]]:
+        """The route and the names in its path, unless the head alone is refused."""
+        raw_path = request.rel_url.raw_path
+        match = routes.find(request.method, raw_path)
+        if match is not None and match.route.open:
+            refusal = self._guard.foreign(request.headers)
+        else:
+            refusal = self._guard.judge_control(request.method, request.headers)
+        if refusal is not None:
+            raise _Stop(refusal.status, refusal.error, **refusal.headers)
+        if match is not None:
+            return match.route, match.names
+        known = routes.methods(raw_path)
+        if known:
+            raise _Stop(405, f"the method must be {' or '.join(known)}", Allow=", ".join(known))
+        raise _Stop(404, f"no such route: see {routes.ROOT}/openapi.json")
 
     def _room(self, request: web.BaseRequest, name: str | None) -> Room:
         """The inbox of the call: by its public name, or by the key."""
@@ -125,13 +128,13 @@ class Control:
         return routes.Ok(version=__version__)
 
     def _get_openapi_json(self, call: Call) -> dict[str, Any]:
-        return routes.openapi(__version__)
+        return routes.openapi(__version__, token=self._guard.token_needed)
 
     async def _get_inboxes(self, call: Call) -> list[views.InboxView]:
         boxes = await _thread(self._store.boxes)
         return [views.InboxView(box.name, box.label or f"Inbox {box.id}", count, last) for box, count, last in boxes]
 
-    def _get_unmatched(self, call: Call) -> list[object]:
+    def _get_unmatched(self, call: Call) -> list[Unmatched]:
         return list(reversed(self._service.unmatched))
 
     def _get_presets(self, call: Call) -> list[views.PresetView]:
@@ -157,7 +160,7 @@ class Control:
     async def _get_users_id(self, call: Call) -> views.UserView:
         user_id = call.names["id"]
         accepted, got = await _thread(self._store.delivered, call.room.box, user_id)
-        return views.user_view(user_id, accepted, got, self._service.now())
+        return await _thread(views.user_view, user_id, accepted, got, self._service.now())
 
     async def _get_duplicates(self, call: Call) -> list[views.UserCount]:
         found = await _thread(self._store.users, call.room.box, least=2)
@@ -179,9 +182,12 @@ class Control:
         return views.Page(shown, shown[-1].id if len(found) > query.limit else None)
 
     async def _delete_requests(self, call: Call) -> views.Deleted:
-        if not call.query.search.strip() and not call.query.all:
-            raise _Stop(400, "say which: ?search=..., or ?all=true for all of them")
-        return await self._deleted(call, parse(call.query.search), None)
+        search = parse(call.query.search)
+        if search.partial:
+            raise _Stop(400, "the search has a term without a value, or too many: more would go than was asked for")
+        if (search == Search()) is not call.query.all:
+            raise _Stop(400, "say which: either ?search=..., or ?all=true for all of them")
+        return await self._deleted(call, search, None)
 
     async def _get_requests_id(self, call: Call) -> views.RequestView:
         found = await _thread(self._store.request, call.room.box, _number(call.names["id"]))
@@ -192,7 +198,7 @@ class Control:
     async def _delete_requests_id(self, call: Call) -> views.Deleted:
         return await self._deleted(call, None, _number(call.names["id"]))
 
-    async def _deleted(self, call: Call, search: Any, only: int | None) -> views.Deleted:
+    async def _deleted(self, call: Call, search: Search | None, only: int | None) -> views.Deleted:
         deleted = await _thread(self._store.delete, call.room.box, search, only=only)
         call.room.live.publish("deleted", first=only or 0)
         return views.Deleted(deleted)
@@ -200,33 +206,38 @@ class Control:
     # Campaigns
 
     async def _get_campaigns(self, call: Call) -> list[views.CampaignView]:
-        found = await _thread(self._store.campaigns, call.room.box)
-        return [views.campaign_view(each) for each in reversed(found)]
+        return await _thread(self._campaigns, call.room.box)
+
+    def _campaigns(self, box: Box) -> list[views.CampaignView]:
+        return [views.campaign_view(each) for each in reversed(self._store.campaigns(box))]
 
     async def _get_campaigns_uuid(self, call: Call) -> views.CampaignView:
-        campaign = await _thread(self._store.campaign, call.room.box, call.names["uuid"])
-        if campaign is None:
-            raise _Stop(404, "no campaign of this inbox has this uuid")
+        campaign = await self._campaign(call)
         rows = await _thread(self._store.recipients, campaign, after=call.query.after, limit=call.query.limit)
         return views.campaign_view(campaign, rows)
 
     async def _post_campaigns_uuid_start(self, call: Call) -> views.CampaignView:
+        campaign = await self._campaign(call)
+        with _refused(409):
+            return views.campaign_view(self._service.campaigns.start(call.room.box.id, campaign))
+
+    async def _campaign(self, call: Call) -> Campaign:
         campaign = await _thread(self._store.campaign, call.room.box, call.names["uuid"])
         if campaign is None:
             raise _Stop(404, "no campaign of this inbox has this uuid")
-        return views.campaign_view(self._service.campaigns.start(call.room.box.id, campaign))
+        return campaign
 
     # Waiting
 
     async def _get_wait(self, call: Call) -> views.Waited:
-        query, room = call.query, call.room
+        query = call.query
         return await self._streams.wait(
-            room, parse(query.search), count=query.count, after=query.after, timeout=query.timeout
+            call.request, call.room, parse(query.search), count=query.count, after=query.after, timeout=query.timeout
         )
 
     async def _get_events(self, call: Call) -> web.StreamResponse:
         mark = call.request.headers.get("Last-Event-ID") or call.query.after
-        return await self._streams.events(call.request, call.room, mark, _HEADERS)
+        return await self._streams.events(call.request, call.room, mark)
 
     # Faults and limits
 
@@ -237,8 +248,10 @@ class Control:
         given = call.body
         if (given.faults is None) == (given.preset is None):
             raise _Stop(400, "give either `faults`, a list of rules, or the name of a `preset`")
-        found = preset(given.preset).faults if given.preset is not None else read_faults(given.faults)
-        call.room.set_rules(Rules(found, seed=given.seed))
+        with _refused(400):
+            found = preset(given.preset).faults if given.preset is not None else read_faults(given.faults)
+            rules = Rules(found, seed=given.seed)
+        call.room.set_rules(rules)
         return views.faults(call.room.rules)
 
     def _delete_faults(self, call: Call) -> views.Faults:
@@ -246,7 +259,8 @@ class Control:
         return views.faults(call.room.rules)
 
     def _patch_faults_name(self, call: Call) -> views.Faults:
-        call.room.rules.enable(call.names["name"], call.body.enabled)
+        with _refused(404):
+            call.room.rules.enable(call.names["name"], call.body.enabled)
         call.room.live.publish("faults")
         return views.faults(call.room.rules)
 
@@ -270,6 +284,25 @@ def _number(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise _Stop(404, "the id of a request is a number")
     return int(text)
+
+
+async def _whole_body(request: web.BaseRequest) -> bytes:
+    invite(request)
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise _Stop(413, "the body is too large") from None
+    except (RequestPayloadError, OSError):
+        raise _Stop(400, "the body did not arrive whole") from None
+
+
+@contextmanager
+def _refused(status: int) -> Iterator[None]:
+    """A ValueError in it, which says what is wrong with what was asked for, is a refusal."""
+    try:
+        yield
+    except ValueError as error:
+        raise _Stop(status, str(error)) from None
 
 
 async def _thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -28,7 +28,7 @@ class Refusal(Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
-_ORIGIN = Refusal(403, "requests from other sites are refused")
+_ORIGIN = Refusal(403, "requests from other sites are refused: open the address in a tab of its own")
 _PATH = Refusal(404, f"no such path; there are {' and '.join(ENDPOINTS)}")
 _METHOD = Refusal(405, "the method must be POST", {"Allow": "POST"})
 _KEY = Refusal(401, "the Api-Key header is missing or empty")
@@ -93,11 +93,20 @@ class Guard:
             return _ORIGIN
         return None
 
+    @property
+    def token_needed(self) -> bool:
+        """Whether the control routes ask for a token."""
+        return self._token is not None
+
     def _has_token(self, authorization: str) -> bool:
         scheme, _, given = authorization.partition(" ")
         return self._token is None or (
-            scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
+            scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given.strip()), _bytes(self._token))
         )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")  # as headers are decoded
 
 
 def _has_port(name: str) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib.resources import files
 from pathlib import PurePosixPath
 
 from aiohttp import web
 
-from pushsdk.emulator.answers import refuse
+from pushsdk.emulator.answers import PRIVATE, refuse
 from pushsdk.emulator.guard import Guard, Refusal
 
 __all__ = ["Pages"]
@@ -23,6 +24,13 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 
 
 class Pages:
@@ -30,8 +38,12 @@ class Pages:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
+
+    @cached_property
+    def _files(self) -> dict[str, tuple[bytes, str]]:
+        """The content and the type of each, by its name. Nothing else is ever read, whatever a path says."""
         folder = files("pushsdk.emulator") / "web"
-        self._files = {
+        return {
             file.name: (file.read_bytes(), _TYPES[suffix])
             for file in folder.iterdir()
             if (suffix := PurePosixPath(file.name).suffix) in _TYPES
@@ -44,15 +56,8 @@ class Pages:
         name = request.path.removeprefix("/") or "index.html"
         refusal = self._guard.foreign(request.headers) or (None if name in self._files else _NO_FILE)
         if refusal is not None:
-            return refuse(refusal)
+            return refuse(Refusal(refusal.status, refusal.error, PRIVATE))
         body, kind = self._files[name]
         images = " https: http:" if request.query.get("images") == "1" else ""
-        headers = {
-            "Content-Security-Policy": _POLICY.format(images=images),
-            "Cache-Control": "no-cache",
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cross-Origin-Resource-Policy": "same-origin",
-            "Cross-Origin-Opener-Policy": "same-origin",
-        }
+        headers = {**_HEADERS, "Content-Security-Policy": _POLICY.format(images=images)}
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)

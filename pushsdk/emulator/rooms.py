@@ -112,6 +112,11 @@ class Rooms:
         if (room := self._by_id.get(inbox)) is not None:
             room.live.publish("campaign", name=uuid)
 
+    def reached(self, inbox: int, users: int) -> None:
+        """Count whom a campaign reached against the quota of its inbox."""
+        if (room := self._by_id.get(inbox)) is not None:
+            room.limiter.took(users)
+
     def _of(self, box: Box) -> Room:
         room = self._by_id.get(box.id)
         if room is None:

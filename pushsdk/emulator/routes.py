@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -11,18 +11,20 @@ from msgspec import Meta, Struct
 
 from pushsdk.emulator import views
 from pushsdk.emulator.limits import ServiceLimits
+from pushsdk.emulator.records import Unmatched
 
-__all__ = ["ROOT", "ROUTES", "Bad", "Match", "Route", "find", "methods", "openapi", "read"]
+__all__ = ["ROOT", "ROUTES", "Bad", "Match", "Route", "find", "methods", "openapi", "read_body", "read_query"]
 
 ROOT = "/_emulator/v1"
 _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=60)]
 _Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-class Bad(ValueError):
-    """A query or a body that the route does not take; the text says what is wrong with it."""
+class Bad(Exception):
+    """A path, a query or a body that the route does not take; the text says what is wrong with it."""
 
 
 class Query(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +72,7 @@ class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     faults: list[dict[str, Any]] | None = None
     preset: str | None = None
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
 
 
 class EnabledBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,13 +101,9 @@ class Clock(Struct, frozen=True):
     ahead: float
 
 
-class UnmatchedView(Struct, frozen=True):
-    """Heads of requests that reached no inbox, the newest first, and why they were refused."""
+class Error(Struct, frozen=True):
+    """What every refusal says."""
 
-    time: float
-    method: str
-    path: str
-    status: int
     error: str
 
 
@@ -133,7 +131,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/ready", does="whether it can store", answer=Ok, scoped=False, open=True),
     Route(method="GET", path="/openapi.json", does="this document", answer=dict[str, Any], scoped=False, open=True),
     Route(method="GET", path="/inboxes", does="every inbox", answer=list[views.InboxView], scoped=False),
-    Route(method="GET", path="/unmatched", does="what reached no inbox", answer=list[UnmatchedView], scoped=False),
+    Route(method="GET", path="/unmatched", does="what reached no inbox", answer=list[Unmatched], scoped=False),
     Route(method="GET", path="/presets", does="named lists of rules", answer=list[views.PresetView], scoped=False),
     Route(method="GET", path="/clock", does="the service's time", answer=Clock, scoped=False),
     Route(method="POST", path="/clock", does="set it forward", answer=Clock, body=ClockBody, scoped=False),
@@ -168,44 +166,68 @@ class Match(Struct, frozen=True):
 
 
 def find(method: str, raw_path: str) -> Match | None:
-    """The route of a path as it came on the wire, so that an encoded slash is part of a name."""
-    given = [unquote(part, errors="surrogateescape") for part in raw_path.removeprefix(ROOT).split("/")]
+    """The route of a path as it came on the wire, so that an encoded slash is part of a name. Raises `Bad`."""
+    given = raw_path.removeprefix(ROOT).split("/")
     for route in ROUTES:
         parts = route.path.split("/")
         if route.method == method and len(parts) == len(given):
-            names = {part[1:-1]: there for part, there in zip(parts, given, strict=True) if part.startswith("{")}
-            if all(part.startswith("{") or part == there for part, there in zip(parts, given, strict=True)):
-                return Match(route, names)
+            pairs = list(zip(parts, given, strict=True))
+            if all(there if _is_name(part) else part == there for part, there in pairs):
+                return Match(route, {part[1:-1]: _decoded(there) for part, there in pairs if _is_name(part)})
     return None
+
+
+def _is_name(part: str) -> bool:
+    return part.startswith("{")
+
+
+def _decoded(part: str) -> str:
+    try:
+        return unquote(part, errors="strict")
+    except UnicodeDecodeError:
+        raise Bad("the path is not UTF-8: percent-encode the bytes of the name in it") from None
 
 
 def methods(raw_path: str) -> list[str]:
     """The methods that a path has, for who used another."""
-    return [method for method in ("GET", "POST", "PUT", "PATCH", "DELETE") if find(method, raw_path) is not None]
+    return [method for method in _METHODS if find(method, raw_path) is not None]
 
 
-Kind: TypeAlias = type[Struct]
+Kind = TypeVar("Kind", bound=Struct)
 
 
-def read(kind: Kind, source: bytes | dict[str, str]) -> Any:
-    """A query or a JSON body as this kind. Raises `Bad`."""
+def read_query(kind: type[Kind], pairs: Iterable[tuple[str, str]]) -> Kind:
+    """A query as this kind. Raises `Bad`."""
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        if name in query:
+            raise Bad("the query is not taken: a parameter is there twice")
+        query[name] = value
     try:
-        if isinstance(source, dict):
-            return msgspec.convert(source, kind, strict=False)
-        return msgspec.json.decode(source or b"{}", type=kind)
-    except (ValueError, RecursionError) as error:
-        text = str(error) if isinstance(error, msgspec.MsgspecError | ValueError) else "it is nested too deeply"
-        raise Bad(f"the {'query' if isinstance(source, dict) else 'body'} is not taken: {text}") from None
+        return msgspec.convert(query, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Bad(f"the query is not taken: {error}") from None
 
 
-def openapi(version: str) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of all routes."""
+def read_body(kind: type[Kind], body: bytes) -> Kind:
+    """A JSON body as this kind; an empty one is an empty object. Raises `Bad`."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except RecursionError:
+        raise Bad("the body is not taken: it is nested too deeply") from None
+    except ValueError as error:  # of JSON, of UTF-8, and of what is no value of this kind
+        raise Bad(f"the body is not taken: {error}") from None
+
+
+def openapi(version: str, *, token: bool) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of all routes; ``token`` says whether they ask for one."""
     kinds = list(dict.fromkeys(_kinds()))
     made, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schemas = dict(zip(map(_key, kinds), made, strict=True))
+    schemas = dict(zip(kinds, made, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
-        paths.setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = _operation(route, schemas, components)
+        operation = {**_operation(route, schemas, components), "security": _security(route, token)}
+        paths.setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "pushsdk emulator", "version": version},
@@ -220,20 +242,26 @@ def openapi(version: str) -> dict[str, Any]:
     }
 
 
-def _kinds() -> Sequence[Any]:
-    return [kind for route in ROUTES for kind in (route.answer, route.query, route.body) if kind is not None]
+def _kinds() -> Iterable[Any]:
+    yield Error
+    for route in ROUTES:
+        yield from (kind for kind in (route.answer, route.query, route.body) if kind is not None)
 
 
-def _key(kind: Any) -> str:
-    return repr(kind)
+def _security(route: Route, token: bool) -> list[dict[str, list[str]]]:
+    """The ways in: an inbox is named by its key, or by the query, which needs no more."""
+    if route.open:
+        return []
+    needed: dict[str, list[str]] = {"token": []} if token else {}
+    return [{**needed, "key": []}, needed] if route.scoped else [needed]
 
 
-def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
     query = components[route.query.__name__]["properties"]
     parameters = [
-        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for part in route.path.split("/")
-        if part.startswith("{")
+        if _is_name(part)
     ]
     parameters += [
         {"name": name, "in": "query", "schema": schema}
@@ -242,15 +270,20 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
     ]
     answer: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
     if route.answer is not None:
-        answer = {"application/json": {"schema": schemas[_key(route.answer)]}}
+        answer = _json(schemas[route.answer])
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.does,
         "parameters": parameters,
-        "responses": {"200": {"description": route.does, "content": answer}},
-        "security": [] if route.open else [{"key": []}, {"token": []}] if route.scoped else [{"token": []}, {}],
+        "responses": {
+            "200": {"description": route.does, "content": answer},
+            "default": {"description": "why not", "content": _json(schemas[Error])},
+        },
     }
     if route.body is not None:
-        content = {"application/json": {"schema": schemas[_key(route.body)]}}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": True, "content": _json(schemas[route.body])}
     return operation
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

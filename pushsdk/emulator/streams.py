@@ -3,118 +3,169 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TypeAlias
 
 import msgspec
 from aiohttp import web
 
 from pushsdk.emulator import views
-from pushsdk.emulator.answers import refuse
+from pushsdk.emulator.answers import PRIVATE
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.guard import Refusal
-from pushsdk.emulator.live import Event
+from pushsdk.emulator.live import Event, Live
+from pushsdk.emulator.records import Request
 from pushsdk.emulator.rooms import Room
 from pushsdk.emulator.search import Search
 from pushsdk.emulator.store import Store
 
-__all__ = ["Streams"]
+__all__ = ["Full", "Streams"]
 
 _PAUSE = 0.02  # seconds between two counts of a wait
 _FRAME = 0.1  # seconds between two writes of a stream: a page draws no faster
 _BEAT = 15.0  # seconds after which a quiet stream says that it is there
 _SHOWN = 100  # requests in the answer of a wait
 _BURST = 50  # requests told one by one; of more the reader is told to read the list
-_MOST = 100  # who may wait at a time
+_MOST = 100  # who may wait at a time, of each kind
+_MARK = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,18})")
+_Ends: TypeAlias = tuple[asyncio.Future[None], ...]
+
+
+class Full(Exception):
+    """As many wait as may; the text says what to do."""
 
 
 class Streams:
-    """Answers ``/wait`` and ``/events``."""
+    """Answers ``/wait`` and ``/events``. Raises `Full` where too many are open."""
 
     def __init__(self, service: Service, store: Store) -> None:
         self._service = service
         self._store = store
-        self._open = 0
+        self._open: Counter[str] = Counter()  # by kind
 
-    async def wait(self, room: Room, search: Search, *, count: int, after: int, timeout: float) -> views.Waited:
+    async def wait(
+        self, request: web.BaseRequest, room: Room, search: Search, *, count: int, after: int, timeout: float
+    ) -> views.Waited:
         """Until so many requests of the search came with an id over ``after``, the inbox is reset, or time is over."""
-        box, deadline = room.box, asyncio.get_running_loop().time() + timeout
-        found, mark, counted = 0, -1, after
+        box = room.box
+        with self._place("waits"):
+            found = await self._count(room, search, count, after, timeout, self._ends(request))
+        newest = await asyncio.to_thread(self._store.requests, box, search, after=after, limit=_SHOWN)
+        return views.Waited(found >= count, found, [views.summary(each) for each in newest], room.box != box)
+
+    async def _count(self, room: Room, search: Search, count: int, after: int, timeout: float, ends: _Ends) -> int:
+        """How many there were when one of the reasons ended it."""
+        clock = asyncio.get_running_loop().time
+        box, deadline, found, mark = room.box, clock() + timeout, 0, -1
         while True:
             if room.live.mark != mark:
                 mark = room.live.mark
                 # Only what came since is counted: a long wait of many requests must not count all of them each time.
-                new, counted = await asyncio.to_thread(self._store.count_new, box, search, counted)
+                new, after = await asyncio.to_thread(self._store.count_new, box, search, after)
                 found += new
-            left = deadline - asyncio.get_running_loop().time()
-            if found >= count or left <= 0 or room.box != box or self._service.closing.done():
-                break
-            await self._change(room, mark, left)
-            await asyncio.sleep(min(_PAUSE, left))
-        newest = await asyncio.to_thread(self._store.requests, box, search, after=after, limit=_SHOWN)
-        return views.Waited(found >= count, found, [views.summary(each) for each in newest], room.box != box)
+            left = deadline - clock()
+            if found >= count or left <= 0 or room.box != box or _over(ends):
+                return found
+            await self._change(room, mark, left, ends)
+            await _first(ends, timeout=min(_PAUSE, left))
 
-    async def events(
-        self, request: web.BaseRequest, room: Room, mark: str, headers: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def events(self, request: web.BaseRequest, room: Room, mark: str) -> web.StreamResponse:
         """Server-sent events from a mark on, until the reader or the service leaves."""
-        if self._open >= _MOST:
-            return refuse(Refusal(503, f"{_MOST} streams are open: close one", headers))
-        response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
-        self._open += 1
-        try:
+        response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
+        with self._place("events"), suppress(ConnectionError):  # the reader left
             await response.prepare(request)
-            await self._stream(request, response, room, mark)
-        except (ConnectionError, asyncio.CancelledError):
-            pass  # the reader left
-        finally:
-            self._open -= 1
+            await self._stream(response, room, mark, self._ends(request))
         return response
 
-    async def _stream(self, request: web.BaseRequest, response: web.StreamResponse, room: Room, last: str) -> None:
-        boot, _, number = last.partition("-")
-        seen = room.live.mark
-        if boot == room.live.boot and number.isdecimal():
-            seen = int(number)
+    async def _stream(self, response: web.StreamResponse, room: Room, last: str, ends: _Ends) -> None:
+        seen = _seen(room.live, last)
+        if seen is not None:
             await response.write(b": welcome back\n\n")
         else:
             # The reader reads the lists now, and misses nothing from here on.
-            await response.write(_frame("resync" if last else "hello", f"{room.live.boot}-{seen}", {}))
-        lost = self._service.lost.get(request.protocol)
-        while not self._service.closing.done() and not (lost is not None and lost.done()):
-            if not await self._change(room, seen, _BEAT, lost):
+            seen = room.live.mark
+            await response.write(_frame("resync" if last else "hello", {}, f"{room.live.boot}-{seen}"))
+        while not _over(ends):
+            if not await self._change(room, seen, _BEAT, ends):
                 await response.write(b": still here\n\n")
                 continue
             events = room.live.since(seen)
-            seen = room.live.mark
-            await response.write(await self._frames(room, events, seen))
-            await asyncio.wait((self._service.closing,), timeout=_FRAME)
+            seen = events[-1].mark if events else room.live.mark
+            if frames := await self._frames(room, events, f"{room.live.boot}-{seen}"):
+                await response.write(frames)
+            await _first(ends, timeout=_FRAME)
 
-    async def _frames(self, room: Room, events: Sequence[Event] | None, mark: int) -> bytes:
+    async def _frames(self, room: Room, events: Sequence[Event] | None, mark: str) -> bytes:
         """What the events say, together."""
-        name = f"{room.live.boot}-{mark}"
-        first = min((event.first for event in events or () if event.kind == "request"), default=0)
-        found = []
-        if events is not None and first:
-            found = await asyncio.to_thread(
-                self._store.requests, room.box, after=first - 1, limit=_BURST + 1, forward=True
-            )
+        found = [] if events is None else await self._came(room, events)
         if events is None or len(found) > _BURST:
-            return _frame("resync", name, {})
-        frames = [_frame("request", name, views.summary(each)) for each in found]
+            return _frame("resync", {}, mark)
+        told: list[tuple[str, object]] = [("request", views.summary(each)) for each in found]
         others = dict.fromkeys((event.kind, event.first, event.name) for event in events if event.kind != "request")
-        frames += [_frame(kind, name, {"id": number or None, "uuid": uuid or None}) for kind, number, uuid in others]
-        return b"".join(frames)
+        told += [(kind, {"id": number or None, "uuid": uuid or None}) for kind, number, uuid in others]
+        # Only the last has the mark: who got a part of them gets all of them again.
+        marks = [*[None] * (len(told) - 1), mark]
+        return b"".join(_frame(kind, data, each) for (kind, data), each in zip(told, marks, strict=False))
 
-    async def _change(self, room: Room, mark: int, timeout: float, lost: asyncio.Future[None] | None = None) -> bool:
-        """Wait for an event after the mark; False where time is over, or the service or the reader is gone first."""
-        changed = asyncio.ensure_future(room.live.changed(mark))
-        others = (self._service.closing,) if lost is None else (self._service.closing, lost)
+    async def _came(self, room: Room, events: Sequence[Event]) -> list[Request]:
+        """The requests of the events that are still there, oldest first, and one more than are told one by one."""
+        spans = [(event.first, event.last) for event in events if event.kind == "request"]
+        if not spans:
+            return []
+        return await asyncio.to_thread(
+            self._store.requests,
+            room.box,
+            after=spans[0][0] - 1,
+            before=spans[-1][1] + 1,
+            limit=_BURST + 1,
+            forward=True,
+        )
+
+    @contextmanager
+    def _place(self, kind: str) -> Iterator[None]:
+        if self._open[kind] >= _MOST:
+            raise Full(f"{_MOST} {kind} are open: close one")
+        self._open[kind] += 1
         try:
-            await asyncio.wait((changed, *others), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            yield
+        finally:
+            self._open[kind] -= 1
+
+    def _ends(self, request: web.BaseRequest) -> _Ends:
+        """What ends every wait: the service closes, or the client is gone."""
+        lost = self._service.lost.get(request.protocol)
+        return (self._service.closing,) if lost is None else (self._service.closing, lost)
+
+    async def _change(self, room: Room, mark: int, timeout: float, ends: _Ends) -> bool:
+        """Wait for an event after the mark; False where time is over, or one of the ends comes first."""
+        changed = asyncio.ensure_future(room.live.changed(mark))
+        try:
+            await _first((changed, *ends), timeout=timeout)
             return changed.done()
         finally:
             changed.cancel()
 
 
-def _frame(kind: str, mark: str, data: object) -> bytes:
-    return b"event: %b\nid: %b\ndata: %b\n\n" % (kind.encode(), mark.encode(), msgspec.json.encode(data))
+async def _first(ends: _Ends, *, timeout: float) -> None:
+    await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _over(ends: _Ends) -> bool:
+    return any(end.done() for end in ends)
+
+
+def _seen(live: Live, mark: str) -> int | None:
+    """The mark that a reader was given, or None where it is of another time or too far behind."""
+    match = _MARK.fullmatch(mark)
+    if match is None or match[1] != live.boot:
+        return None
+    seen = int(match[2])
+    return None if live.since(seen) is None else seen
+
+
+def _frame(kind: str, data: object, mark: str | None) -> bytes:
+    """One event. Its mark comes last, so that it is known with all before it, or not at all."""
+    name = b"" if mark is None else b"id: %b\n" % mark.encode()
+    return b"event: %b\ndata: %b\n%b\n" % (kind.encode(), msgspec.json.encode(data), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,8 @@ from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.presets import PRESETS
 from pushsdk.emulator.records import Campaign, Delivered, Request
 from pushsdk.emulator.snippets import curl, python
+
+T = TypeVar("T")
 
 __all__ = [
     "Advice",
@@ -223,14 +225,12 @@ def summary(request: Request) -> Summary:
 
 def request_view(request: Request, body: bytes) -> RequestView:
     """A request with its body, and what can be said of it."""
-    value = _decoded(body)
+    value: Any = _decoded(body, object)
     sent = value if isinstance(value, dict) else {}
     user_ids = sent.get("userIds")
     endpoint = request.endpoint or "push"
-    if isinstance(user_ids, list) and len(user_ids) > _SHOWN_USERS:
-        value = {**sent, "userIds": user_ids[:_SHOWN_USERS]}
     return RequestView(
-        **{**msgspec.structs.asdict(summary(request)), "body": value},
+        **{**msgspec.structs.asdict(summary(request)), "body": _shown(body, value)},
         text=body.decode("utf-8", "replace"),
         user_ids=[str(user_id) for user_id in user_ids[:_SHOWN_USERS]] if isinstance(user_ids, list) else [],
         lint=[Advice(problem.path, problem.code, problem.message) for problem in lint(sent)],
@@ -247,11 +247,12 @@ def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float)
         Sent(
             id=push.id,
             time=push.time,
-            message=push.message if isinstance(push.message, dict) else {},
-            fields=push.custom_fields if isinstance(push.custom_fields, dict) else None,
+            message=push.message,
+            fields=push.custom_fields,
             campaign=push.campaign,
         )
         for push in pushes
+        if push.message is not None  # a campaign may have none, and shows nothing then
     ]
     return UserView(
         user_id=user_id,
@@ -277,7 +278,7 @@ def campaign_view(campaign: Campaign, recipients: Sequence[tuple[str, Mapping[st
         finished=campaign.finished,
         users=campaign.users,
         error=campaign.error,
-        segment=campaign.request.get("segment"),
+        segment=_sent(campaign.body).segment,
         recipients=[Recipient(user_id, fields) for user_id, fields in recipients],
     )
 
@@ -307,36 +308,50 @@ def _given(fault: Struct) -> Any:
     return {name: value for name, value in msgspec.to_builtins(fault).items() if value not in (None, {}, "")}
 
 
+class _Sent(Struct, frozen=True, rename="camel"):
+    """What a body says that was accepted; the rest, its users above all, is skipped."""
+
+    message: dict[str, Any] | None = None
+    custom_fields: dict[str, Any] | None = None
+    segment: Any = None
+
+
+def _sent(body: bytes) -> _Sent:
+    # Fields that the interface does not have may hold what can't be decoded: they were skipped on the way in, too.
+    return _decoded(body, _Sent) or _Sent()
+
+
 def _push_view(each: Delivered) -> PushView:
-    body = _decoded(each.body)
-    sent = body if isinstance(body, dict) else {}
+    sent = _sent(each.body)
     return PushView(
         id=each.id,
         time=each.time,
         times=each.times,
         campaign=each.campaign,
-        message=sent.get("message"),
-        custom_fields=each.fields if each.campaign is not None else sent.get("customFields"),
+        message=sent.message,
+        custom_fields=each.fields if each.campaign is not None else sent.custom_fields,
     )
 
 
-def _decoded(body: bytes) -> Any:
+def _decoded(body: bytes, kind: type[T]) -> T | None:
+    """The body as this kind, or None where it is none."""
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError):
         return None
 
 
+def _shown(body: bytes, value: Any) -> Any:
+    """The JSON of a body as it came, but for users over those shown. It is not encoded anew: that bounds its depth."""
+    if isinstance(value, dict) and isinstance(user_ids := value.get("userIds"), list) and len(user_ids) > _SHOWN_USERS:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        return {**fields, "userIds": user_ids[:_SHOWN_USERS]}
+    return None if value is None else msgspec.Raw(body)
+
+
 def _placeholders(message: Any) -> list[str]:
-    texts = (
-        [
-            text
-            for name in ("title", "subtitle", "body")
-            for text in (message.get(name) or {}).values()
-            if isinstance(text, str)
-        ]
-        if isinstance(message, dict)
-        else []
-    )
+    fields = message if isinstance(message, dict) else {}
+    languages = [given for name in ("title", "subtitle", "body") if isinstance(given := fields.get(name), dict)]
+    texts = [text for given in languages for text in given.values() if isinstance(text, str)]
     names = dict.fromkeys(each.name for text in texts for each in find_placeholders(text))
     return list(names)[:_SHOWN_PLACEHOLDERS]
