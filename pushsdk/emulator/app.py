@@ -22,8 +22,9 @@ from pushsdk.emulator.campaigns import Campaigns
 from pushsdk.emulator.cards import describe
 from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal
+from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.records import Entry, Unmatched
-from pushsdk.emulator.rooms import Room, Rooms, TooMany
+from pushsdk.emulator.rooms import Rooms, TooMany
 from pushsdk.emulator.segment import Tables
 from pushsdk.emulator.shapes import Unreadable, read_campaign, read_push
 from pushsdk.emulator.store import Store, StoreError
@@ -48,7 +49,8 @@ class Service:
         self._guard = guard
         self.writer = Writer(store, rooms.stored)
         self.campaigns = Campaigns(store, tables, now=self.now, changed=rooms.campaign, reached=rooms.reached)
-        self._random = random.Random(f"{seed}:campaigns")  # noqa: S311 - repeatable is the point
+        # Repeatable is the point; and yet those of a store that is used again must be other ones.
+        self._random = random.Random(f"{seed}:campaigns:{store.last_id()}")  # noqa: S311
         self.rooms = rooms
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
         self.requests: int = 0  # every one on the wire, refused ones too
@@ -61,9 +63,9 @@ class Service:
         return time.time() + self.ahead
 
     def advance(self, seconds: float) -> None:
-        """Set the service's clock forward: campaigns start, pushes expire."""
+        """Set the service's clock forward: campaigns start, pushes expire. From any thread."""
         self.ahead += seconds
-        self.campaigns.look()
+        self._loop.call_soon_threadsafe(self.campaigns.look)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept it at most once, and only when its body arrived whole."""
@@ -75,7 +77,8 @@ class Service:
             room = self.rooms.of(request.headers["Api-Key"])
         except (StoreError, TooMany) as error:
             return refuse(Refusal(507, str(error)))
-        # Its inbox is that of now: what a reset overtakes belongs to the time before it.
+        # Its inbox, rules and limits are those of now: what a reset overtakes belongs to the time before it.
+        rules, limiter = room.rules, room.limiter
         entry = Entry(inbox=room.box.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
         invite(request)
         try:
@@ -84,14 +87,14 @@ class Service:
             return self._turn_away(request, self._guard.too_large)
         except (RequestPayloadError, OSError):  # the body did not arrive whole
             return abort(request)
-        refusal = self._examine(room, entry)
+        refusal = self._examine(limiter, entry)
         if refusal is not None:
             return await self._refused(entry, refusal)
-        verdict = room.rules.decide(entry.endpoint or "", entry.user_ids, len(entry.body))
+        verdict = rules.decide(entry.endpoint or "", entry.user_ids, len(entry.body))
         if verdict.delay and not await self._waited(verdict.delay):
             return abort(request)
         entry.fault = verdict.rule
-        return await self._decided(request, room, entry, verdict.fault)
+        return await self._decided(request, limiter, entry, verdict.fault)
 
     def _turn_away(self, request: web.BaseRequest, refusal: Refusal) -> web.Response:
         """Refuse what reaches no inbox, and remember it for somebody who wonders where it is."""
@@ -106,9 +109,8 @@ class Service:
         )
         return refuse(refusal)
 
-    def _examine(self, room: Room, entry: Entry) -> Refusal | None:
+    def _examine(self, limiter: Limiter, entry: Entry) -> Refusal | None:
         """Read the body into the entry; why it is refused, or None."""
-        limits = room.limiter.limits
         try:
             if entry.endpoint == "push":
                 push = read_push(entry.body)
@@ -119,11 +121,11 @@ class Service:
                 describe(entry, None if campaign.message is UNSET else campaign.message)
                 name = uuid.UUID(int=self._random.getrandbits(128), version=4)
                 entry.campaign = self.campaigns.accept(str(name), entry.body, campaign)
-            if limits.strict:
+            if limiter.limits.strict:
                 (check_push if entry.endpoint == "push" else check_campaign)(entry.body)
         except Unreadable as error:
             return Refusal(400, str(error))
-        return room.limiter.judge(
+        return limiter.judge(
             endpoint=entry.endpoint or "", user_ids=entry.user_ids, size=len(entry.body), now=self._loop.time()
         )
 
@@ -132,19 +134,20 @@ class Service:
         return await self._stored(entry) or refuse(refusal)
 
     async def _decided(
-        self, request: web.BaseRequest, room: Room, entry: Entry, fault: Fault | None
+        self, request: web.BaseRequest, limiter: Limiter, entry: Entry, fault: Fault | None
     ) -> web.StreamResponse:
         """Accept, or not, and store that before anything is answered."""
         entry.accepted = fault is None or fault.accepts
         entry.status = _status(entry, fault)
         if entry.accepted:
-            room.limiter.took(entry.users)
+            limiter.took(entry.users)
         else:
             entry.user_ids, entry.campaign = (), None
         full = await self._stored(entry)
         if full is not None:
+            limiter.took(-entry.users if entry.accepted else 0)
             return full
-        if entry.campaign is not None:
+        if entry.campaign is not None and entry.id:
             self.campaigns.add(entry.inbox, msgspec.structs.replace(entry.campaign, id=entry.id))
         if fault is not None:
             return await self._fail(fault, request)

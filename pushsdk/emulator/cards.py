@@ -15,7 +15,6 @@ _LANGUAGES = 50
 
 def describe(entry: Entry, message: Message | None) -> None:
     """Fill the entry's card and its searched texts, of all languages."""
-    first_user = entry.user_ids[0] if entry.user_ids else None
     if message is None:
         return
     title, subtitle, body = _texts(message.title), _texts(message.subtitle), _texts(message.body)
@@ -32,7 +31,7 @@ def describe(entry: Entry, message: Message | None) -> None:
             if enabled is not False
         ),
         collapse_id=None if message.collapse_id is UNSET else message.collapse_id[:_LONGEST],
-        first_user=first_user,
+        first_user=entry.user_ids[0] if entry.user_ids else None,
     )
 
 

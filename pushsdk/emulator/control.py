@@ -131,8 +131,8 @@ class Control:
         return routes.openapi(__version__, token=self._guard.token_needed)
 
     async def _get_inboxes(self, call: Call) -> list[views.InboxView]:
-        boxes = await _thread(self._store.boxes)
-        return [views.InboxView(box.name, box.label or f"Inbox {box.id}", count, last) for box, count, last in boxes]
+        known = await _thread(self._store.boxes)
+        return [views.InboxView(each.name, each.label, each.requests, each.last) for each in known]
 
     def _get_unmatched(self, call: Call) -> list[Unmatched]:
         return list(reversed(self._service.unmatched))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -27,40 +28,47 @@ class Event(Struct, frozen=True):
 
 
 class Live:
-    """The events of one inbox, and who waits for the next. Marks hold for this process: see ``boot``."""
+    """The events of one inbox, and who waits for the next. Marks hold for this process: see ``boot``.
+
+    Any thread may publish: faults are set, and inboxes reset, by tests in theirs.
+    """
 
     def __init__(self) -> None:
         self.boot: str = secrets.token_hex(4)
+        self.mark: int = 0  # of the newest event, 0 before the first; set by publish
+        self._lock = threading.Lock()  # for the three that change together
         self._events: deque[Event] = deque(maxlen=_KEPT)
         self._waiting: set[asyncio.Future[None]] = set()
 
-    @property
-    def mark(self) -> int:
-        """The mark of the newest event, 0 before the first."""
-        return self._events[-1].mark if self._events else 0
-
     def publish(self, kind: Kind, *, first: int = 0, last: int = 0, name: str = "") -> None:
-        """Add an event and wake who waits. From any thread: faults are set, and inboxes reset, by tests in theirs."""
-        self._events.append(Event(self.mark + 1, kind, first, last, name))
-        for waiting in tuple(self._waiting):
-            waiting.get_loop().call_soon_threadsafe(_wake, waiting)
+        """Add an event and wake who waits."""
+        with self._lock:
+            self.mark += 1
+            self._events.append(Event(self.mark, kind, first, last, name))
+            waiting, self._waiting = self._waiting, set()
+        for each in waiting:
+            each.get_loop().call_soon_threadsafe(_wake, each)
 
     def since(self, mark: int) -> Sequence[Event] | None:
         """The events after this mark, oldest first; None where some of them are gone or it is not one of ours."""
-        oldest = self._events[0].mark if self._events else 1
-        if mark > self.mark or mark + 1 < oldest:
-            return None
-        return [event for event in self._events if event.mark > mark]
+        with self._lock:
+            if not self.mark - len(self._events) <= mark <= self.mark:
+                return None
+            return [event for event in self._events if event.mark > mark]
 
     async def changed(self, mark: int) -> None:
         """Wait until there is an event after this mark."""
-        while self.mark <= mark:
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiting)
+        while True:
+            with self._lock:
+                if self.mark > mark:
+                    return
+                waiting = asyncio.get_running_loop().create_future()
+                self._waiting.add(waiting)
             try:
                 await waiting
             finally:
-                self._waiting.discard(waiting)
+                with self._lock:
+                    self._waiting.discard(waiting)
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -31,22 +32,25 @@ class Room:
         self.live = Live()
 
     def set_rules(self, rules: Rules, *, own: bool = True) -> None:
+        """Replace its rules, for requests decided from now on."""
         self.rules, self.own_rules = rules, own
         self.live.publish("faults")
 
     def set_limits(self, limits: ServiceLimits) -> None:
+        """Replace its limits; the rate and the quota start anew."""
         self.limiter = Limiter(limits)
         self.live.publish("limits")
 
 
 class Rooms:
-    """The rooms by key and by name, made when they are first asked for."""
+    """The rooms by key and by name, made when they are first asked for, by any thread."""
 
     def __init__(self, store: Store, *, rules: Rules, limits: ServiceLimits) -> None:
         self._store = store
         self._rules = rules
         self._limits = limits
         self.forgotten: Callable[[], None] = lambda: None  # called when there is room to give back
+        self._lock = threading.RLock()  # held while a room is made or begins anew, so that there is one of each
         self._by_key: dict[str, Room] = {}
         self._by_id: dict[int, Room] = {}
         self._by_name: dict[str, Room] = {}
@@ -58,9 +62,10 @@ class Rooms:
 
     @rules.setter
     def rules(self, rules: Rules) -> None:
-        self._rules = rules
-        for room in self._following():
-            room.set_rules(_anew(rules), own=False)
+        with self._lock:
+            self._rules = rules
+            for room in self._following():
+                room.set_rules(_anew(rules), own=False)
 
     def hits(self) -> dict[str, int]:
         """How often each of these acted, over the inboxes that have no other."""
@@ -75,26 +80,31 @@ class Rooms:
     def of(self, api_key: str) -> Room:
         """The room of this key. Raises `TooMany`, and `StoreError` where it is new and can't be stored."""
         room = self._by_key.get(api_key)
-        if room is None:
-            if len(self._by_key) >= _MOST:
+        if room is not None:
+            return room
+        with self._lock:
+            if len(self._by_key) >= _MOST and api_key not in self._by_key:
                 raise TooMany(f"there are {_MOST} inboxes: start the emulator anew, or use fewer keys")
             room = self._by_key[api_key] = self._of(self._store.box(api_key))
-        return room
+            return room
 
     def named(self, name: str) -> Room | None:
         """The room of the inbox with this name."""
         room = self._by_name.get(name)
-        if room is None and (box := self._store.named(name)) is not None:
-            room = self._of(box)
-        return room
+        if room is not None:
+            return room
+        with self._lock:
+            box = self._store.named(name)
+            return None if box is None else self._of(box)
 
     def reset(self, room: Room) -> None:
         """Forget all of an inbox; its faults and its limits begin anew. What is on its way to it stays out."""
-        self._store.forget(room.box)
-        del self._by_id[room.box.id]
-        self._place(room, self._store.named(room.box.name) or room.box)
-        room.limiter = Limiter(room.limiter.limits)
-        room.rules = _anew(room.rules)
+        with self._lock:
+            former, box = room.box, self._store.forget(room.box)
+            del self._by_id[former.id]
+            self._place(room, box)
+            room.limiter = Limiter(room.limiter.limits)
+            room.rules = _anew(room.rules)
         room.live.publish("reset")
         self.forgotten()
 

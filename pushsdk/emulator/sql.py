@@ -1,41 +1,40 @@
-"""The statements of the store, each a function over a connection. See ``search`` for its condition."""
+"""The statements that read the store, each a function over a connection. See ``search`` for its condition."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pushsdk.emulator.records import Campaign, Card, Delivered, Entry, Push, Request
+from pushsdk.emulator.records import Campaign, Card, Delivered, Push, Request
 from pushsdk.emulator.search import Search, condition
 
 __all__ = [
     "NONE_BEFORE",
-    "Size",
+    "Known",
     "accepted",
-    "add_recipients",
+    "alive",
+    "box",
+    "boxes",
     "campaign",
     "campaigns",
     "count",
-    "delete",
     "delivered",
-    "drop_recipients",
-    "index",
-    "insert",
+    "ids",
+    "kept",
+    "last_id",
+    "named",
     "newest",
-    "older",
-    "oldest",
+    "newest_part",
     "pushes",
     "recipients",
     "request",
     "requests",
-    "sizes",
-    "sweep",
+    "salt",
+    "totals",
     "unfinished",
-    "update_campaign",
     "users",
 ]
 
@@ -55,88 +54,69 @@ _CAMPAIGN_FIELDS = (
 _RECEIVED = "FROM parts CROSS JOIN received USING (part) WHERE inbox = ?"  # a seek in each part, never a scan of all
 NONE_BEFORE = (1 << 63) - 1
 _card = msgspec.json.Decoder(Card)
-_encode = msgspec.json.Encoder().encode
 
 
-class Size(NamedTuple):
-    """What dropping a request gives back, and to which inbox."""
+class Known(NamedTuple):
+    """An inbox as a list shows it: what is kept of its requests, and the time of the last."""
 
     id: int
-    inbox: int
-    bytes: int
+    name: str
+    label: str
+    requests: int
+    last: float | None
 
 
-def insert(db: sqlite3.Connection, entry: Entry) -> int:
-    """Store a request, and its campaign where it is one; its id."""
-    cursor = db.execute(
-        "INSERT INTO requests(inbox, time, endpoint, status, accepted, fault, error, users, bytes, card, title, text,"
-        " langs, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(entry.inbox, entry.time, entry.endpoint, entry.status, entry.accepted, entry.fault, entry.error),
-            *(entry.users, len(entry.body), _encode(entry.card), entry.title, entry.text),
-            *(f" {' '.join(entry.card.languages)} ".casefold(), entry.body),
-        ),
-    )
-    if entry.campaign is not None:
-        each = entry.campaign
-        db.execute(
-            "INSERT INTO campaigns(uuid, inbox, request, name, external_id, state, start, reading)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(each.uuid, entry.inbox, cursor.lastrowid, each.name, each.external_id),
-                *(each.state, each.start, each.reading),
-            ),
-        )
-    return int(cursor.lastrowid or 0)
+# Inboxes
 
 
-def index(db: sqlite3.Connection, part: int, entry: Entry) -> int:
-    """Count an accepted push for its users, in this part; the rows it takes."""
-    times = Counter(entry.user_ids)
-    rows = [(part, entry.inbox, user, entry.id, number) for user, number in times.items()]
-    db.executemany("INSERT INTO received VALUES (?, ?, ?, ?, ?)", rows)
-    return len(rows)
+def box(db: sqlite3.Connection, digest: bytes) -> tuple[int, str] | None:
+    """The id and the name of the inbox of a key."""
+    found: tuple[int, str] | None = db.execute("SELECT id, name FROM inboxes WHERE digest = ?", (digest,)).fetchone()
+    return found
 
 
-def older(db: sqlite3.Connection, time: float) -> Iterator[Size]:
-    """The requests from before this time."""
-    for number, inbox, size, received in db.execute("SELECT id, inbox, bytes, time FROM requests ORDER BY id"):
-        if received >= time:
-            return
-        yield Size(number, inbox, size)
+def named(db: sqlite3.Connection, name: str) -> tuple[int, str] | None:
+    """The same by its name."""
+    found: tuple[int, str] | None = db.execute(
+        "SELECT id, name FROM inboxes WHERE name = ? AND digest NOT NULL", (name,)
+    ).fetchone()
+    return found
 
 
-def oldest(db: sqlite3.Connection, inbox: int, *, count: int | None = None, size: int | None = None) -> Iterator[Size]:
-    """The oldest requests of an inbox: this many, or enough to have this many bytes."""
+def alive(db: sqlite3.Connection, inbox: int) -> bool:
+    """Whether this inbox was not begun anew."""
+    return db.execute("SELECT 1 FROM inboxes WHERE id = ? AND digest NOT NULL", (inbox,)).fetchone() is not None
+
+
+def boxes(db: sqlite3.Connection) -> list[Known]:
+    """All inboxes, the one with the last request first."""
     rows = db.execute(
-        "SELECT id, inbox, bytes FROM requests WHERE inbox = ? ORDER BY id LIMIT ?",
-        (inbox, -1 if count is None else count),
+        "SELECT id, name, label, (SELECT count(*) FROM requests WHERE inbox = inboxes.id),"
+        " (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last"
+        " FROM inboxes WHERE digest NOT NULL ORDER BY last DESC, id"
     )
-    taken = 0
-    for row in rows:
-        if size is not None and taken >= size:
-            return
-        taken += row[2]
-        yield Size(*row)
+    return [Known(*row) for row in rows]
 
 
-def delete(db: sqlite3.Connection, ids: Sequence[int]) -> None:
-    """Drop requests, with their campaigns and these campaigns' recipients. The counts per user stay."""
-    keys = [(number,) for number in ids]
-    for table, column in (("recipients", "request"), ("campaigns", "request"), ("requests", "id")):
-        db.executemany(f"DELETE FROM {table} WHERE {column} = ?", keys)
+def kept(db: sqlite3.Connection) -> Iterator[tuple[int, int, int]]:
+    """Each inbox with the count of its requests, and their bytes."""
+    yield from db.execute(
+        "SELECT inboxes.id, count(requests.id), coalesce(sum(bytes), 0)"
+        " FROM inboxes LEFT JOIN requests ON inbox = inboxes.id WHERE digest NOT NULL GROUP BY inboxes.id"
+    )
 
 
-def sweep(db: sqlite3.Connection, inbox: int, rows: int) -> bool:
-    """Drop up to this many rows of each kind of an inbox; whether there were any."""
-    ids = db.execute("SELECT id FROM requests WHERE inbox = ? LIMIT ?", (inbox, rows)).fetchall()
-    delete(db, [number for (number,) in ids])
-    keys = db.execute(f"SELECT part, inbox, user, request {_RECEIVED} LIMIT ?", (inbox, rows)).fetchall()
-    db.executemany("DELETE FROM received WHERE part = ? AND inbox = ? AND user = ? AND request = ?", keys)
-    if ids or keys:
-        return True
-    db.execute("DELETE FROM inboxes WHERE id = ?", (inbox,))
-    return False
+def newest_part(db: sqlite3.Connection) -> tuple[int, int]:
+    """The part of the index that grows, and the rows in it."""
+    (part,) = db.execute("SELECT max(part) FROM parts").fetchone()
+    (rows,) = db.execute("SELECT count(*) FROM received WHERE part = ?", (part,)).fetchone()
+    return part, rows
+
+
+def salt(db: sqlite3.Connection) -> bytes:
+    """What the digests of keys are salted with."""
+    (found,) = db.execute("SELECT salt FROM secrets").fetchone()
+    return bytes(found)
 
 
 # Campaigns
@@ -144,18 +124,6 @@ def sweep(db: sqlite3.Connection, inbox: int, rows: int) -> bool:
 
 def _campaign(row: tuple[Any, ...]) -> Campaign:
     return Campaign(**dict(zip(_CAMPAIGN_FIELDS, row[1:], strict=True)))
-
-
-def update_campaign(db: sqlite3.Connection, campaign: Campaign) -> None:
-    """Store what became of a campaign, if it is still there."""
-    db.execute(
-        "UPDATE campaigns SET state = ?, start = ?, reading = ?, started = ?, finished = ?, users = ?, error = ?"
-        " WHERE uuid = ?",
-        (
-            *(campaign.state, campaign.start, campaign.reading, campaign.started, campaign.finished),
-            *(campaign.users, campaign.error, campaign.uuid),
-        ),
-    )
 
 
 def campaigns(db: sqlite3.Connection, inbox: int) -> tuple[Campaign, ...]:
@@ -179,12 +147,6 @@ def unfinished(db: sqlite3.Connection) -> list[tuple[int, Campaign]]:
     return [(row[0], _campaign(row)) for row in rows]
 
 
-def add_recipients(db: sqlite3.Connection, request: int, batch: Iterable[tuple[str, Mapping[str, object]]]) -> None:
-    """Store who gets a campaign, with the row that fills the placeholders."""
-    rows = [(request, user, _encode(fields)) for user, fields in batch]
-    db.executemany("INSERT INTO recipients VALUES (?, ?, ?)", rows)
-
-
 def recipients(db: sqlite3.Connection, request: int, *, after: str, limit: int) -> list[tuple[str, dict[str, object]]]:
     """Who gets a campaign, by user id from ``after`` on."""
     rows = db.execute(
@@ -192,14 +154,6 @@ def recipients(db: sqlite3.Connection, request: int, *, after: str, limit: int) 
         (request, after, limit),
     )
     return [(user, msgspec.json.decode(fields)) for user, fields in rows]
-
-
-def drop_recipients(db: sqlite3.Connection, request: int, rows: int) -> int:
-    """Drop up to this many recipients of a campaign that begins anew; how many there were."""
-    return db.execute(
-        "DELETE FROM recipients WHERE request = ? AND user IN (SELECT user FROM recipients WHERE request = ? LIMIT ?)",
-        (request, request, rows),
-    ).rowcount
 
 
 # Users
@@ -232,19 +186,25 @@ def users(
 def delivered(db: sqlite3.Connection, inbox: int, user: str, *, limit: int) -> list[Delivered]:
     """What was accepted for this user and is kept, pushes and campaigns, the newest of them, oldest first."""
     rows = db.execute(
-        f"SELECT id, time, body, times, NULL, NULL FROM (SELECT request, sum(times) AS times {_RECEIVED} AND user = ?"
-        "  GROUP BY request) JOIN requests ON id = request "
-        "UNION ALL SELECT requests.id, coalesce(started, time), body, 1, uuid, fields FROM campaigns"
-        "  JOIN recipients ON recipients.request = campaigns.request AND user = ?"
-        "  JOIN requests ON requests.id = campaigns.request WHERE campaigns.inbox = ? "
-        "ORDER BY 2 DESC, 1 DESC LIMIT ?",
+        f"""
+        WITH pushed AS (SELECT request, sum(times) AS times {_RECEIVED} AND user = ? GROUP BY request),
+        got AS (
+            SELECT request AS id, time AS at, times, NULL AS uuid, NULL AS fields
+            FROM pushed JOIN requests ON requests.id = request
+            UNION ALL
+            SELECT campaigns.request, coalesce(started, time), 1, uuid, fields
+            FROM campaigns JOIN recipients ON recipients.request = campaigns.request AND user = ?
+            JOIN requests ON requests.id = campaigns.request WHERE campaigns.inbox = ?
+            ORDER BY at DESC, id DESC LIMIT ?)
+        SELECT id, at, body, times, uuid, fields FROM got JOIN requests USING (id) ORDER BY at, id
+        """,
         (inbox, user, user, inbox, limit),
     )
     return [
         Delivered(
-            id=number, time=time, body=body, times=times, campaign=uuid, fields=fields and msgspec.json.decode(fields)
+            id=number, time=at, body=body, times=times, campaign=uuid, fields=fields and msgspec.json.decode(fields)
         )
-        for number, time, body, times, uuid, fields in reversed(rows.fetchall())
+        for number, at, body, times, uuid, fields in rows
     ]
 
 
@@ -287,10 +247,17 @@ def newest(db: sqlite3.Connection, inbox: int) -> int:
     return number or 0
 
 
-def sizes(db: sqlite3.Connection, inbox: int, search: Search) -> list[Size]:
-    """What the requests of a search take."""
-    where, values = _where(inbox, search, 0, NONE_BEFORE)
-    return [Size(*row) for row in db.execute(f"SELECT id, inbox, bytes {where}", values)]
+def ids(db: sqlite3.Connection, inbox: int, search: Search, *, only: int | None = None) -> list[int]:
+    """The requests of a search, or whether it is this one."""
+    after, before = (0, NONE_BEFORE) if only is None else (only - 1, only + 1)
+    where, values = _where(inbox, search, after, before)
+    return [number for (number,) in db.execute(f"SELECT id {where} ORDER BY id", values)]
+
+
+def last_id(db: sqlite3.Connection) -> int:
+    """The id that was given last in the whole store, 0 where none was."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _request(row: tuple[Any, ...]) -> Request:

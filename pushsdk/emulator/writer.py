@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from pushsdk.emulator.records import Entry
@@ -11,7 +12,7 @@ from pushsdk.emulator.store import Store, StoreError
 
 __all__ = ["Writer"]
 
-_SWEEP = 0.05  # seconds between two steps of giving back the room of forgotten inboxes
+_SWEEP = 0.05  # seconds between two steps of giving room back
 _Waiting: TypeAlias = tuple[Entry, asyncio.Future[None]]
 
 
@@ -26,7 +27,7 @@ class Writer:
         self._stored = stored
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Waiting] = []
-        self._sweeping: asyncio.TimerHandle | None = None  # set by sweep()
+        self._sweeping: asyncio.TimerHandle | None = None  # until the next step, set where there is something to do
         self._closed = False
 
     def add(self, entry: Entry) -> asyncio.Future[None]:
@@ -38,8 +39,9 @@ class Writer:
         return done
 
     def sweep(self) -> None:
-        """Give back what was forgotten, a step at a time, until there is no more. From any thread."""
-        self._loop.call_soon_threadsafe(self._sweep_later)
+        """Give the room of what is gone back, a step at a time, until there is no more. From any thread, also late."""
+        with suppress(RuntimeError):  # the loop is closed: the next to open the store does it
+            self._loop.call_soon_threadsafe(self._sweep_later)
 
     def close(self) -> None:
         """Write what waits, and sweep no more."""
@@ -49,37 +51,38 @@ class Writer:
             self._sweeping.cancel()
 
     def _sweep_later(self) -> None:
-        if self._sweeping is None and not self._closed:
+        if self._store.unswept and self._sweeping is None and not self._closed:
             self._sweeping = self._loop.call_later(_SWEEP, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeping = None
-        try:
-            more = self._store.sweep()
-        except StoreError:  # a full disk: the next reset tries again
-            return
-        if more:
+        with suppress(StoreError):  # a full disk: whatever is written next tries again
+            self._store.sweep()
             self._sweep_later()
 
     def _commit(self) -> None:
         group, self._waiting = self._waiting, []
-        if self._write(group) is not None:
+        if not group:  # close() was first
+            return
+        error = self._write(group)
+        if error is None or len(group) == 1:
+            _settle(group, error)
+        else:
             for one in group:  # one that can't be stored, too large for the disk, takes no other along
                 _settle([one], self._write([one]))
-        else:
-            _settle(group, None)
+        self._sweep_later()
 
-    def _write(self, group: Sequence[_Waiting]) -> StoreError | None:
+    def _write(self, group: Sequence[_Waiting]) -> Exception | None:
         entries = [entry for entry, _ in group]
         try:
             self._store.write(entries)
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait have to hear of it
             return error
         self._stored(entries)
         return None
 
 
-def _settle(group: Sequence[_Waiting], error: StoreError | None) -> None:
+def _settle(group: Sequence[_Waiting], error: Exception | None) -> None:
     for _, done in group:
         if done.cancelled():
             continue  # its handler was ended with the server
