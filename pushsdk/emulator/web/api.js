@@ -66,7 +66,8 @@ export function address(path, query = {}) {
  */
 export async function call(method, path, { query, body, signal } = {}) {
   const sent = { ...headers(), Accept: "application/json" };
-  if (body !== undefined) sent["Content-Type"] = "application/json";
+  // Also without a body: the server takes no change that a form of another site could send.
+  if (method !== "GET") sent["Content-Type"] = "application/json";
   const response = await fetch(address(path, query), {
     method,
     headers: sent,

@@ -96,7 +96,7 @@ export class Campaigns {
   }
 
   draw(campaign, sent) {
-    const again = JSON.stringify([campaign, sent]);
+    const again = plain([campaign, sent]);
     if (this.drawn === again) return;
     this.drawn = again;
     const back = h("a", { class: "icon-button back", href: "#/campaigns", "aria-label": "Back to the list" }, icon("back"));
@@ -113,7 +113,7 @@ export class Campaigns {
           h("h2", { dir: "auto" }, clipped(campaign.name || "No name", 140, "Name")),
           campaign.external_id ? h("p", { class: "quiet" }, "externalId ", bdi(campaign.external_id.slice(0, 200), "mono")) : null,
         ),
-        campaign.state === "waiting" || campaign.state === "not run" ? h("button", { type: "button", class: "button primary", onclick: () => this.start(campaign.uuid) }, "Start now") : null,
+        ["waiting", "failed", "not run"].includes(campaign.state) && campaign.segment?.query ? h("button", { type: "button", class: "button primary", onclick: () => this.start(campaign.uuid) }, campaign.state === "failed" ? "Run again" : "Start now") : null,
         h("div", { class: `stamp ${campaign.state === "failed" ? "failed" : campaign.state === "done" ? "accepted" : "refused"}` }, h("b", null, campaign.state)),
       ),
       h("div", { class: "columns" }, h("div", null, this.steps(campaign), schedule(campaign, sent), segment(campaign, sent)), h("div", null, result(campaign), this.recipients(campaign, sent))),

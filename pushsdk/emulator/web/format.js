@@ -44,7 +44,11 @@ export const FATES = {
 /** Any JSON value on one line. */
 export function plain(value) {
   if (value === undefined) return "";
-  return typeof value === "string" ? value : JSON.stringify(value);
+  try {
+    return typeof value === "string" ? value : JSON.stringify(value);
+  } catch {
+    return "(nested too deeply)"; // it can be read, but not written
+  }
 }
 
 const RTL = new Set(["ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ku", "nqo", "ps", "sd", "syr", "ug", "ur", "yi"]);

@@ -176,10 +176,10 @@ export function snippet(name, source) {
 }
 
 function raw(request) {
-  const whole = request.text ?? JSON.stringify(request.body, null, 2);
+  const whole = request.text ?? "";
   const copyAll = h("button", { type: "button", class: "button small", onclick: () => copy(whole, "JSON") }, icon("copy"), "Copy JSON");
   return [
-    h("div", { class: "row end" }, h("span", { class: "quiet" }, `${number(whole?.length ?? 0)} characters`), copyAll),
+    h("div", { class: "row end" }, h("span", { class: "quiet" }, `${number(whole.length)} characters`), copyAll),
     request.body === null || request.body === undefined
       ? h("pre", { class: "full", tabindex: "0", dir: "auto", role: "region", "aria-label": "Body as it came" }, (request.text ?? "").slice(0, 20_000) || "(nothing)")
       : tree(request.body),

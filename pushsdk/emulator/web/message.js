@@ -1,5 +1,7 @@
 // A message read loosely: hostile or broken as it may be, it becomes something that can be shown. Pure.
 
+import { plain } from "./format.js";
+
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const TEXTS = ["title", "subtitle", "body"];
 
@@ -22,7 +24,7 @@ export function textOf(message, field, language) {
   const texts = message.raw[field];
   if (!isObject(texts) || !Object.hasOwn(texts, language)) return "";
   const text = texts[language];
-  return typeof text === "string" ? text : JSON.stringify(text);
+  return plain(text);
 }
 
 /** Every text of the message. */
@@ -59,15 +61,13 @@ export function buttons(message, platform) {
   const category = message.raw.actionCategory;
   const list = platform === "android" ? message.raw.androidActionButtons : isObject(category) ? category.actionComponents : [];
   return (Array.isArray(list) ? list : []).filter(isObject).map((raw) => ({
-    label: string(platform === "android" ? raw.label : raw.actionId) || "(no label)",
-    url: string(raw.url),
-    clickAction: string(raw.clickAction),
+    label: plain(platform === "android" ? raw.label : raw.actionId) || "(no label)",
+    url: plain(raw.url),
+    clickAction: plain(raw.clickAction),
     webview: raw.useWebview === true,
     raw,
   }));
 }
-
-const string = (value) => (typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value));
 
 /** Whether nothing would be seen: a background push. */
 export const isSilent = (message) => message.raw.contentAvailable === true && texts(message).every((one) => one === "");
@@ -84,5 +84,4 @@ export function loudness(message, platform) {
 /** The number of the badge, or null. */
 export const badge = (message) => (Number.isInteger(message.raw.badgeCount) ? message.raw.badgeCount : null);
 
-/** Every value in a body with its path, for values that no field of the interface has a row for. */
 export { isObject };

@@ -2,7 +2,7 @@
 
 import { get, inbox, part } from "./api.js";
 import { bdi, fill, h } from "./dom.js";
-import { clock, number, plural } from "./format.js";
+import { clock, number, plain, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { readMessage, textOf } from "./message.js";
 import { rendered } from "./placeholders.js";
@@ -102,7 +102,7 @@ export class Users {
 
   async load(id) {
     const user = await get(`/users/${part(id)}`);
-    const again = JSON.stringify(user);
+    const again = plain(user);
     if (this.drawn === again) return;
     this.drawn = again;
     fill(

@@ -1,0 +1,157 @@
+"""A running emulator, and its page in Debian's chromium. Without a browser the tests are skipped, and say why.
+
+``PUSHSDK_REQUIRE_BROWSER=1`` makes a missing browser a failure, ``PUSHSDK_BROWSER=0`` switches these tests off,
+``PUSHSDK_CHROMIUM`` names another browser. Nothing here sleeps: it is the page that says when it is ready.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aiohttp
+import pytest
+
+from pushsdk.emulator import Emulator
+
+# Nothing that a browser does by itself: these tests are about what the page does.
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 20_000  # ms; a busy machine is no failure
+
+
+def chromium() -> str | None:
+    """The browser's path, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("PUSHSDK_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+def missing() -> str | None:
+    """Why there is no browser, or None."""
+    try:
+        import playwright.async_api  # noqa: F401
+    except ImportError:
+        return "playwright is not installed: pip install playwright axe-playwright-python"
+    return None if chromium() else "no chromium on this machine: apt-get install chromium"
+
+
+@pytest.fixture(autouse=True)
+def _browser_or_reason() -> None:
+    if os.environ.get("PUSHSDK_BROWSER") == "0":
+        pytest.skip("PUSHSDK_BROWSER=0")
+    reason = missing()
+    if reason is not None and os.environ.get("PUSHSDK_REQUIRE_BROWSER") == "1":
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+
+
+class Desk:
+    """One emulator and one browser: sends requests to the one, shows its page in the other.
+
+    ``complaints`` are errors of the console and of scripts, ``strangers`` the requests that left the emulator,
+    ``dialogs`` what tried to talk to the user. A test that does not expect one finds them empty at its end.
+    """
+
+    def __init__(self, emulator: Emulator, session: aiohttp.ClientSession, browser: Any) -> None:
+        self.emulator = emulator
+        self.session = session
+        self.browser = browser
+        self.origin = emulator.base_url.removesuffix("/external/api")
+        self.complaints: list[str] = []
+        self.strangers: list[str] = []
+        self.dialogs: list[str] = []
+
+    async def page(
+        self, path: str = "/", *, width: int = 1440, height: int = 900, dark: bool = False, still: bool = True
+    ) -> Any:
+        """A new page, shown once its connection is live."""
+        context = await self.browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce" if still else "no-preference",
+        )
+        context.set_default_timeout(PATIENCE)
+        page = await context.new_page()
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+        page.on("dialog", self._dialog)
+        await page.goto(self.origin + path)
+        await page.locator(".connection[data-state=live]").wait_for()
+        return page
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith((self.origin + "/", "about:", "blob:")):
+            self.strangers.append(url)
+
+    async def _dialog(self, dialog: Any) -> None:
+        self.dialogs.append(dialog.message)
+        await dialog.dismiss()
+
+    async def send(self, body: Any, *, path: str = "/v1/push", api_key: str | None = None) -> int:
+        """POST to the service; the status, 0 where no answer came."""
+        headers = {"Api-Key": api_key or self.emulator.api_key, "Content-Type": "application/json"}
+        data = io.BytesIO(json.dumps(body).encode())
+        try:
+            async with self.session.post(self.emulator.base_url + path, data=data, headers=headers) as response:
+                return response.status
+        except aiohttp.ClientConnectionError:
+            return 0
+
+    async def push(self, title: str | dict[str, str] = "Hello", *user_ids: str, **fields: Any) -> int:
+        """Send a push; fields are the message's, as on the wire."""
+        titles = {"en": title} if isinstance(title, str) else title
+        message = {"type": "MOBILE_PUSH", "iosEnabled": True, "androidEnabled": True, "title": titles, **fields}
+        return await self.send({"userIds": user_ids or ("user-1",), "message": message})
+
+    async def control(self, method: str, path: str, body: Any = None) -> Any:
+        """Call the control API for the emulator's own inbox."""
+        headers = {"Api-Key": self.emulator.api_key, "Content-Type": "application/json"}
+        url = f"{self.origin}/_emulator/v1{path}"
+        async with self.session.request(method, url, json=body, headers=headers) as response:
+            assert response.status < 300, await response.text()
+            return await response.json()
+
+
+@pytest.fixture
+async def open_desk() -> AsyncIterator[Callable[..., Any]]:
+    """``await open_desk(**options)``: a desk over an emulator with these arguments."""
+    from playwright.async_api import async_playwright
+
+    async with AsyncExitStack() as stack:
+
+        async def opened(**options: Any) -> Desk:
+            emulator = await stack.enter_async_context(Emulator(**options))
+            session = await stack.enter_async_context(aiohttp.ClientSession())
+            playwright = await stack.enter_async_context(async_playwright())
+            browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+            stack.push_async_callback(browser.close)
+            return Desk(emulator, session, browser)
+
+        yield opened
+
+
+@pytest.fixture
+async def desk(open_desk: Callable[..., Any]) -> AsyncIterator[Desk]:
+    """A desk that nothing strange may happen on."""
+    opened = await open_desk()
+    yield opened
+    assert opened.complaints == []
+    assert opened.strangers == []
+    assert opened.dialogs == []

@@ -1,0 +1,300 @@
+"""The pushes on the page: live, in every language, found again, with the keyboard, on every size of screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+EN_AR = {"en": "Hey {{ first_name | 'you' }}", "ar": "مرحبا {{ first_name | 'صديقي' }}"}
+
+
+def title(page: Any, phone: str = "iPhone") -> Any:
+    """The title of the notification on one of the phones."""
+    return page.get_by_role("group", name=phone).locator(".card-title")
+
+
+async def test_a_push_is_in_the_list_within_a_second(desk: Any) -> None:
+    await desk.push("The first")
+    page = await desk.page()
+    await page.get_by_role("option", name="The first").wait_for()
+    await desk.push("The second")
+    await page.get_by_role("option", name="The second").wait_for(timeout=1000)
+
+
+async def test_the_very_first_push_opens_the_inbox_that_told_how_to_send_it(desk: Any) -> None:
+    page = await desk.page()
+    await page.get_by_role("heading", name="Send a push. It lands here.").wait_for()
+    assert desk.emulator.base_url in await page.locator(".snippet pre").inner_text()
+    await desk.push("Hello")
+    await page.get_by_role("option", name="Hello").wait_for(timeout=3000)
+    await title(page).get_by_text("Hello").wait_for()
+
+
+async def test_what_was_turned_away_is_told_to_a_newcomer(desk: Any) -> None:
+    page = await desk.page()
+    async with desk.session.post(desk.emulator.base_url + "/v1/push", json={}) as response:
+        assert response.status == 401
+    await page.get_by_text("the Api-Key header is missing").wait_for()
+
+
+async def test_both_phones_show_the_language_that_is_chosen(desk: Any) -> None:
+    await desk.push({"en": "Good morning", "de": "Guten Morgen"}, body={"en": "Sun", "de": "Sonne"})
+    page = await desk.page()
+    await title(page).get_by_text("Good morning").wait_for()
+    await page.get_by_role("button", name="de", exact=True).click()
+    for phone in ("iPhone", "Android"):
+        await title(page, phone).get_by_text("Guten Morgen").wait_for()
+        assert await page.get_by_role("group", name=phone).locator(".card-body").inner_text() == "Sonne"
+
+
+async def test_the_fallback_of_a_placeholder_is_marked_and_gives_way_to_a_value(desk: Any) -> None:
+    await desk.push(EN_AR)
+    page = await desk.page()
+    fallback = title(page).locator(".ph.fallback")
+    assert await fallback.inner_text() == "you"
+    await page.get_by_label("first_name").fill("Ada")
+    assert await title(page).locator(".ph.value").inner_text() == "Ada"
+    assert await fallback.count() == 0
+    await page.get_by_label("first_name").fill("")
+    assert await fallback.inner_text() == "you"
+
+
+async def test_custom_fields_fill_the_placeholders(desk: Any) -> None:
+    message = {"title": EN_AR, "iosEnabled": True}
+    await desk.send({"userIds": ["u"], "message": message, "customFields": {"first_name": "Ada"}})
+    page = await desk.page()
+    assert await title(page).locator(".ph.value").inner_text() == "Ada"
+
+
+async def test_arabic_runs_from_right_to_left_on_both_phones(desk: Any) -> None:
+    await desk.push(EN_AR, body={"en": "a", "ar": "المعطف متوفر 128 مرة أخرى"})
+    page = await desk.page()
+    await page.get_by_role("button", name="ar", exact=True).click()
+    for phone in ("iPhone", "Android"):
+        group = page.get_by_role("group", name=phone)
+        directions = "nodes => nodes.map(node => getComputedStyle(node).direction)"
+        assert await group.locator(".card-title, .card-body").evaluate_all(directions) == ["rtl", "rtl"]
+        icon, text = group.locator(".app-icon, .small-icon").first, group.locator(".card-title")
+        assert (await icon.bounding_box())["x"] > (await text.bounding_box())["x"]
+
+
+async def test_a_platform_that_is_off_shows_a_dark_screen(desk: Any) -> None:
+    await desk.push("Only there", iosEnabled=False)
+    page = await desk.page()
+    await page.get_by_role("group", name="iPhone").get_by_text("Not sent").wait_for()
+    await title(page, "Android").get_by_text("Only there").wait_for()
+
+
+async def test_expanded_shows_the_buttons_and_the_actions(desk: Any) -> None:
+    await desk.push(
+        "Sale",
+        androidActionButtons=[{"label": "Buy now", "url": "https://shop.example/buy", "clickAction": "DEEP_LINKING"}],
+        actionCategory={"type": "PREDEFINED_CATEGORY", "name": "sale", "actionComponents": [{"actionId": "later"}]},
+    )
+    page = await desk.page()
+    assert await page.locator(".android-actions, .ios-actions").count() == 0
+    await page.get_by_role("button", name="Expanded", exact=True).click()
+    await page.get_by_role("group", name="Android, expanded").get_by_text("Buy now").wait_for()
+    await page.get_by_role("group", name="iPhone, expanded").get_by_text("later").wait_for()
+
+
+async def test_pressing_a_notification_expands_it(desk: Any) -> None:
+    await desk.push("Press me")
+    page = await desk.page()
+    await page.get_by_role("button", name="Show the iPhone notification expanded").click()
+    await page.get_by_role("group", name="iPhone, expanded").wait_for()
+
+
+FIELDS = {
+    "collapseId": "collapse-1",
+    "ttl": 7200,
+    "androidChannel": "channel-1",
+    "priority": "NORMAL",
+    "soundFileName": "sound-1.caf",
+    "mediaType": "IMAGE",
+    "interruptionLevel": "PASSIVE",
+    "badgeCount": 77,
+    "relevanceScore": "SCORE_MAX",
+    "smallIconResourceId": "ic_one",
+    "action": "DEFAULT",
+    "iosActionUrl": "https://example.com/ios",
+    "androidActionUrl": "https://example.com/android",
+    "bigImageUrl": "https://example.com/big.png",
+    "largeIconUrl": "https://example.com/icon.png",
+    "richMediaUrl": "https://example.com/rich.png",
+    "keyVals": {"key-1": "value-1"},
+    "contentAvailable": False,
+    "notYetKnown": "something new",
+}
+
+
+async def test_every_field_is_in_the_table_of_all_fields(desk: Any) -> None:
+    await desk.push("All", **FIELDS)
+    page = await desk.page()
+    await page.get_by_role("tab", name="All fields").click()
+    table = page.locator("table.fields")
+    for name, value in FIELDS.items():
+        row = table.locator("tr").filter(has=page.get_by_role("rowheader", name=name)).first
+        shown = await row.inner_text()
+        words = value.values() if isinstance(value, dict) else [value]
+        for word in words:
+            assert (str(word).lower() if isinstance(word, bool) else str(word)) in shown, name
+    assert "not in the interface" in await table.locator("tr.extra").inner_text()
+
+
+async def test_advice_is_given_where_the_message_is_odd(desk: Any) -> None:
+    await desk.push({"en": "Hi", "de": "Hallo"}, body={"en": "Only English"})
+    page = await desk.page()
+    await page.locator(".advice").get_by_text("languages-differ").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("user:u-2", ["Black coffee"]),
+        ('title:"black friday"', ["Black Friday is near"]),
+        ("lang:fr", ["Bonjour"]),
+        ("status:429", ["Too early"]),
+        ("is:refused", ["Too early"]),
+        ("coffee", ["Black coffee"]),
+        ("nobody wrote this", []),
+    ],
+)
+async def test_the_search_finds(desk: Any, search: str, found: list[str]) -> None:
+    await desk.push("Black Friday is near", "u-1")
+    await desk.push("Black coffee", "u-2")
+    await desk.push({"fr": "Bonjour"}, "u-3")
+    await desk.control("PUT", "/limits", {"max_users": 1, "statuses": {"users": 429}})
+    await desk.push("Too early", "u-4", "u-5")
+    page = await desk.page()
+    await page.locator(".push-row").nth(3).wait_for()
+    await page.get_by_role("searchbox", name="Search pushes").fill(search)
+    rows = page.locator(".push-row")
+    await page.locator(".list-count").get_by_text(f"{len(found)} push", exact=False).wait_for()
+    assert [await row.locator(".row-title").inner_text() for row in await rows.all()] == found
+
+
+async def test_what_comes_while_searching_is_shown_where_it_matches(desk: Any) -> None:
+    await desk.push("Coffee one")
+    page = await desk.page()
+    await page.locator(".push-row").wait_for()
+    await page.get_by_role("searchbox", name="Search pushes").fill("coffee")
+    await desk.push("Tea")
+    await desk.push("Coffee two")
+    await page.get_by_role("option", name="Coffee two").wait_for()
+    assert await page.locator(".push-row").count() == 2
+
+
+async def test_the_keyboard_does_it_all(desk: Any) -> None:
+    for name in ("one", "two", "three"):
+        await desk.push({"en": name, "de": f"{name} auf Deutsch"})
+    page = await desk.page()
+    chosen = page.locator("[role=option][aria-selected=true]")
+    await title(page).get_by_text("three").wait_for()
+    for key, text in (
+        ("j", "two"),
+        ("ArrowDown", "one"),
+        ("k", "two"),
+        ("ArrowUp", "three"),
+        ("j", "two"),
+        ("g", "three"),
+    ):
+        await page.keyboard.press(key)
+        await title(page).get_by_text(text, exact=True).wait_for()
+        await chosen.get_by_text(text, exact=True).wait_for()
+    await page.keyboard.press("l")
+    await title(page).get_by_text("three auf Deutsch").wait_for()
+    await page.keyboard.press("e")
+    await page.get_by_role("group", name="iPhone, expanded").wait_for()
+    await page.keyboard.press("/")
+    await page.keyboard.type("jk?")  # types, and moves nothing
+    assert await page.get_by_role("searchbox", name="Search pushes").input_value() == "jk?"
+    await page.keyboard.press("Escape")
+    await page.locator(".push-row").nth(2).wait_for()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("?")
+    await page.get_by_role("dialog", name="Help").wait_for()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("dialog").wait_for(state="detached")
+    await page.keyboard.press("4")
+    await page.get_by_role("heading", name="Faults").wait_for()
+
+
+async def test_one_push_and_all_pushes_are_deleted_after_a_question(desk: Any) -> None:
+    for name in ("one", "two", "three"):
+        await desk.push(name)
+    page = await desk.page()
+    await page.locator(".push-row").nth(2).wait_for()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await page.get_by_role("button", name="Cancel").click()
+    assert await page.locator(".push-row").count() == 3
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await page.get_by_role("option", name="three").wait_for(state="detached")
+    await title(page).get_by_text("two").wait_for()
+    await page.get_by_role("button", name="Delete all").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete all").click()
+    await page.get_by_role("heading", name="Send a push").wait_for()
+    assert desk.emulator.accepted("user-1") == 3
+
+
+async def test_a_push_is_copied_as_curl_and_as_python(desk: Any) -> None:
+    await desk.push("Copy me")
+    page = await desk.page()
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for name, part in (("curl", "curl"), ("Python", "AsyncPushClient")):
+        await page.get_by_role("button", name=f"Copy as {name}").click()
+        await page.get_by_text(f"{name} copied").wait_for()
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        assert part in copied
+        assert "Copy me" in copied
+        assert desk.emulator.api_key not in copied
+
+
+async def test_long_text_is_clipped_and_can_be_read_in_full(desk: Any) -> None:
+    await desk.push("long " * 500)
+    page = await desk.page()
+    phone = await page.get_by_role("group", name="iPhone").bounding_box()
+    card = await page.locator(".ios-card").bounding_box()
+    assert card["height"] < phone["height"] / 2
+    await page.locator("h2").get_by_role("button", name="show all").click()
+    assert len(await page.get_by_role("dialog").locator("pre").inner_text()) > 2400
+
+
+async def test_on_a_narrow_screen_the_list_and_the_push_take_turns(desk: Any) -> None:
+    await desk.push("Small")
+    page = await desk.page(width=400, height=800)
+    await page.get_by_role("option", name="Small").click()
+    await title(page).get_by_text("Small").wait_for()
+    assert not await page.get_by_role("listbox").is_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 400
+    await page.get_by_role("button", name="Back to the list").click()
+    await page.get_by_role("listbox").wait_for()
+
+
+async def test_the_theme_is_kept(desk: Any) -> None:
+    await desk.push()
+    page = await desk.page()
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = await page.evaluate(background)
+    await page.get_by_role("button", name="Switch to dark").click()
+    dark = await page.evaluate(background)
+    assert light != dark
+    await page.reload()
+    await page.get_by_role("button", name="Switch to light").wait_for()
+    assert await page.evaluate(background) == dark
+
+
+async def test_each_key_has_an_inbox_of_its_own(desk: Any) -> None:
+    await desk.push("Mine")
+    await desk.send({"userIds": ["u"], "message": {"title": {"en": "Theirs"}}}, api_key="another-key-123")
+    await desk.control("PUT", "/label", {"label": "My inbox"})
+    page = await desk.page()
+    await page.get_by_label("Inbox", exact=True).select_option(label="My inbox · 1")
+    await page.get_by_role("option", name="Mine").wait_for()
+    assert await page.get_by_role("option", name="Theirs").count() == 0
+    await page.get_by_role("button", name="Name this inbox").click()
+    await page.get_by_label("Name", exact=True).fill("Renamed")
+    await page.get_by_role("button", name="Save").click()
+    await page.get_by_label("Inbox", exact=True).get_by_text("Renamed · 1").wait_for(state="attached")
