@@ -171,9 +171,9 @@ export class Campaigns {
       "section",
       { class: "block" },
       h("h3", null, "First recipients ", simulated("Who the query selects on this machine's tables, not on the service's.")),
-      h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "First recipients" }, h("table", { class: "fields" }, h("thead", null, head), body)),
-      h("p", { class: "hint" }, "Choose one to see the push as this user does."),
       stage,
+      h("p", { class: "hint" }, "Choose one to see the push as this user does."),
+      h("div", { class: "scroll-x few", tabindex: "0", role: "region", "aria-label": "First recipients" }, h("table", { class: "fields" }, h("thead", null, head), body)),
     );
   }
 }

@@ -71,7 +71,7 @@ function item(platform, one) {
       ` · ${clock(one.time)}`,
       state === "shown" ? null : h("b", { class: "tag" }, state),
       one.collapse_id ? h("span", { class: "tag", title: "collapseId" }, bdi(one.collapse_id.slice(0, 60))) : null,
-      Number.isInteger(one.ttl) && one.state === "delivered" ? ` · until ${clock(one.time + one.ttl)}` : null,
+      Number.isInteger(one.ttl) && one.state === "delivered" ? h("span", null, `until ${clock(one.time + one.ttl)}`) : null,
     ),
     one.silent ? h("p", { class: "silent-push" }, icon("wave"), "Wakes the app, shows nothing") : draw(shown, { expanded: false, open: null }),
     one.simulated?.length ? h("p", { class: "tray-sim", title: one.simulated.join("\n") }, `simulated: ${one.simulated.length}`) : null,

@@ -13,10 +13,10 @@ async def test_duplicates_are_marked_and_can_be_listed_alone(desk: Any) -> None:
     await desk.push("Two", "u-twice")
     page = await desk.page("/#/users")
     users = page.get_by_role("list", name="Users")
-    await users.get_by_role("link", name="u-once ×1").wait_for()
-    await users.locator(".double").get_by_text("×2").wait_for()
+    await users.get_by_role("link", name="u-once \u00d71").wait_for()
+    await users.locator(".double").get_by_text("\u00d72").wait_for()
     await page.get_by_role("switch", name="Duplicates only").click()
-    await users.get_by_role("link", name="u-once ×1").wait_for(state="detached")
+    await users.get_by_role("link", name="u-once \u00d71").wait_for(state="detached")
     assert await users.get_by_role("link").count() == 1
 
 
