@@ -1,0 +1,630 @@
+"""The control routes on the wire: what each answers, and what it says of what it does not take."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from urllib.parse import quote
+
+import pytest
+from support.control_api import Api
+
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.store import StoreError
+
+MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}}
+STRANGE = [
+    *("a/b", "/", "a/../b", "..", ".", "a.b", "50%", "%41", "a b", " ", "a+b", "a&b=c", "a?b", "#", ";"),
+    *(
+        "\0",
+        "a\0b",
+        "\x7f",
+        "\n",
+        "ü",
+        "😀",
+        "👩‍👩‍👧",
+        "\u2028",
+        "\U0010ffff",
+        "'; DROP TABLE requests; --",
+        '"',
+        "\\",
+        "{id}",
+    ),
+]
+
+
+@pytest.fixture
+def api(emulator: Emulator) -> Api:
+    return Api(emulator)
+
+
+# Which inbox
+
+
+async def test_health_and_readiness_need_no_key(api):
+    for path in ("/health", "/ready"):
+        answer = await api.get(path, Api_Key=None)
+        assert answer["status"] == "ok"
+        assert answer["version"][0].isdigit()
+
+
+async def test_it_is_not_ready_where_nothing_can_be_stored(api, emulator, monkeypatch):
+    def full() -> None:
+        raise StoreError("the disk is full: free some space")
+
+    monkeypatch.setattr(emulator._store, "check", full)
+    assert await api.refused("GET", "/ready") == (507, "the disk is full: free some space")
+    assert (await api.get("/health"))["status"] == "ok"
+
+
+@pytest.mark.parametrize("key", [None, ""])
+async def test_a_route_of_an_inbox_says_how_one_is_named(api, key):
+    status, error = await api.refused("GET", "/users", Api_Key=key)
+    assert status == 401
+    assert "Api-Key" in error
+    assert "?inbox=" in error
+
+
+async def test_an_inbox_is_named_by_its_public_name_without_the_key(api, wire):
+    await wire.push("ann")
+    (inbox,) = await api.get("/inboxes", Api_Key=None)
+    users = await api.get(f"/users?inbox={inbox['inbox']}", Api_Key=None)
+    assert users == {"users": [{"user_id": "ann", "accepted": 1}], "next": None}
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "%00", "'%20OR%201=1", "%25", "_" * 16, "%f0%9f%98%80"])
+async def test_an_unknown_name_of_an_inbox_is_not_found(api, wire, name):
+    await wire.push("ann")
+    assert (await api.refused("GET", f"/users?inbox={name}"))[0] == 404
+
+
+async def test_keys_see_their_own_inbox_only(api, wire):
+    await wire.push("ann")
+    await wire.campaign()
+    other = {"Api_Key": "another"}
+    assert (await api.get("/users", **other))["users"] == []
+    assert (await api.get("/requests", **other))["requests"] == []
+    assert await api.get("/campaigns", **other) == []
+    (request,) = (await api.get("/requests?search=is:push"))["requests"]
+    (campaign,) = await api.get("/campaigns")
+    assert (await api.refused("GET", f"/requests/{request['id']}", **other))[0] == 404
+    assert (await api.refused("GET", f"/campaigns/{campaign['uuid']}", **other))[0] == 404
+    assert (await api.refused("POST", f"/campaigns/{campaign['uuid']}/start", {}, **other))[0] == 404
+    assert (await api.done("DELETE", f"/requests/{request['id']}", **other))["deleted"] == 0
+    assert (await api.get(f"/requests/{request['id']}"))["id"] == request["id"]
+
+
+async def test_there_is_a_bound_on_inboxes(api, emulator, monkeypatch):
+    monkeypatch.setattr("pushsdk.emulator.rooms._MOST", 0)
+    status, error = await api.refused("GET", "/users", Api_Key="one more")
+    assert status == 507
+    assert "inboxes" in error
+
+
+async def test_inboxes_are_listed_with_what_is_in_them(api, wire):
+    await wire.push("ann", Api_Key="first")
+    await wire.push("ann", "bob", Api_Key="second")
+    await wire.push("ann", Api_Key="second")
+    second, first = await api.get("/inboxes")
+    assert [first["requests"], second["requests"]] == [1, 2]
+    assert first["inbox"] != second["inbox"]
+    assert abs(first["last"] - time.time()) < 600
+
+
+async def test_an_inbox_has_a_label_of_its_own_or_a_number(api, wire):
+    await wire.push("ann")
+    assert [each["label"] for each in await api.get("/inboxes")] == ["Inbox 1"]
+    await api.done("PUT", "/label", {"label": "Mine <b>"})
+    await api.done("POST", "/reset", {})
+    assert [each["label"] for each in await api.get("/inboxes")] == ["Mine <b>"]
+    await api.done("PUT", "/label", {"label": ""})
+    assert (await api.get("/inboxes"))[0]["label"].startswith("Inbox ")
+
+
+# Paths, queries, bodies
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "word"),
+    [
+        ("GET", "", 404, "openapi.json"),
+        ("GET", "/", 404, "openapi.json"),
+        ("GET", "/nothing", 404, "openapi.json"),
+        ("GET", "/users/", 404, "openapi.json"),
+        ("GET", "/users/a/b", 404, "openapi.json"),
+        ("GET", "/health/", 404, "openapi.json"),
+        ("GET", "x/health", 404, "openapi.json"),
+        ("GET", "/%75sers", 404, "openapi.json"),
+        ("GET", "/users/%ff", 400, "UTF-8"),
+        ("GET", "/users/%ed%a0%80", 400, "UTF-8"),  # half of a character
+        ("GET", "/requests/x", 404, "number"),
+        ("GET", "/requests/-1", 404, "number"),
+        ("GET", "/requests/1e3", 404, "number"),
+        ("GET", "/requests/%D9%A1", 404, "number"),
+        ("GET", f"/requests/{'9' * 19}", 404, "number"),
+        ("GET", "/requests/7", 404, "no such request"),
+        ("DELETE", "/requests/x", 404, "number"),
+        ("GET", "/campaigns/7", 404, "uuid"),
+        ("GET", "/campaigns/%00", 404, "uuid"),
+        ("DELETE", "/health", 405, "GET"),
+        ("OPTIONS", "/requests", 405, "GET or DELETE"),
+        ("HEAD", "/users", 405, "GET"),
+        ("TRACE", "/users", 405, "GET"),
+        ("DELETE", "/reset", 405, "POST"),
+        ("GET", "/users?unknown=1", 400, "unknown"),
+        ("GET", "/users?search=a&search=b", 400, "twice"),
+        ("GET", f"/users?search={'x' * 1001}", 400, "search"),
+        ("GET", "/users?limit=0", 400, "limit"),
+        ("GET", "/users?limit=1001", 400, "limit"),
+        ("GET", "/users?limit=ten", 400, "limit"),
+        ("GET", "/requests?before=-1", 400, "before"),
+        ("GET", f"/requests?before={1 << 63}", 400, "before"),
+        ("GET", "/wait?timeout=61", 400, "timeout"),
+        ("GET", "/wait?timeout=nan", 400, "timeout"),
+        ("GET", "/wait?timeout=inf", 400, "timeout"),
+        ("GET", "/wait?count=0", 400, "count"),
+        ("DELETE", "/requests", 400, "all=true"),
+        ("DELETE", "/requests?search=%20", 400, "all=true"),
+        ("DELETE", "/requests?all=false", 400, "all=true"),
+        ("DELETE", "/requests?all=yes", 400, "all"),
+        ("DELETE", "/requests?search=x&all=true", 400, "either"),
+        ("DELETE", "/requests?search=user:", 400, "without a value"),
+        ("DELETE", "/requests?search=x%20title:", 400, "without a value"),
+    ],
+)
+async def test_a_path_or_query_that_is_not_taken_is_told_why(api, wire, method, path, status, word):
+    await wire.push("ann")
+    answer = await api.raw(method, f"/_emulator/v1{path}")
+    assert answer.status == status
+    if method != "HEAD":
+        assert word in answer.json["error"]
+    assert len((await api.get("/requests"))["requests"]) == 1
+
+
+async def test_who_uses_another_method_is_told_the_right_ones(api):
+    assert (await api.ask("POST", "/requests", {})).headers["allow"] == "GET, DELETE"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "word"),
+    [
+        ("PUT", "/label", b"", "label"),
+        ("PUT", "/label", b"[]", "object"),
+        ("PUT", "/label", b"{", "truncated"),
+        ("PUT", "/label", b'{"label":"\xff"}', "utf-8"),
+        ("PUT", "/label", b'{"label":1}', "$.label"),
+        ("PUT", "/label", {"label": "x" * 201}, "$.label"),
+        ("PUT", "/label", {"label": "x", "more": 1}, "more"),
+        ("PUT", "/faults", b'{"faults":[{"headers":' + b"[" * 100_000, "nested too deeply"),
+        ("PUT", "/label", b'{"more":' * 5000, "unknown field"),
+        ("POST", "/clock", {"advance": -1}, "$.advance"),
+        ("POST", "/clock", {"advance": 1e12}, "$.advance"),
+        ("POST", "/clock", b'{"advance":NaN}', "malformed"),
+        ("PUT", "/faults", {}, "either"),
+        ("PUT", "/faults", {"faults": [], "preset": "flaky"}, "either"),
+        ("PUT", "/faults", {"preset": "x"}, "flaky"),
+        ("PUT", "/faults", {"faults": [{"fault": "x"}]}, "$[0]"),
+        ("PUT", "/faults", {"faults": [{"fault": "status"}]}, "code"),
+        ("PUT", "/faults", {"faults": [{"fault": "status", "code": 1}]}, "$[0].code"),
+        ("PUT", "/faults", {"faults": [{"fault": "hang", "name": "a"}] * 2}, "same name"),
+        ("PUT", "/faults", {"faults": [{"fault": "status", "code": 400, "headers": {"a": "b\r\nc: d"}}]}, "one line"),
+        ("PUT", "/faults", {"preset": "flaky", "seed": 1 << 63}, "$.seed"),
+        ("PATCH", "/faults/x", {}, "enabled"),
+        ("PUT", "/limits", {"max_users": 0}, "max_users"),
+        ("PUT", "/limits", {"burst": 2}, "burst"),
+        ("PUT", "/limits", {"statuses": {"rate": 200}}, "statuses.rate"),
+        ("PUT", "/limits", {"users": 1}, "users"),
+    ],
+)
+async def test_a_body_that_is_not_taken_is_told_why(api, method, path, body, word):
+    status, error = await api.refused(method, path, body)
+    assert status == 400
+    assert word in error
+    assert (await api.get("/faults"))["faults"] == []
+    assert (await api.get("/limits"))["max_users"] is None
+
+
+async def test_a_control_body_over_the_bound_is_refused(running):
+    async with running(max_body=1000) as wire:
+        api = Api(wire.emulator)
+        assert (await api.refused("PUT", "/label", {"label": "x" * 2000}))[0] == 413
+
+
+async def test_an_endless_body_is_ended(running):
+    async with running(max_body=1000) as wire:
+        api = Api(wire.emulator)
+        head = api.head("PUT", "/_emulator/v1/label", Content_Type="application/json", Transfer_Encoding="chunked")
+        answer = await api.bytes(head + b"100\r\n" + b"x" * 256 + b"\r\n" + b"400\r\n" + b"y" * 1024 + b"\r\n")
+        assert answer.status == 413
+
+
+async def test_a_body_that_ends_early_is_no_trouble(api, emulator, until, caplog):
+    async with api.connected() as (reader, writer):
+        writer.write(api.head("PUT", "/_emulator/v1/label", Content_Type="application/json", Content_Length="100"))
+        writer.write(b'{"label"')
+        writer.write_eof()
+        assert (await reader.read())[:12] in (b"HTTP/1.1 400", b"")
+    await until(lambda: not emulator._service.lost)
+    assert caplog.records == []
+    assert await api.get("/inboxes") == []
+
+
+async def test_a_client_that_asks_before_its_body_is_told_to_go_on(api):
+    head = api.head(
+        "PUT", "/_emulator/v1/label", Content_Type="application/json", Content_Length="13", Expect="100-continue"
+    )
+    async with api.connected() as (reader, writer):
+        writer.write(head)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b'{"label":"x"}')
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+
+async def test_an_unexpected_error_is_the_servers_and_is_logged(api, emulator, monkeypatch, caplog):
+    monkeypatch.setattr(emulator._store, "boxes", lambda: 1 // 0)
+    assert (await api.raw("GET", "/_emulator/v1/inboxes")).status == 500
+    assert [record.name for record in caplog.records] == ["pushsdk.emulator"]
+    assert emulator.api_key not in caplog.text
+
+
+# Users
+
+
+@pytest.mark.parametrize("user_id", STRANGE)
+async def test_any_user_id_is_found_by_its_path_and_by_search(api, wire, user_id):
+    await wire.push("ann", user_id)
+    user = await api.user(user_id)
+    assert (user["user_id"], user["accepted"], len(user["pushes"])) == (user_id, 1, 1)
+    found = await api.get(f"/users?search={quote(user_id, safe='')}")
+    assert {"user_id": user_id, "accepted": 1} in found["users"]
+    line = quote('user:"' + user_id.replace("\\", "\\\\").replace('"', '\\"') + '"', safe="")
+    assert len((await api.get(f"/requests?search={line}"))["requests"]) == 1
+
+
+async def test_a_user_nobody_pushed_to_has_nothing(api):
+    user = await api.user("nobody")
+    assert (user["accepted"], user["campaigns"], user["pushes"]) == (0, 0, [])
+    assert user["devices"] == {"ios": [], "android": []}
+
+
+async def test_a_user_shows_pushes_oldest_first_and_what_the_devices_show(api, wire):
+    await wire.send({"userIds": ["ann", "ann"], "message": MESSAGE, "customFields": {"a": [1]}})
+    await wire.send({"userIds": ["ann"], "message": {"title": {"en": "2"}, "iosEnabled": False}})
+    user = await api.user("ann")
+    assert user["accepted"] == 3
+    first, second = user["pushes"]
+    assert (first["times"], first["message"], first["custom_fields"]) == (2, MESSAGE, {"a": [1]})
+    assert (second["times"], second["custom_fields"], second["campaign"]) == (1, None, None)
+    assert first["id"] < second["id"]
+    shown = {name: [each["title"]["en"] for each in there] for name, there in user["devices"].items()}
+    assert shown == {"ios": ["Hello"], "android": ["Hello", "2"]}
+
+
+async def test_users_are_paged_by_their_ids(api, wire):
+    names = [f"u{number:02}" for number in range(10)]
+    await wire.push(*names)
+    seen, after = [], ""
+    while after is not None:
+        page = await api.get(f"/users?limit=3&after={after}")
+        assert len(page["users"]) <= 3
+        seen += [each["user_id"] for each in page["users"]]
+        after = page["next"]
+    assert seen == names
+
+
+async def test_a_page_that_is_just_full_is_the_last(api, wire):
+    await wire.push("a", "b")
+    assert (await api.get("/users?limit=2"))["next"] is None
+    assert (await api.get("/users?limit=1"))["next"] == "a"
+
+
+async def test_users_are_searched_literally(api, wire):
+    await wire.push("ann", "a_n", "a%n", "ANN")
+    for search in ("a_n", "a%n", "ann", "ANN"):
+        found = await api.get(f"/users?search={quote(search)}")
+        assert [each["user_id"] for each in found["users"]] == [search]
+
+
+async def test_duplicates_are_the_users_with_more_than_one(api, wire):
+    await wire.push("ann", "bob")
+    await wire.push("ann")
+    assert await api.get("/duplicates") == [{"user_id": "ann", "accepted": 2}]
+
+
+# Requests
+
+
+async def test_requests_are_paged_newest_first(api, wire):
+    for number in range(7):
+        await wire.push(f"u{number}")
+    seen, query = [], ""
+    while query is not None:
+        page = await api.get(f"/requests?limit=3{query}")
+        seen += [each["first_user"] for each in page["requests"]]
+        query = None if page["next"] is None else f"&before={page['next']}"
+    assert seen == [f"u{number}" for number in reversed(range(7))]
+
+
+async def test_requests_after_an_id_are_newer(api, wire):
+    for number in range(3):
+        await wire.push(f"u{number}")
+    newest, middle, _ = (await api.get("/requests"))["requests"]
+    found = (await api.get(f"/requests?after={middle['id']}"))["requests"]
+    assert [each["id"] for each in found] == [newest["id"]]
+
+
+async def test_a_summary_says_what_came_and_what_became_of_it(api, wire):
+    await wire.send({"userIds": ["ann", "bob"], "message": {**MESSAGE, "collapseId": "c", "iosEnabled": False}})
+    (found,) = (await api.get("/requests"))["requests"]
+    assert abs(found.pop("time") - time.time()) < 600
+    assert found.pop("bytes") > 50
+    assert found == {
+        "id": 1,
+        "endpoint": "push",
+        "status": 204,
+        "accepted": True,
+        "fault": None,
+        "error": None,
+        "users": 2,
+        "first_user": "ann",
+        "title": {"en": "Hello"},
+        "body": {"en": "World"},
+        "languages": ["en"],
+        "platforms": ["android"],
+        "collapse_id": "c",
+        "campaign": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("search", "count"),
+    [
+        ("", 3),
+        ("hello", 2),
+        ("is:accepted", 2),
+        ("is:refused", 1),
+        ("status:400", 1),
+        ("user:ann", 1),
+        ("user:an", 0),
+        ("%25", 0),
+        ("'", 0),
+        ("' OR 1=1 --", 0),
+        ("title:hel lang:en", 2),
+        ("\0", 0),
+        ('"', 3),
+    ],
+)
+async def test_requests_are_searched(api, wire, search, count):
+    await wire.push("ann")
+    await wire.campaign()
+    await wire.send({"userIds": []})
+    assert len((await api.get(f"/requests?search={quote(search, safe='%')}"))["requests"]) == count
+
+
+async def test_one_request_is_shown_whole(api, wire):
+    sent = {"userIds": ["ann"], "message": {"title": {"en": "Hi {{ name | 'you' }}"}}, "customFields": {"name": "Ann"}}
+    await wire.send(sent)
+    found = await api.get("/requests/1")
+    assert found["body"] == json.loads(found["text"]) == sent
+    assert (found["user_ids"], found["placeholders"]) == (["ann"], ["name"])
+    assert "curl" in found["curl"]
+    assert "AsyncPushClient" in found["python"]
+    assert all(set(each) == {"path", "code", "message"} for each in found["lint"])
+
+
+async def test_one_request_is_deleted_and_the_counts_stay(api, wire, emulator):
+    await wire.push("ann")
+    await wire.push("ann")
+    assert await api.done("DELETE", "/requests/1") == {"deleted": 1, "counts": "kept"}
+    assert (await api.done("DELETE", "/requests/1"))["deleted"] == 0
+    assert [each["id"] for each in (await api.get("/requests"))["requests"]] == [2]
+    assert emulator.accepted("ann") == (await api.user("ann"))["accepted"] == 2
+
+
+async def test_the_requests_of_a_search_are_deleted(api, wire):
+    await wire.push("ann")
+    await wire.push("bob")
+    assert (await api.done("DELETE", "/requests?search=user:ann"))["deleted"] == 1
+    assert [each["first_user"] for each in (await api.get("/requests"))["requests"]] == ["bob"]
+
+
+async def test_all_requests_are_deleted_where_all_is_said(api, wire):
+    await wire.push("ann")
+    await wire.campaign()
+    assert (await api.done("DELETE", "/requests?all=true"))["deleted"] == 2
+    assert (await api.get("/requests"))["requests"] == []
+    assert await api.get("/campaigns") == []
+
+
+# Faults, limits, clock, reset
+
+
+async def test_presets_are_listed_and_taken_by_name(api, wire):
+    presets = await api.get("/presets", Api_Key=None)
+    assert "flaky" in [each["name"] for each in presets]
+    for each in presets:
+        assert set(each["explained"]) == {rule["name"] for rule in each["faults"]}
+        answer = await api.done("PUT", "/faults", {"preset": each["name"], "seed": 7})
+        assert [rule["name"] for rule in answer["faults"]] == list(each["explained"])
+        assert answer["seed"] == 7
+        shown = [{key: rule[key] for key in rule if key not in ("enabled", "hits")} for rule in answer["faults"]]
+        assert shown == each["faults"]
+        assert await api.done("PUT", "/faults", {"faults": each["faults"], "seed": 7}) == answer
+
+
+async def test_rules_act_count_and_are_switched(api, wire):
+    await api.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503}]})
+    assert (await wire.push("ann")).status == 503
+    (rule,) = (await api.get("/faults"))["faults"]
+    assert rule == {"fault": "status", "code": 503, "name": "1: status", "enabled": True, "hits": 1}
+    (rule,) = (await api.done("PATCH", f"/faults/{quote(rule['name'])}", {"enabled": False}))["faults"]
+    assert (rule["enabled"], rule["hits"]) == (False, 1)
+    assert (await wire.push("ann")).status == 204
+    await api.done("PATCH", f"/faults/{quote(rule['name'])}", {"enabled": True})
+    assert (await wire.push("ann")).status == 503
+    assert await api.done("DELETE", "/faults") == {"faults": [], "seed": 0}
+    assert (await wire.push("ann")).status == 204
+
+
+async def test_a_rule_that_is_not_there_is_not_switched(api):
+    await api.done("PUT", "/faults", {"faults": [{"fault": "hang", "name": "a/b"}]})
+    status, error = await api.refused("PATCH", "/faults/hang", {"enabled": False})
+    assert status == 404
+    assert "a/b" in error
+    assert (await api.done("PATCH", "/faults/a%2Fb", {"enabled": False}))["faults"][0]["enabled"] is False
+
+
+async def test_bad_rules_leave_the_old_ones(api):
+    await api.done("PUT", "/faults", {"preset": "outage"})
+    before = await api.get("/faults")
+    await api.refused("PUT", "/faults", {"faults": [{"fault": "x"}]})
+    assert await api.get("/faults") == before
+
+
+async def test_an_inbox_without_rules_of_its_own_shows_the_emulators(running):
+    async with running(faults=[Fault.status(400, name="all")], seed=3) as wire:
+        assert (await Api(wire.emulator).get("/faults"))["faults"][0]["name"] == "all"
+
+
+async def test_rules_are_of_one_inbox(api, wire):
+    await api.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503}]}, Api_Key="other")
+    assert (await wire.push("ann")).status == 204
+    assert (await wire.push("ann", Api_Key="other")).status == 503
+
+
+async def test_limits_are_set_shown_and_hold(api, wire):
+    limits = await api.get("/limits")
+    assert limits["max_users"] is None
+    answer = await api.done("PUT", "/limits", {"max_users": 1, "quota": 3, "statuses": {"users": 422}})
+    assert answer == await api.get("/limits") == {**limits, "max_users": 1, "quota": 3, "statuses": answer["statuses"]}
+    assert (await wire.push("a", "b")).status == 422
+    assert [(await wire.push("a")).status for _ in range(4)] == [204, 204, 204, 429]
+    assert await api.done("PUT", "/limits", {}) == limits
+    assert (await wire.push("a", "b")).status == 204
+
+
+async def test_strict_is_a_limit(api, wire):
+    await api.done("PUT", "/limits", {"strict": True})
+    answer = await wire.send({"userIds": ["ann"], "message": {"androidEnable": True}})
+    assert answer.status == 400
+    assert "androidEnabled" in answer.json["error"]
+
+
+async def test_the_clock_is_set_forward(api, wire):
+    before = await api.get("/clock")
+    assert before["ahead"] == 0
+    after = await api.done("POST", "/clock", {"advance": 3600})
+    assert after["ahead"] == 3600
+    assert 3600 <= after["now"] - before["now"] < 4200
+    await wire.push("ann")
+    assert (await api.get("/requests"))["requests"][0]["time"] >= after["now"]
+
+
+async def test_a_push_expires_when_the_clock_is_set_forward(api, wire):
+    await wire.send({"userIds": ["ann"], "message": {**MESSAGE, "ttl": 60}})
+    assert {each["state"] for each in (await api.user("ann"))["devices"]["ios"]} == {"delivered"}
+    await api.done("POST", "/clock", {"advance": 61})
+    assert {each["state"] for each in (await api.user("ann"))["devices"]["ios"]} == {"expired"}
+
+
+async def test_a_reset_forgets_the_inbox_and_keeps_its_rules(api, wire):
+    await api.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503, "first": 1}]})
+    await api.done("PUT", "/limits", {"quota": 1})
+    assert [(await wire.push("ann")).status for _ in range(3)] == [503, 204, 429]
+    (inbox,) = await api.get("/inboxes")
+    await api.done("POST", "/reset", {})
+    assert (await api.user("ann"))["accepted"] == 0
+    assert (await api.get("/requests"))["requests"] == []
+    (rule,) = (await api.get("/faults"))["faults"]
+    assert (rule["first"], rule["hits"]) == (1, 0)
+    assert [(await wire.push("ann")).status for _ in range(3)] == [503, 204, 429]
+    (again,) = await api.get("/inboxes")
+    assert (again["inbox"], again["requests"]) == (inbox["inbox"], 3)
+
+
+# What reached no inbox
+
+
+async def test_what_reached_no_inbox_is_listed_newest_first(api, wire):
+    await wire.push("ann", path="/v1/pushes")
+    await wire.push("ann", Api_Key=None)
+    await wire.push("ann", Content_Type="text/plain")
+    await api.raw("POST", "/somewhere", {})
+    found = await api.get("/unmatched", Api_Key=None)
+    assert [(each["method"], each["path"], each["status"]) for each in found] == [
+        ("POST", "/somewhere", 404),
+        ("POST", "/external/api/v1/push", 415),
+        ("POST", "/external/api/v1/push", 401),
+        ("POST", "/external/api/v1/pushes", 404),
+    ]
+    assert "/external/api/v1/push" in found[-1]["error"]
+
+
+async def test_strange_paths_that_reached_no_inbox_can_be_listed(api):
+    for path in ("/%ff", "/%00%ed%a0%80", "/" + "x" * 5000):
+        await api.raw("POST", path, {})
+    found = await api.get("/unmatched")
+    assert len(found) == 3
+    assert all(len(each["path"]) <= 200 for each in found)
+
+
+# Values that are hard to show
+
+
+async def test_a_value_nested_near_the_bound_is_shown_or_told(api, wire):
+    """Whatever depth is taken can be asked for again."""
+    statuses = set()
+    for depth in range(880, 1010, 5):
+        body = b'{"userIds":["ann"],"message":{"x":%b1%b},"customFields":{"y":%b1%b}}' % (
+            *(b"[" * depth, b"]" * depth),
+            *(b"[" * depth, b"]" * depth),
+        )
+        if (await wire.send(body)).status != 204:
+            continue
+        newest = (await api.get("/requests?limit=1"))["requests"][0]["id"]
+        answer = await api.raw("GET", f"/_emulator/v1/requests/{newest}")
+        assert answer.status == 200
+        answer = await api.raw("GET", "/_emulator/v1/users/ann")
+        statuses.add(answer.status)
+        assert answer.status == 200 or "nested too deeply" in answer.json["error"]
+    assert 200 in statuses
+
+
+async def test_an_answer_that_is_nested_too_deeply_says_so(api, monkeypatch):
+    value: list[object] = []
+    for _ in range(100_000):
+        value = [value]
+    monkeypatch.setattr("pushsdk.emulator.views.presets", lambda: value)
+    assert await api.refused("GET", "/presets") == (500, "a value in the answer is nested too deeply to be shown")
+    while value:
+        value = value.pop()
+
+
+async def test_large_numbers_come_back_as_they_were(api, wire):
+    sent = {"userIds": ["ann"], "message": MESSAGE, "customFields": {"big": 10**40, "small": 5e-324}}
+    await wire.send(sent)
+    assert (await api.get("/requests/1"))["body"] == sent
+    assert (await api.user("ann"))["pushes"][0]["custom_fields"] == sent["customFields"]
+
+
+# The emulator's own
+
+
+async def test_a_reset_by_the_test_is_seen_on_the_wire(api, wire, emulator):
+    await wire.push("ann")
+    emulator.reset()
+    assert (await api.get("/users"))["users"] == []
+
+
+async def test_calls_beside_each_other_are_all_answered(api, wire):
+    await wire.push("ann")
+    answers = await asyncio.gather(*(api.get("/users") for _ in range(50)))
+    assert all(answer["users"] == [{"user_id": "ann", "accepted": 1}] for answer in answers)
+
+
+async def test_rules_of_the_emulator_never_act_on_control_routes(running):
+    async with running(faults=[Fault.status(500)]) as wire:
+        assert (await Api(wire.emulator).get("/users"))["users"] == []
+        assert wire.emulator._rooms.rules.hits() == Rules([Fault.status(500)]).hits()

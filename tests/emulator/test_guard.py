@@ -1,0 +1,300 @@
+"""Who may ask at all: hosts, origins, types, the token. And what never leaves the emulator: the Api-Key."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+from contextlib import suppress
+
+import pytest
+from support.control_api import Api
+
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.emulator.guard import Guard
+from pushsdk.emulator.routes import ROOT, ROUTES
+
+PATHS = ["/", "/main.js", "/nothing", f"{ROOT}/health", f"{ROOT}/openapi.json", f"{ROOT}/users", f"{ROOT}/inboxes"]
+TOKEN = "a token of some length"
+
+
+@pytest.fixture
+def api(emulator: Emulator) -> Api:
+    return Api(emulator)
+
+
+@pytest.fixture
+async def guarded(running):
+    """An emulator that others can reach, asked without a token."""
+    async with running(host="0.0.0.0", token=TOKEN, hosts=["push.test"]) as wire:
+        yield Api(wire.emulator)
+
+
+# Hosts and origins
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:{port}", "localhost", "localhost:1", "localhost.evil.example:{port}"),
+        *("127.0.0.1.nip.io:{port}", "127.0.0.2:{port}", "0.0.0.0:{port}", "[::]:{port}", "2130706433:{port}"),
+        *("evil@localhost:{port}", "localhost:{port}@evil", "localhost:{port}/", "localhost:0{port}", "", ":{port}"),
+    ],
+)
+async def test_a_foreign_host_is_refused_and_told_what_to_do(api, path, host):
+    port = api.host.rpartition(":")[2]
+    answer = await api.raw("GET", path, Host=host.replace("{port}", port))
+    if answer.status != 400:  # the HTTP parser's own
+        assert answer.status == 403
+        assert "localhost" in answer.json["error"]
+        assert "`hosts`" in answer.json["error"]
+
+
+async def test_a_request_without_a_host_is_refused(api):
+    assert (await api.raw("GET", f"{ROOT}/users", Host=None)).status in (400, 403)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": "http://localhost"},
+        {"Origin": "http://localhost:1"},
+        {"Origin": "http://{host}.evil.example"},
+        {"Origin": "http://evil.example#http://{host}"},
+        {"Origin": "http://evil@{host}"},
+        {"Origin": "{host}"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
+    ],
+)
+async def test_what_another_site_sends_is_refused(api, path, headers):
+    headers = {name: value.replace("{host}", api.host) for name, value in headers.items()}
+    answer = await api.raw("GET", path, **headers)
+    assert answer.status == 403
+    assert "other sites" in answer.json["error"]
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin"])
+async def test_its_own_page_is_let_in(api, site):
+    assert (await api.ask("GET", "/users", Origin=f"http://{api.host}", Sec_Fetch_Site=site)).status == 200
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+async def test_a_preflight_gets_no_permission_on_any_route(api, route):
+    path = re.sub(r"\{.*?\}", "1", route.path)
+    for origin in ("https://evil.example", f"http://{api.host}"):
+        answer = await api.raw(
+            "OPTIONS",
+            f"{ROOT}{path}",
+            Origin=origin,
+            Access_Control_Request_Method=route.method,
+            Access_Control_Request_Headers="api-key,content-type",
+            Access_Control_Request_Private_Network="true",
+        )
+        assert answer.status in (403, 405)
+        assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize(
+    "route", [each for each in ROUTES if each.method in ("POST", "PUT", "PATCH")], ids=lambda each: each.name
+)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        None,
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+    ],
+)
+async def test_what_a_form_of_another_site_can_send_changes_nothing(api, wire, route, kind):
+    await wire.push("ann")
+    path = re.sub(r"\{.*?\}", "1", route.path)
+    body = {"advance": 1, "label": "x", "preset": "flaky", "enabled": True}
+    answer = await api.raw(route.method, f"{ROOT}{path}", body, Content_Type=kind)
+    assert answer.status == 415
+    assert "application/json" in answer.json["error"]
+    assert (await api.get("/inboxes"))[0]["label"] == "Inbox 1"
+
+
+def test_the_hosts_that_were_named_are_its_own_with_its_port_or_theirs():
+    guard = Guard(port=8025, max_body=1, hosts=["Push.Test", "proxy.test:443", "10.0.0.7"])
+    taken = {
+        host: guard.foreign({"Host": host}) is None
+        for host in ("push.test:8025", "PUSH.TEST:8025", "proxy.test:443", "10.0.0.7:8025", "push.test", "proxy.test")
+    }
+    assert list(taken.values()) == [True, True, True, True, False, False]
+    assert guard.foreign({"Host": "proxy.test:443", "Origin": "https://proxy.test:443"}) is None
+
+
+def test_an_address_of_ipv6_that_was_named_has_no_port_in_it():
+    guard = Guard(port=8025, max_body=1, hosts=["[fd00::7]"])
+    assert guard.foreign({"Host": "[fd00::7]:8025"}) is None
+    assert guard.foreign({"Host": "[fd00::7]"}) is not None
+
+
+# Other requests that mean no good
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [b"GET /%s HTTP/1.1" % (b"x" * 100_000), b"GET / HTTP/9.9", b"\x16\x03\x01\x02\x00", b"CONNECT evil:1 HTTP/1.1"],
+)
+async def test_a_hostile_request_line_harms_nobody(api, request_line):
+    await api.bytes(request_line + f"\r\nHost: {api.host}\r\nConnection: close\r\n\r\n".encode())
+    assert (await api.get("/health"))["status"] == "ok"
+
+
+@pytest.mark.parametrize("headers", [{f"X-{number}": "y" * 100 for number in range(10_000)}, {"X": "y" * 1_000_000}])
+async def test_a_flood_of_headers_is_refused(api, headers):
+    with suppress(ConnectionError):  # it is not even read to the end
+        assert (await api.raw("GET", f"{ROOT}/users", **headers)).status == 400
+    assert (await api.get("/health"))["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "lengths", ["Content-Length: 5\r\nContent-Length: 6", "Content-Length: 5\r\nTransfer-Encoding: chunked"]
+)
+async def test_a_body_of_two_lengths_is_refused(api, lengths):
+    head = f"PUT {ROOT}/label HTTP/1.1\r\nHost: {api.host}\r\nApi-Key: k\r\n{lengths}\r\nConnection: close\r\n\r\n"
+    assert (await api.bytes(head.encode() + b"0\r\n\r\n")).status == 400
+
+
+# The token
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5"])
+def test_others_reach_it_with_a_token_only(host):
+    with pytest.raises(ValueError, match="token"):
+        Emulator(host=host)
+    with pytest.raises(ValueError, match="token"):
+        Emulator(host=host, token="")
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        *(None, "", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Token {TOKEN}", f"Bearer{TOKEN}", "Bearer wrong"),
+        *(f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}", "Bearer \udcff\udcfe", "Bearer ü"),
+    ],
+)
+async def test_without_the_token_no_route_says_anything(guarded, authorization):
+    await guarded.raw("POST", "/external/api/v1/push", {"userIds": ["ann-secret"], "message": {}})
+    for route in (each for each in ROUTES if not each.open):
+        path = re.sub(r"\{.*?\}", "1", route.path)
+        answer = await guarded.raw(route.method, f"{ROOT}{path}", {}, Authorization=authorization)
+        assert (route.name, answer.status) == (route.name, 401)
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert "secret" not in answer.body.decode()
+        assert TOKEN not in answer.body.decode()
+
+
+async def test_without_the_token_an_unknown_route_says_no_more(guarded):
+    assert (await guarded.raw("GET", f"{ROOT}/nothing")).status == 401
+    assert (await guarded.raw("OPTIONS", f"{ROOT}/users")).status == 401
+
+
+@pytest.mark.parametrize("authorization", [f"Bearer {TOKEN}", f"bearer  {TOKEN} "])
+async def test_with_the_token_the_routes_are_open(guarded, authorization):
+    await guarded.raw("POST", "/external/api/v1/push", {"userIds": ["ann"], "message": {}})
+    assert (await guarded.get("/users", Authorization=authorization))["users"] == [{"user_id": "ann", "accepted": 1}]
+
+
+async def test_health_and_the_page_need_no_token_and_hold_no_data(guarded):
+    for path in ("/", "/main.js", f"{ROOT}/health", f"{ROOT}/ready", f"{ROOT}/openapi.json"):
+        answer = await guarded.raw("GET", path)
+        assert answer.status == 200
+        assert TOKEN not in answer.body.decode()
+
+
+async def test_the_token_lets_no_other_site_in(guarded):
+    for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+        assert (await guarded.ask("GET", "/users", Authorization=f"Bearer {TOKEN}", **headers)).status == 403
+
+
+async def test_the_names_it_is_called_by_have_to_be_given(guarded):
+    port = guarded.host.rpartition(":")[2]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert (await guarded.ask("GET", "/users", Host=f"push.test:{port}", **headers)).status == 200
+    status, error = await guarded.refused("GET", "/users", Host=f"other.test:{port}", **headers)
+    assert status == 403
+    assert "push.test" in error
+    assert "`hosts`" in error
+
+
+@pytest.mark.parametrize("given", ["wrong", TOKEN, ""])
+def test_tokens_are_compared_in_constant_time(monkeypatch, given):
+    compared = []
+
+    def compare(left: bytes, right: bytes) -> bool:
+        compared.append((left, right))
+        return left == right
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    guard = Guard(port=80, max_body=1, token=TOKEN)
+    refusal = guard.judge_control("GET", {"Host": "localhost", "Authorization": f"Bearer {given}"})
+    assert (refusal is None) == (given == TOKEN)
+    assert compared == [(given.encode(), TOKEN.encode())]
+
+
+def test_a_token_of_any_characters_is_a_token():
+    guard = Guard(port=80, max_body=1, token="ü😀")
+    assert guard.judge_control("GET", {"Host": "localhost", "Authorization": "Bearer ü😀"}) is None
+    assert guard.judge_control("GET", {"Host": "localhost", "Authorization": "Bearer \udcff"}) is not None
+
+
+# The key, and what is personal
+
+
+async def test_the_key_is_nowhere_but_in_the_request(running, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    key, user = "the-secret-key-of-somebody", "ann-secret"
+    async with running(store=tmp_path / "store", api_key=key, faults=[Fault.status(503, every=2)]) as wire:
+        api = Api(wire.emulator)
+        bodies = []
+        for number in range(4):
+            bodies.append((await wire.push(user, str(number))).text.encode())
+        await wire.campaign()
+        for sent in (b"{", b"[]", {"userIds": [user], "message": {"ttl": user}}):
+            bodies.append((await wire.send(sent)).text.encode())
+        await wire.push("ann", path="/v1/nothing")
+        async with api.events() as events:
+            bodies.append(repr(await events.next()).encode())
+        (campaign,) = await api.get("/campaigns")
+        names = {"id": "1", "uuid": campaign["uuid"], "name": "x"}
+        for route in ROUTES:
+            if route.answer is not None and route.name not in ("post_reset", "delete_requests", "delete_requests_id"):
+                path = re.sub(r"\{(.*?)\}", lambda match: names[match[1]], route.path)
+                body = None if route.method in ("GET", "DELETE") else {"advance": 1, "label": "x", "enabled": True}
+                bodies.append((await api.raw(route.method, f"{ROOT}{path}", body)).body)
+        inside = [
+            wire.emulator,
+            wire.emulator.inbox(),
+            wire.emulator._rooms,
+            wire.emulator._store,
+            wire.emulator._service,
+        ]
+        seen = b"\n".join([*bodies, repr(inside).encode(), caplog.text.encode()])
+    files = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert any(user.encode() in content for content in files)
+    for content in (seen, *files):
+        assert key.encode() not in content
+        assert json.dumps(key).encode() not in content
+        assert key[:8].encode() not in content
+    assert user not in caplog.text
+
+
+async def test_the_key_in_a_query_is_no_way_in(api, emulator):
+    status, error = await api.refused("GET", f"/users?api_key={emulator.api_key}", Api_Key=None)
+    assert status == 400
+    assert emulator.api_key not in error

@@ -1,0 +1,136 @@
+"""The page's files on the wire: which there are, and the policy that nothing else gets past."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+from support.control_api import Api
+
+from pushsdk.emulator import Emulator
+
+STRICT = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+FILES = sorted(file.name for file in (files("pushsdk.emulator") / "web").iterdir() if "." in file.name)
+
+
+@pytest.fixture
+def api(emulator: Emulator) -> Api:
+    return Api(emulator, Api_Key=None)
+
+
+async def test_the_page_is_at_the_root(api):
+    answer = await api.raw("GET", "/")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.body.lower().startswith(b"<!doctype html>")
+    assert (await api.raw("GET", "/index.html")).body == answer.body
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_every_file_is_served_as_what_it_is_under_the_policy(api, name):
+    answer = await api.raw("GET", f"/{name}")
+    assert answer.status == 200
+    assert answer.body == (files("pushsdk.emulator") / "web" / name).read_bytes()
+    kind = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+    assert answer.headers["content-type"] == f"{kind[name.rpartition('.')[2]]}; charset=utf-8"
+    assert answer.headers["content-security-policy"] == STRICT
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+async def test_all_that_the_files_name_is_there(api):
+    """By hand, as no browser is part of these tests: what is imported, linked and loaded."""
+    for name in FILES:
+        content = (await api.raw("GET", f"/{name}")).body.decode()
+        for other in re.findall(r"""(?:from|import|src=|href=)\s*\(?["'](?:\./)?([\w-]+\.\w+)["']""", content):
+            assert (await api.raw("GET", f"/{other}")).status == 200, f"{name} names {other}"
+
+
+async def test_pictures_of_other_sites_widen_nothing_else(api):
+    answer = await api.raw("GET", "/?images=1")
+    assert answer.headers["content-security-policy"] == STRICT.replace("img-src 'self'", "img-src 'self' https: http:")
+    for query in ("?images=0", "?images=", "?images=1%201", "?images=%27unsafe-inline%27", "?images=true", "?x=1"):
+        assert (await api.raw("GET", f"/{query}")).headers["content-security-policy"] == STRICT
+
+
+@pytest.mark.parametrize("name", ["/", "/main.js", "/nothing"])
+async def test_head_says_the_same_without_the_body(api, name):
+    got, head = await api.raw("GET", name), await api.raw("HEAD", name)
+    assert (head.status, head.body) == (got.status, b"")
+    changing = {"date"}
+    assert {key: value for key, value in head.headers.items() if key not in changing} == {
+        key: value for key, value in got.headers.items() if key not in changing
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/nothing",
+            "/main.js/",
+            "//main.js",
+            "/./main.js",
+            "/main.js%00",
+            "/MAIN.JS",
+            "/main",
+            "/.",
+            "/..",
+            "/web/main.js",
+        ),
+        *("/../pages.py", "/../../emulator/pages.py", "/%2e%2e/pages.py", "/..%2fpages.py", "/%2e%2e%2fpages.py"),
+        *("/..%5cpages.py", "/..\\pages.py", "/....//pages.py", "/%252e%252e/pages.py", "/x/../../pages.py"),
+        *(
+            "//etc/passwd",
+            "/%2fetc/passwd",
+            "/etc/passwd",
+            "/C:%5cwindows",
+            "/file:///etc/passwd",
+            "/%ff",
+            "/index.html%20",
+        ),
+        *("/_emulator", "/_emulator/v2/health", "/external/api", "/__init__.py", "/pages.py", "/web"),
+    ],
+)
+async def test_nothing_else_is_served(api, path):
+    for method in ("GET", "HEAD"):
+        answer = await api.raw(method, path)
+        assert answer.status == 404 or (answer.status, path) == (400, "/file:///etc/passwd")
+        assert b"import" not in answer.body
+        assert b"root:" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"), [("/nothing", {}), ("/", {"Host": "evil.example"}), ("/", {"Origin": "null"})]
+)
+async def test_a_refusal_is_under_the_strictest_policy(api, path, headers):
+    answer = await api.raw("GET", path, **headers)
+    assert answer.status in (403, 404)
+    assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
+async def test_the_page_is_only_read(api, method):
+    answer = await api.raw(method, "/")
+    assert answer.status == 404
+    assert "/external/api/v1/push" in answer.json["error"]
+
+
+async def test_a_wrong_page_says_where_the_inbox_is(api):
+    assert (await api.raw("GET", "/inbox")).json == {"error": "no such page; the inbox is at /"}
+
+
+async def test_control_answers_are_no_page(api):
+    for path in ("/_emulator/v1/inboxes", "/_emulator/v1/nothing"):
+        answer = await api.raw("GET", path)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"

@@ -1,0 +1,398 @@
+"""Who waits on the wire: for a number of requests, or for all that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from itertools import pairwise
+
+import aiohttp
+import pytest
+from support.control_api import Api
+
+from pushsdk.emulator import Emulator, Fault, streams
+
+
+@pytest.fixture
+def api(emulator: Emulator) -> Api:
+    return Api(emulator)
+
+
+@pytest.fixture
+def room(emulator: Emulator):
+    return emulator._rooms.of(emulator.api_key)
+
+
+# Waiting for requests
+
+
+async def test_a_wait_ends_at_once_where_there_are_enough(api, wire):
+    for number in range(3):
+        await wire.push(f"u{number}")
+    answer = await api.get("/wait?count=2&timeout=60")
+    assert (answer["matched"], answer["count"], answer["reset"]) == (True, 3, False)
+    assert [each["first_user"] for each in answer["requests"]] == ["u2", "u1", "u0"]
+
+
+async def test_a_wait_ends_with_the_last_that_it_waits_for(api, wire, room, until):
+    waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
+    await until(lambda: room.live._waiting)
+    await wire.push("ann")
+    await wire.send({"userIds": []})  # refused: not accepted, not counted
+    assert not waiting.done()
+    await wire.push("bob")
+    answer = await waiting
+    assert (answer["matched"], answer["count"]) == (True, 2)
+
+
+async def test_a_wait_whose_time_is_over_says_what_there_was(api, wire):
+    await wire.push("ann")
+    answer = await api.get("/wait?count=2&timeout=0")
+    assert (answer["matched"], answer["count"], len(answer["requests"])) == (False, 1, 1)
+    answer = await api.get("/wait?count=2&timeout=0.05")
+    assert (answer["matched"], answer["count"]) == (False, 1)
+
+
+async def test_a_wait_counts_what_its_search_finds_after_its_mark(api, wire):
+    await wire.push("ann")
+    await wire.push("bob")
+    await wire.send({"userIds": []})
+    assert (await api.get("/wait?timeout=0&search=user:ann"))["count"] == 1
+    assert (await api.get("/wait?timeout=0&search="))["count"] == 3
+    assert (await api.get("/wait?timeout=0&search=is:refused"))["count"] == 1
+    assert (await api.get("/wait?timeout=0&after=1"))["count"] == 1
+
+
+async def test_a_reset_ends_a_wait(api, wire, emulator, room, until):
+    await wire.push("ann")
+    waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
+    await until(lambda: room.live._waiting)
+    await asyncio.to_thread(emulator.reset)
+    assert (await waiting)["reset"] is True
+
+
+async def test_the_end_of_the_emulator_ends_a_wait(running, until):
+    async with asyncio.timeout(30):
+        async with running() as wire:
+            api = Api(wire.emulator)
+            live = wire.emulator._rooms.of(wire.emulator.api_key).live
+            async with api.connected() as (reader, writer):
+                writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
+                await until(lambda: live._waiting)
+                await wire.emulator.__aexit__(None, None, None)
+                await reader.read()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_client_that_leaves_gives_its_place_back(api, emulator, room, until):
+    async with api.connected() as (_, writer):
+        writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
+        await until(lambda: room.live._waiting)
+    await until(lambda: not emulator._service.lost and asyncio.all_tasks() == {asyncio.current_task()})
+
+
+async def test_a_wait_looks_at_each_request_once_however_many_come(api, wire, emulator, room, until, monkeypatch):
+    """Counting all of them anew at each look would be quadratic work."""
+    spans = []
+    count_new = emulator._store.count_new
+
+    def spy(box, search, after):
+        found, newest = count_new(box, search, after)
+        spans.append((after, newest, found))
+        return found, newest
+
+    monkeypatch.setattr(emulator._store, "count_new", spy)
+    waiting = asyncio.ensure_future(api.get("/wait?count=1000&timeout=60"))
+    await until(lambda: room.live._waiting)
+    async with aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session:
+        for start in range(0, 1000, 100):
+            await asyncio.gather(*(_push(session, emulator, f"u{start + number}") for number in range(100)))
+    answer = await waiting
+    assert (answer["matched"], answer["count"], len(answer["requests"])) == (True, 1000, 100)
+    assert sum(found for *_, found in spans) == 1000
+    assert all(last == first for (_, last, _), (first, _, _) in pairwise(spans))
+    assert len(spans) < 500
+
+
+async def _push(session: aiohttp.ClientSession, emulator: Emulator, user: str) -> None:
+    body = {"userIds": [user], "message": {"title": {"en": "x"}}}
+    async with session.post(f"{emulator.base_url}/v1/push", json=body) as response:
+        assert response.status == 204
+
+
+# Following what changes
+
+
+async def test_a_stream_begins_with_hello_and_tells_each_request(api, wire):
+    async with api.events() as events:
+        hello = await events.next()
+        assert (hello.event, hello.data) == ("hello", {})
+        await wire.push("ann")
+        told = await events.next()
+        assert told.event == "request"
+        assert told.data == (await api.get("/requests"))["requests"][0]
+        assert told.id.partition("-")[0] == hello.id.partition("-")[0]
+
+
+async def test_a_stream_tells_every_kind_of_change(api, wire, emulator):
+    async with api.events() as events:
+        await events.until("hello")
+        answer = await wire.campaign()
+        request, campaign = await events.until("request"), None
+        assert request[-1].data["campaign"] == answer.json["uuid"]
+        emulator._rooms.campaign(emulator.inbox()._box.id, answer.json["uuid"])
+        campaign = (await events.until("campaign"))[-1]
+        assert campaign.data == {"id": None, "uuid": answer.json["uuid"]}
+        await api.done("PUT", "/faults", {"preset": "flaky"})
+        await events.until("faults")
+        await api.done("PUT", "/limits", {})
+        await events.until("limits")
+        await api.done("DELETE", "/requests/1")
+        assert (await events.until("deleted"))[-1].data == {"id": 1, "uuid": None}
+        await api.done("DELETE", "/requests?all=true")
+        assert (await events.until("deleted"))[-1].data == {"id": None, "uuid": None}
+        await api.done("POST", "/reset", {})
+        await events.until("reset")
+        await wire.push("ann")
+        assert (await events.until("request"))[-1].data["first_user"] == "ann"
+
+
+async def test_a_stream_is_of_one_inbox(api, wire):
+    async with api.events() as events:
+        await events.until("hello")
+        await wire.push("ann", Api_Key="other")
+        await wire.push("bob")
+        assert (await events.next()).data["first_user"] == "bob"
+
+
+async def test_a_stream_of_an_inbox_by_its_name_needs_no_key(api, wire):
+    await wire.push("ann")
+    (inbox,) = await api.get("/inboxes")
+    async with api.events(f"?inbox={inbox['inbox']}", Api_Key=None) as events:
+        assert (await events.next()).event == "hello"
+
+
+async def test_a_burst_is_told_in_one_word(api, emulator, room, monkeypatch):
+    monkeypatch.setattr(streams, "_BURST", 3)
+    async with api.events() as events:
+        hello = await events.next()
+        async with aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session:
+            await asyncio.gather(*(_push(session, emulator, f"u{number}") for number in range(30)))
+        last = None
+        while last is None or last.id != f"{room.live.boot}-{room.live.mark}":
+            last = await events.next()
+            assert last.event in {"request", "resync"}
+        assert hello.id != last.id
+    assert emulator.users().keys() == {f"u{number}" for number in range(30)}
+
+
+async def test_more_requests_than_are_told_one_by_one_are_a_resync(api, wire, room, monkeypatch):
+    monkeypatch.setattr(streams, "_BURST", 3)
+    async with api.events() as events:
+        hello = await events.next()
+    for number in range(4):
+        await wire.push(f"u{number}")
+    async with api.events(Last_Event_ID=hello.id) as events:
+        assert await events.line() == ": welcome back"
+        assert (await events.next()).event == "resync"
+        await wire.push("one more")
+        assert (await events.next()).data["first_user"] == "one more"
+
+
+async def test_who_comes_back_gets_what_was_missed_once(api, wire):
+    async with api.events() as events:
+        mark = (await events.next()).id
+    await wire.push("ann")
+    await wire.push("bob")
+    async with api.events(Last_Event_ID=mark) as events:
+        missed = [await events.next(), await events.next()]
+        assert [each.data["first_user"] for each in missed] == ["ann", "bob"]
+        await wire.push("eve")
+        assert (await events.next()).data["first_user"] == "eve"
+    async with api.events(f"?after={missed[-1].id}") as events:
+        assert (await events.next()).data["first_user"] == "eve"
+
+
+async def test_only_the_last_of_what_is_told_together_moves_the_mark(api, wire):
+    """Who got a part of it when the connection broke gets all of it again."""
+    async with api.events() as events:
+        mark = (await events.next()).id
+    await wire.push("ann")
+    await wire.push("bob")
+    await api.done("PUT", "/limits", {})
+    async with api.events(Last_Event_ID=mark) as events:
+        together = await events.until("limits")
+    assert [each.id is None for each in together] == [True, True, False]
+
+
+async def test_a_request_that_comes_while_others_are_read_is_told_once(api, wire, emulator, monkeypatch):
+    async with api.events() as events:
+        mark = (await events.next()).id
+    await wire.push("ann")
+    requests = emulator._store.requests
+
+    def meanwhile(*args, **options):
+        monkeypatch.setattr(emulator._store, "requests", requests)
+        asyncio.run_coroutine_threadsafe(wire.push("bob"), loop).result(60)
+        return requests(*args, **options)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(emulator._store, "requests", meanwhile)
+    async with api.events(Last_Event_ID=mark) as events:
+        await wire.push("eve")
+        told = [(await events.next()).data["first_user"] for _ in range(3)]
+    assert sorted(told) == ["ann", "bob", "eve"]
+
+
+@pytest.mark.parametrize(
+    "mark", ["x", "-", "1-1", "{boot}-", "{boot}-x", "{boot}-9999", "{boot}-" + "9" * 5000, "1-{boot}"]
+)
+async def test_a_mark_that_is_not_known_is_a_resync(api, wire, room, mark):
+    await wire.push("ann")
+    async with api.events(Last_Event_ID=mark.replace("{boot}", room.live.boot)) as events:
+        first = await events.next()
+    assert (first.event, first.id) == ("resync", f"{room.live.boot}-{room.live.mark}")
+
+
+async def test_a_mark_of_long_ago_is_a_resync(api, room):
+    for _ in range(1100):
+        room.live.publish("faults")
+    for mark, event in ((1, "resync"), (1050, "faults")):
+        async with api.events(Last_Event_ID=f"{room.live.boot}-{mark}") as events:
+            assert (await events.next()).event == event
+
+
+async def test_what_was_deleted_before_it_was_told_is_not_told(api, wire):
+    async with api.events() as events:
+        mark = (await events.next()).id
+    await wire.push("ann")
+    await api.done("DELETE", "/requests/1")
+    async with api.events(Last_Event_ID=mark) as events:
+        assert (await events.next()).event == "deleted"
+
+
+async def test_a_request_that_is_evicted_before_it_is_told_leaves_the_stream_well(api, wire, emulator):
+    async with api.events() as events:
+        mark = (await events.next()).id
+    await wire.push("ann")
+    emulator._store.delete(emulator.inbox()._box)  # by the bound on what is kept: nobody is told
+    async with api.events(Last_Event_ID=mark) as events:
+        assert await events.line() == ": welcome back"
+        await wire.push("bob")
+        assert (await events.next()).data["first_user"] == "bob"
+
+
+async def test_a_quiet_stream_says_that_it_is_there(api, monkeypatch):
+    monkeypatch.setattr(streams, "_BEAT", 0.01)
+    async with api.events() as events:
+        await events.until("hello")
+        assert await events.line() == ": still here"
+
+
+async def test_the_end_of_the_emulator_ends_streams_at_once(running):
+    async with running() as wire:
+        api = Api(wire.emulator)
+        async with asyncio.timeout(30), api.events() as events:
+            await events.until("hello")
+            await wire.emulator.__aexit__(None, None, None)
+            await events.rest()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_reader_that_leaves_gives_its_place_back(api, emulator, room, until):
+    async with api.events() as events:
+        await events.until("hello")
+        await until(lambda: room.live._waiting)
+    await until(lambda: not room.live._waiting and not emulator._service.lost)
+
+
+async def test_a_reader_that_is_reset_while_it_is_written_to_is_no_trouble(api, wire, emulator, until, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with api.events() as events:
+        await events.until("hello")
+        await asyncio.gather(*(wire.push(f"u{number}") for number in range(20)))
+        events.writer.transport.abort()
+        await asyncio.gather(*(wire.push(f"u{number}") for number in range(20)))
+    await until(lambda: not emulator._service.lost)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_reader_that_stalls_holds_up_nobody_and_nothing_piles_up(api, wire, emulator, room, until):
+    """It is written to until the socket is full; then its events are dropped, and it gets a resync."""
+    message = {"title": {f"l{number}": "x" * 300 for number in range(50)}}
+    async with api.events() as stalled, api.events() as other:
+        await stalled.until("hello")
+        stalled._reader._transport.pause_reading()
+        await other.until("hello")
+        (transport,) = _written_to(emulator, stalled)
+        rounds = 0
+        while not transport.get_write_buffer_size():
+            await asyncio.gather(*(wire.send({"userIds": ["ann"], "message": message}) for _ in range(40)))
+            seen = set()
+            while f"{room.live.boot}-{room.live.mark}" not in seen:
+                seen.add((await other.next()).id)
+            rounds += 1
+            assert rounds < 200
+        size = transport.get_write_buffer_size()
+        for _ in range(1200):
+            room.live.publish("faults")
+        await other.until("resync")
+        assert transport.get_write_buffer_size() == size
+        assert size < 4_000_000
+        stalled._reader._transport.resume_reading()
+        await stalled.until("resync")
+
+
+def _written_to(emulator: Emulator, events) -> list[asyncio.WriteTransport]:
+    name = events.writer.get_extra_info("sockname")
+    there = emulator._connections._open.values()
+    return [transport for transport in there if transport.get_extra_info("peername") == name]
+
+
+@pytest.mark.parametrize("path", ["/events", "/wait?timeout=60"])
+async def test_there_is_a_bound_on_who_waits(api, emulator, room, until, monkeypatch, path):
+    monkeypatch.setattr(streams, "_MOST", 2)
+    async with api.connected() as (_, first), api.connected() as (_, second):
+        for writer in (first, second):
+            writer.write(api.head("GET", f"/_emulator/v1{path}"))
+        await until(lambda: len(room.live._waiting) == 2)
+        status, error = await api.refused("GET", path)
+        assert status == 503
+        assert "close one" in error
+    await until(lambda: not emulator._service.lost)
+    if path != "/events":
+        assert (await api.get("/wait?timeout=0"))["count"] == 0
+
+
+async def test_streams_and_waits_take_no_places_from_each_other(api, room, until, monkeypatch):
+    monkeypatch.setattr(streams, "_MOST", 1)
+    async with api.events() as events:
+        await events.until("hello")
+        assert (await api.get("/wait?timeout=0"))["matched"] is False
+
+
+async def test_a_stream_comes_in_chunks_over_one_connection(emulator, wire):
+    headers = {"Api-Key": emulator.api_key}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"{emulator.url}/_emulator/v1/events") as response,
+    ):
+        assert response.headers["Content-Type"] == "text/event-stream"
+        assert response.headers["Cache-Control"] == "no-store"
+        assert await response.content.readline() == b"event: hello\n"
+        await wire.push("ann")
+        while not (line := await response.content.readline()).startswith(b'data: {"id"'):
+            pass
+        assert json.loads(line[6:])["first_user"] == "ann"
+
+
+async def test_faults_do_not_keep_a_request_from_being_told(running):
+    async with running(faults=[Fault.reset_after()]) as wire:
+        api = Api(wire.emulator)
+        async with api.events() as events:
+            await events.until("hello")
+            with pytest.raises(ConnectionError):
+                await wire.push("ann")
+            told = (await events.next()).data
+        assert (told["accepted"], told["status"], told["fault"]) == (True, None, "1: reset_after")

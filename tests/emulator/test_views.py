@@ -1,0 +1,250 @@
+"""What the control routes answer, made from what is stored: also of bodies that nobody could have meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk.emulator.faults import Fault, Rules
+from pushsdk.emulator.records import Campaign, Card, Delivered, Request
+from pushsdk.emulator.views import (
+    CampaignView,
+    RequestView,
+    Summary,
+    UserView,
+    campaign_view,
+    faults,
+    presets,
+    request_view,
+    summary,
+    user_view,
+)
+
+
+def request(**fields: Any) -> Request:
+    given = {
+        "id": 7,
+        "time": 1.5,
+        "endpoint": "push",
+        "status": 204,
+        "accepted": True,
+        "fault": None,
+        "error": None,
+        "users": 1,
+        "bytes": 10,
+        "card": Card(),
+        "campaign": None,
+    }
+    return Request(**{**given, **fields})
+
+
+def whole(body: object, **fields: Any) -> dict[str, Any]:
+    """The view of a body as its JSON says it."""
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    encoded = msgspec.json.encode(request_view(request(**fields), sent))
+    msgspec.json.decode(encoded, type=RequestView)
+    return json.loads(encoded)
+
+
+def got(body: object, **fields: Any) -> Delivered:
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Delivered(**{"id": 1, "time": 1000.0, "body": sent, "times": 1, **fields})
+
+
+def user(*pushes: Delivered, now: float = 2000.0) -> dict[str, Any]:
+    encoded = msgspec.json.encode(user_view("ann", 3, pushes, now))
+    msgspec.json.decode(encoded, type=UserView)
+    return json.loads(encoded)
+
+
+def test_a_summary_is_the_request_and_its_card():
+    card = Card(title={"en": "x"}, languages=("en",), platforms=("ios",), collapse_id="c", first_user="ann")
+    view = summary(request(card=card, status=None, accepted=False, fault="f", error="e", campaign="u"))
+    assert isinstance(view, Summary)
+    told = json.loads(msgspec.json.encode(view))
+    assert (told["title"], told["languages"], told["platforms"]) == ({"en": "x"}, ["en"], ["ios"])
+    assert (told["collapse_id"], told["first_user"], told["campaign"]) == ("c", "ann", "u")
+    assert (told["status"], told["accepted"], told["fault"], told["error"]) == (None, False, "f", "e")
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b'{ "b" : 1.0e1, "a": 10000000000000000000000000 }', {"b": 10.0, "a": 10**25}),
+        (b"[1]", [1]),
+        (b'"x"', "x"),
+        (b" 1 ", 1),
+        (b"null", None),
+        (b"", None),
+        (b"{", None),
+        (b"NaN", None),
+        (b"\xff", None),
+        (b'{"a":"\xff"}', None),
+        (b'{"userIds":["\xff"]}', None),
+        (b'"\\ud800"', None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_a_body_is_shown_as_json_where_it_is_any(body, shown):
+    assert whole(body)["body"] == shown
+
+
+def test_a_body_keeps_its_spelling():
+    body = b'{"message": {"ttl": 1.50e2, "x": 1},  "userIds": ["a"]}'
+    assert body in msgspec.json.encode(request_view(request(), body))
+
+
+def test_of_many_users_the_first_thousand_are_shown():
+    ids = [f"u{number}" for number in range(1001)]
+    view = whole({"userIds": ids, "message": {"title": {"en": "x"}}})
+    assert view["user_ids"] == view["body"]["userIds"] == ids[:1000]
+    assert view["body"]["message"] == {"title": {"en": "x"}}
+    assert len(json.loads(view["text"])["userIds"]) == 1001
+    view = whole({"userIds": ids[:1000], "message": {}})
+    assert len(view["body"]["userIds"]) == 1000
+
+
+def test_bytes_that_are_no_text_are_shown_as_far_as_they_are():
+    assert whole(b"a\xffb")["text"] == "a\ufffdb"
+
+
+def test_the_advice_of_lint_is_part_of_it():
+    found = whole({"userIds": ["ann"], "message": {"title": {"en": "{{ broken"}}})["lint"]
+    assert found
+    assert all(set(each) == {"path", "code", "message"} for each in found)
+
+
+def test_placeholders_are_named_once_and_bounded():
+    text = "{{ name | 'you' }} {{ city | 'here' }} {{ name | 'me' }}"
+    message = {"title": {"en": text}, "subtitle": {"en": "{{ c | '' }}"}, "body": {"de": "x"}}
+    assert whole({"userIds": ["a"], "message": message})["placeholders"] == ["name", "city", "c"]
+    many = "".join(f"{{{{ n{number} | '' }}}}" for number in range(300))
+    assert len(whole({"userIds": ["a"], "message": {"body": {"en": many}}})["placeholders"]) == 200
+
+
+def test_a_request_without_an_endpoint_is_shown_as_a_push():
+    assert "/v1/push" in whole({}, endpoint=None)["curl"]
+    assert "/v1/campaigns" in whole({}, endpoint="campaigns")["curl"]
+
+
+SHAPES = [
+    *([], "x", 1, None, {}, {"userIds": 1}, {"userIds": [1, None, {}]}, {"message": 1}, {"message": []}),
+    *({"message": {"title": "x"}}, {"message": {"title": {"en": 1}}}, {"message": {"title": []}}),
+    *({"message": {"body": None, "subtitle": 5}}, {"segment": 1}, {"schedule": [], "message": None}),
+    {"userIds": ["ann"], "message": {"androidActionButtons": [1], "actionCategory": []}},
+]
+
+
+@pytest.mark.parametrize("endpoint", ["push", "campaigns"])
+@pytest.mark.parametrize("body", SHAPES, ids=json.dumps)
+def test_any_body_that_was_refused_can_be_shown(body, endpoint):
+    assert whole(body, endpoint=endpoint, accepted=False, status=400)["body"] == body
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.sampled_from(["userIds", "message", "title", "body", "en", "x"]), below, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_no_json_is_too_strange_to_be_shown(body):
+    whole(body, accepted=False)
+
+
+@given(st.binary(max_size=30))
+def test_no_bytes_are_too_strange_to_be_shown(body):
+    whole(body, accepted=False)
+
+
+def test_a_user_shows_what_was_sent_and_how_often():
+    view = user(got({"message": {"title": {"en": "x"}}, "customFields": {"a": 1}}, times=2))
+    (push,) = view["pushes"]
+    assert (push["message"], push["custom_fields"], push["times"]) == ({"title": {"en": "x"}}, {"a": 1}, 2)
+    assert (view["accepted"], view["campaigns"]) == (3, 0)
+    assert [each["title"] for each in view["devices"]["ios"]] == [{"en": "x"}]
+
+
+def test_a_campaign_shows_the_users_row_in_place_of_custom_fields():
+    sent = {"message": {"title": {"en": "x"}}, "customFields": {"of": "the body"}}
+    view = user(got(sent, campaign="uuid", fields={"city": "Berlin"}))
+    assert view["campaigns"] == 1
+    assert view["pushes"][0]["custom_fields"] == {"city": "Berlin"}
+    assert view["devices"]["android"][0]["fields"] == {"city": "Berlin"}
+    assert view["devices"]["android"][0]["campaign"] == "uuid"
+
+
+def test_a_campaign_without_a_message_shows_nothing_on_a_device():
+    view = user(got({"name": "x"}, campaign="uuid", fields={}))
+    assert view["pushes"][0]["message"] is None
+    assert view["devices"] == {"ios": [], "android": []}
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"message":{},"other":"\xff"}', b'{"message":{},"other":' + b"[" * 500 + b"]" * 500 + b"}"]
+)
+def test_what_was_skipped_on_the_way_in_is_skipped_on_the_way_out(body):
+    assert user(got(body))["pushes"][0]["message"] == {}
+
+
+def test_a_body_that_can_not_be_read_shows_no_message():
+    assert user(got(b'{"message":{"x":"\xff"}}'))["pushes"][0]["message"] is None
+
+
+def campaign(**fields: Any) -> Campaign:
+    given = {"uuid": "u", "body": b'{"segment":{"query":"SELECT 1"}}', "time": 1.0}
+    return Campaign(**{**given, **fields})
+
+
+def test_a_campaign_is_shown_with_its_segment_and_first_recipients():
+    view = campaign_view(campaign(id=3, name="n", state="done", users=1, start=2.0), [("ann", {"a": 1})])
+    told = json.loads(msgspec.json.encode(view))
+    msgspec.json.decode(msgspec.json.encode(view), type=CampaignView)
+    assert told["segment"] == {"query": "SELECT 1"}
+    assert told["recipients"] == [{"user_id": "ann", "fields": {"a": 1}}]
+    assert (told["uuid"], told["id"], told["state"], told["users"], told["start"]) == ("u", 3, "done", 1, 2.0)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"segment":null}', b'{"x":"\xff","segment":{"query":"\xff"}}'])
+def test_a_campaign_without_a_segment_to_show_is_shown(body):
+    assert campaign_view(campaign(body=body)).segment is None
+
+
+def test_a_field_beside_the_segment_does_not_hide_it():
+    assert campaign_view(campaign(body=b'{"x":"\xff","segment":{"query":"q"}}')).segment == {"query": "q"}
+
+
+def test_rules_are_shown_as_they_would_be_written():
+    rules = Rules([Fault.status(429, headers={"Retry-After": "1"}, first=3), Fault.hang(name="h")], seed=5)
+    rules.enable("h", False)
+    view = json.loads(msgspec.json.encode(faults(rules)))
+    assert view == {
+        "faults": [
+            {
+                "fault": "status",
+                "code": 429,
+                "headers": {"Retry-After": "1"},
+                "first": 3,
+                "name": "1: status",
+                "enabled": True,
+                "hits": 0,
+            },
+            {"fault": "hang", "accepted": False, "name": "h", "enabled": False, "hits": 0},
+        ],
+        "seed": 5,
+    }
+
+
+def test_presets_explain_each_of_their_rules():
+    for each in presets():
+        assert each.about
+        assert list(each.explained) == [fault["name"] for fault in each.faults]
