@@ -118,8 +118,13 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         _recognise(self._path)
-        writer = self._connect(_WRITER_CACHE_KIB)
         try:
+            return self._prepared(self._connect(_WRITER_CACHE_KIB))
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path} can't be used as a store: {error}; name another file") from None
+
+    def _prepared(self, writer: sqlite3.Connection) -> sqlite3.Connection:
+        with _closed_on_error(writer):
             # None where the file is new, or whoever began it was ended in the middle.
             if writer.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
                 # All at once, and the head first of all: what is recognised is whole, or nothing yet.
@@ -131,16 +136,14 @@ class Database:
             # A temporary file has nothing to lose to a power cut; the other may lose its last commits, never itself.
             writer.execute(f"PRAGMA synchronous = {'OFF' if self._temporary else 'NORMAL'}")
             writer.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
-        except sqlite3.Error as error:
-            writer.close()
-            raise StoreError(f"{self._path} can't be used as a store: {error}; name another file") from None
         return writer
 
     def _connect(self, cache_kib: int) -> sqlite3.Connection:
         uri = f"{self._path.as_uri()}?mode=rw"  # never makes a file: one that was removed is not there
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False)
-        db.execute(f"PRAGMA cache_size = -{cache_kib}")
-        db.execute("PRAGMA trusted_schema = OFF")
+        with _closed_on_error(db):
+            db.execute(f"PRAGMA cache_size = -{cache_kib}")
+            db.execute("PRAGMA trusted_schema = OFF")
         return db
 
     @contextmanager
@@ -279,6 +282,15 @@ def _recognise(path: Path) -> None:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+@contextmanager
+def _closed_on_error(db: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
 
 
 def _name_of(error: sqlite3.Error) -> str:

@@ -81,9 +81,9 @@ class Store:
                 database = Database(self._path)
                 try:
                     self._load(database)
-                except BaseException:
+                except StoreError as error:
                     database.discard()
-                    raise
+                    raise StoreError(f"{self._path}: {error}; name another file") from None
                 self._opened = database
             return self._opened
 

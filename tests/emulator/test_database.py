@@ -1,0 +1,435 @@
+"""The store's file: private, of one process, recognised before it is opened, and gone when it was temporary."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pushsdk._broadcast.locking import lock
+from pushsdk.emulator import database
+from pushsdk.emulator.database import Database, StoreError
+
+ROOT = Path(__file__).parents[2]
+COUNT = "SELECT count(*) FROM parts"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where temporary stores are."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def opened(tmp_path):
+    db = Database(tmp_path / "kept")
+    yield db
+    db.close()
+
+
+def read(db, query=COUNT):
+    with db.reading() as connection:
+        return connection.execute(query).fetchone()[0]
+
+
+def add_part(db, part):
+    with db.writing() as connection:
+        connection.execute("INSERT INTO parts VALUES (?)", (part,))
+
+
+def python(code, *arguments):
+    """A process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from pushsdk.emulator.database import Database
+database = Database(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+print(database._path, flush=True)
+sys.stdin.read()
+"""
+
+# Files
+
+
+def test_nobody_else_may_read_it(opened, tmp_path):
+    add_part(opened, 2)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(["kept", "kept-wal", "kept-shm", "kept.lock"], 0o600)
+
+
+def test_an_empty_file_becomes_a_private_store(tmp_path):
+    (tmp_path / "kept").touch(0o644)
+    db = Database(tmp_path / "kept")
+    assert (stat.S_IMODE((tmp_path / "kept").stat().st_mode), read(db)) == (0o600, 1)
+    db.close()
+
+
+def test_a_system_without_file_modes_is_no_obstacle(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "fchmod")
+    Database(tmp_path / "kept").close()
+    assert (tmp_path / "kept").stat().st_size
+
+
+def test_a_store_is_opened_again_as_it_was_left(tmp_path):
+    db = Database(tmp_path / "kept")
+    add_part(db, 2)
+    db.close()
+    db = Database(tmp_path / "kept")
+    assert read(db) == 2
+    db.close()
+
+
+def test_a_relative_path_is_that_of_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    db = Database(Path("kept"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    db.close()
+    assert read(db) == 1
+
+
+@pytest.mark.parametrize("name", ["a b", "a?b#c", "ä%41", "a'b"])
+def test_any_name_will_do(tmp_path, name):
+    db = Database(tmp_path / name)
+    assert read(db) == 1
+    db.close()
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def foreign(path):
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE theirs(x)")
+    db.close()
+
+
+def newer(path):
+    Database(path).close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 2")
+    db.close()
+
+
+def damaged(path):
+    Database(path).close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda path: path.write_text("hello"), "no emulator store, or it is damaged: name another file"),
+        (lambda path: path.write_bytes(b"x" * 5000), "no emulator store, or it is damaged: name another file"),
+        (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
+        (foreign, "a database of something else: name another file"),
+        (newer, "a store of version 2, this pushsdk has 1: name another file"),
+        (damaged, "can't be used as a store: .*; name another file"),
+    ],
+)
+def test_what_is_no_store_of_this_version_is_left_as_it_is(tmp_path, spoil, why):
+    path = tmp_path / "kept"
+    spoil(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=why) as caught:
+        Database(path)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(StoreError, match="is a folder: name a file"):
+        Database(tmp_path)
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "kept").symlink_to(tmp_path / "theirs")
+    with pytest.raises(StoreError, match="it is a link; name another file"):
+        Database(tmp_path / "kept")
+    assert not (tmp_path / "theirs").exists()
+
+
+@pytest.mark.parametrize("path", ["missing/kept", "file/kept"])
+def test_a_folder_that_is_not_there_is_an_error(tmp_path, path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"directory; name another file"):
+        Database(tmp_path / path)
+
+
+def test_a_folder_that_can_not_be_written_is_an_error(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(database, "_open_private", refuse)
+    with pytest.raises(StoreError, match="Permission denied; name another file"):
+        Database(tmp_path / "kept")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_allows_no_log_is_an_error(tmp_path, monkeypatch):
+    """As those of some networks, which have no memory to share."""
+
+    class Without(sqlite3.Connection):
+        def execute(self, query, *values):
+            return super().execute("SELECT 'delete'" if query == "PRAGMA journal_mode = WAL" else query, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, factory=Without, **named))
+    with pytest.raises(StoreError, match="allows no write-ahead log, only delete; name another file"):
+        Database(tmp_path / "kept")
+
+
+def test_whoever_began_it_may_have_been_ended_in_the_middle(tmp_path):
+    """Then it has a head that is ours, and nothing behind it."""
+    db = sqlite3.connect(tmp_path / "kept")
+    db.executescript(f"PRAGMA application_id = {database._APPLICATION_ID}; PRAGMA user_version = 1;")
+    db.close()
+    db = Database(tmp_path / "kept")
+    assert read(db) == 1
+    db.close()
+
+
+# One process at a time
+
+
+def test_it_is_of_one_emulator_of_this_process(opened, tmp_path):
+    with pytest.raises(StoreError, match="in use by another emulator: end that one, or name another file"):
+        Database(tmp_path / "kept")
+    assert read(opened) == 1
+
+
+def test_it_is_of_one_process(tmp_path):
+    with python(HOLD, tmp_path / "kept") as other:
+        other.stdout.readline()
+        with pytest.raises(StoreError, match="in use by another emulator"):
+            Database(tmp_path / "kept")
+        other.kill()
+    db = Database(tmp_path / "kept")  # its lock ended with it, its lock file is still there
+    assert read(db) == 1
+    db.close()
+
+
+def test_who_can_not_open_it_does_not_keep_it_locked(tmp_path):
+    (tmp_path / "kept").write_text("hello")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="no emulator store"):
+            Database(tmp_path / "kept")
+
+
+# Temporary ones
+
+
+def test_a_temporary_one_is_private_and_goes_with_its_object(temporary):
+    db = Database(None)
+    (folder,) = temporary.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    db.close()
+    assert read(db) == 1
+    add_part(db, 2)  # it is nobody else's
+    del db
+    gc.collect()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_temporary_one_can_be_discarded_at_once(temporary):
+    db = Database(None)
+    db.discard()
+    db.discard()
+    assert list(temporary.iterdir()) == []
+
+
+def test_it_goes_with_the_process(temporary, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with python(HOLD) as other:
+        assert Path(other.stdout.readline().decode().strip()).exists()
+        other.stdin.close()
+        assert other.wait() == 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_those_that_a_kill_left_go_at_the_next_start_and_no_other(temporary, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with python(HOLD) as killed, python(HOLD) as running:
+        left, used = (Path(each.stdout.readline().decode().strip()).parent for each in (killed, running))
+        killed.kill()
+        killed.wait()
+        assert left.exists()
+        (temporary / "pushsdk-emulator-empty").mkdir()
+        db = Database(None)
+        assert {folder.name for folder in temporary.iterdir()} == {
+            used.name,
+            db._path.parent.name,
+            "pushsdk-emulator-empty",
+        }
+        db.discard()
+        running.stdin.close()
+
+
+def test_those_of_other_users_are_let_alone(temporary, monkeypatch):
+    theirs = temporary / "pushsdk-emulator-theirs"
+    theirs.mkdir()
+    (theirs / "store.lock").touch()
+    monkeypatch.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
+    Database(None).discard()
+    assert theirs.exists()
+
+
+def test_who_loses_the_folder_to_a_cleaner_takes_another(temporary, monkeypatch):
+    held = []
+
+    def contended(path):
+        if not held:
+            held.append(lock(path))
+        elif len(held) == 1:
+            held.append(None)
+            shutil.rmtree(path.parent)
+        return lock(path)
+
+    monkeypatch.setattr(database, "lock", contended)
+    db = Database(None)
+    assert (len(held), read(db)) == (2, 1)
+    db.discard()
+    held[0]()
+
+
+def test_who_always_loses_it_says_so(temporary, monkeypatch):
+    def taken(path):
+        raise BlockingIOError
+
+    monkeypatch.setattr(database, "lock", taken)
+    with pytest.raises(StoreError, match="no temporary store can be made: .*; name a file"):
+        Database(None)
+
+
+def test_no_room_for_a_temporary_one_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(StoreError, match="No such file or directory; name a file, or set TMPDIR"):
+        Database(None)
+
+
+# Transactions
+
+
+def test_a_transaction_is_whole_or_nothing(opened):
+    with pytest.raises(ZeroDivisionError), opened.writing() as connection:
+        connection.execute("INSERT INTO parts VALUES (2)")
+        raise ZeroDivisionError
+    assert read(opened) == 1
+    add_part(opened, 2)
+    assert read(opened) == 2
+
+
+def test_what_sqlite_refuses_is_a_store_error(opened):
+    add_part(opened, 2)
+    with pytest.raises(StoreError, match="can't be written: UNIQUE"):
+        add_part(opened, 2)
+    with pytest.raises(StoreError, match="can't be read: no such table"):
+        read(opened, "SELECT 1 FROM missing")
+    assert read(opened) == 2
+
+
+def test_a_full_disk_says_what_to_do(opened):
+    with opened.writing() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    opened._writer.execute(f"PRAGMA max_page_count = {pages}")
+    with (
+        pytest.raises(StoreError, match="database or disk is full; free some space, or reset an inbox"),
+        opened.writing() as connection,
+    ):
+        connection.execute("INSERT INTO recipients VALUES (1, '', ?)", ("x" * 100_000,))
+    assert read(opened, "SELECT count(*) FROM recipients") == 0
+
+
+def test_a_reader_can_not_write(opened):
+    with pytest.raises(StoreError, match="readonly"):
+        read(opened, "INSERT INTO parts VALUES (2) RETURNING 1")
+
+
+def test_readers_are_used_again(opened):
+    for _ in range(3):
+        read(opened)
+    assert len(opened._idle) == 1
+    with opened.reading(), opened.reading():
+        assert opened._idle == []
+    assert len(opened._idle) == 2
+
+
+# The end
+
+
+def test_after_the_end_it_is_read_and_nothing_is_kept_open(tmp_path):
+    db = Database(tmp_path / "kept")
+    with db.reading() as connection:
+        db.close()
+        assert connection.execute(COUNT).fetchone() == (1,)
+    with pytest.raises(StoreError, match="has ended: its store can only be read"):
+        add_part(db, 2)
+    assert (read(db), db._idle) == (1, [])
+    db.close()
+    other = Database(tmp_path / "kept")
+    add_part(other, 2)
+    assert read(db) == 2
+    other.close()
+
+
+def test_a_file_that_was_removed_after_the_end_is_not_made_again(tmp_path):
+    db = Database(tmp_path / "kept")
+    db.close()
+    (tmp_path / "kept").unlink()
+    with pytest.raises(StoreError, match="can't be read: unable to open"):
+        read(db)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_forgotten_without_an_end_is_closed(tmp_path):
+    db = Database(tmp_path / "kept")
+    read(db)
+    del db
+    gc.collect()
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_touches_nothing(temporary):
+    code = """
+import os, sys
+from pushsdk.emulator.database import Database, StoreError
+database = Database(None)
+with database.reading() as db:
+    pass
+if not (child := os.fork()):
+    for use in (database.reading, database.writing):
+        try:
+            with use():
+                sys.exit(1)
+        except StoreError as error:
+            assert "forked" in str(error)
+    del database, db
+    sys.exit(7)
+_, status = os.waitpid(child, 0)
+with database.writing() as db:
+    db.execute("INSERT INTO parts VALUES (2)")
+with database.reading() as db:
+    print(os.waitstatus_to_exitcode(status), db.execute("SELECT count(*) FROM parts").fetchone()[0], flush=True)
+"""
+    with python(code) as parent:
+        assert parent.stdout.read().split() == [b"7", b"2"]

@@ -1,0 +1,106 @@
+"""What changed in an inbox: marks without a gap, from any thread, and nobody who waits sleeps on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from pushsdk.emulator import live
+from pushsdk.emulator.live import Event, Live
+
+
+def test_events_are_told_from_a_mark_on():
+    events = Live()
+    assert (events.mark, events.since(0)) == (0, [])
+    events.publish("request", first=3, last=5)
+    events.publish("campaign", name="uuid")
+    assert events.since(0) == [Event(1, "request", 3, 5), Event(2, "campaign", name="uuid")]
+    assert (events.since(1), events.since(2)) == ([Event(2, "campaign", name="uuid")], [])
+
+
+@pytest.mark.parametrize(("mark", "known"), [(-1, False), (0, False), (1, False), (2, True), (5, True), (6, False)])
+def test_who_is_too_far_behind_or_has_a_mark_of_another_is_told_so(monkeypatch, mark, known):
+    monkeypatch.setattr(live, "_KEPT", 3)
+    events = Live()
+    for _ in range(5):
+        events.publish("reset")
+    assert (events.since(mark) is not None) is known
+
+
+async def test_who_asks_late_does_not_wait():
+    events = Live()
+    events.publish("reset")
+    await events.changed(0)
+
+
+async def test_all_who_wait_are_woken():
+    events = Live()
+    waiting = [asyncio.create_task(events.changed(0)) for _ in range(3)]
+    await asyncio.sleep(0)
+    events.publish("faults")
+    await asyncio.gather(*waiting)
+    assert events._waiting == set()
+
+
+async def test_who_waits_for_more_waits_on():
+    events = Live()
+    waiting = asyncio.create_task(events.changed(1))
+    for done in (False, True):
+        await asyncio.sleep(0)
+        events.publish("faults")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert waiting.done() is done
+
+
+async def test_who_gives_up_is_forgotten():
+    events = Live()
+    waiting = asyncio.create_task(events.changed(0))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    events.publish("faults")  # at the same moment
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(events.changed(1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert events._waiting == set()
+
+
+def test_marks_of_several_threads_have_no_gap_and_no_double():
+    events = Live()
+
+    def publish():
+        for _ in range(200):
+            events.publish("faults")
+            assert events.since(0) is not None
+
+    threads = [threading.Thread(target=publish) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [event.mark for event in events.since(0)] == list(range(1, 801))
+
+
+async def test_no_event_of_another_thread_is_missed():
+    events = Live()
+    told = threading.Semaphore(0)
+
+    def publish():
+        for _ in range(300):
+            events.publish("faults")
+            told.acquire()
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    async with asyncio.timeout(60):
+        for mark in range(300):
+            await events.changed(mark)
+            told.release()
+    thread.join()
