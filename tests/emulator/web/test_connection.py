@@ -142,6 +142,8 @@ async def test_a_hundred_thousand_pushes_are_scrolled_through(open_desk: Any, tm
     desk = await open_desk(store=tmp_path / "many.db", api_key="the-key")
     page = await desk.page()
     await page.locator(".list-count").get_by_text("100,000 pushes").wait_for()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     rows = page.locator(".rows")
     for share in (0.5, 0.9, 1.0, 0.25, 0.0):
         await rows.evaluate("(rows, share) => { rows.scrollTop = share * rows.scrollHeight }", share)
@@ -153,6 +155,25 @@ async def test_a_hundred_thousand_pushes_are_scrolled_through(open_desk: Any, tm
         await page.wait_for_function(seen)
         assert await page.locator(".push-row").count() < 60
     await page.get_by_role("option", name="Push number 99999").wait_for()
+    assert sum("/requests?" in url for url in asked) < 40  # it jumps, and does not read all in between
     await page.get_by_role("searchbox", name="Search pushes").fill("number 77777")
     await page.get_by_role("option", name="Push number 77777").wait_for()
+    assert desk.complaints == []
+
+
+async def test_deep_in_the_list_what_is_seen_stays_when_a_push_comes(open_desk: Any, tmp_path: Path) -> None:
+    fill(tmp_path / "many.db", "the-key", 10_000)
+    desk = await open_desk(store=tmp_path / "many.db", api_key="the-key")
+    page = await desk.page()
+    await page.locator(".list-count").get_by_text("10,000 pushes").wait_for()
+    await page.locator(".rows").evaluate("rows => { rows.scrollTop = rows.scrollHeight / 2 }")
+    row = page.get_by_role("option", name="Push number 4997")
+    await row.wait_for()
+    before = await row.bounding_box()
+    await desk.push("Newest")
+    await page.get_by_role("button", name="1 new").wait_for()
+    assert await row.bounding_box() == before
+    await page.locator(".list-count").get_by_text("10,001 pushes").wait_for()
+    await page.get_by_role("button", name="1 new").click()
+    await page.get_by_role("option", name="Newest").wait_for()
     assert desk.complaints == []
