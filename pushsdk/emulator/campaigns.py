@@ -98,6 +98,8 @@ class Campaigns:
 
     def look(self) -> None:
         """Start what is due now, and come back for the next."""
+        if self._stopping.is_set():
+            return
         now = self._now()
         while self._waiting and self._waiting[0][0] <= now:
             _, inbox, uuid = heapq.heappop(self._waiting)
@@ -135,23 +137,10 @@ class Campaigns:
                     campaign, state="running", started=self._now(), finished=None, error=None, users=None
                 )
                 self._tell(inbox, running)
-                ended = await self._ended(inbox, running)
+                ended = await asyncio.to_thread(self._deliver, inbox, running)
                 if ended is not None:
                     self._tell(inbox, msgspec.structs.replace(ended, finished=self._now()))
                     self._reached(inbox, ended.users or 0)
-
-    async def _ended(self, inbox: int, campaign: Campaign) -> Campaign | None:
-        """The campaign once it has run; None where it was stopped, or is not there any more."""
-        try:
-            ended = await asyncio.to_thread(self._deliver, inbox, campaign)
-        except (SegmentError, StoreError) as error:
-            ended = msgspec.structs.replace(campaign, state="failed", error=str(error))
-        if self._stopping.is_set() and ended.state == "failed":
-            return None
-        gone = self._find(inbox, campaign.uuid) is None
-        if gone or ended.state == "failed":
-            await asyncio.to_thread(self._store.withdraw, campaign)
-        return None if gone else ended
 
     def _find(self, inbox: int, uuid: str) -> Campaign | None:
         return self._store.campaign(Box(inbox, ""), uuid)
@@ -160,22 +149,34 @@ class Campaigns:
         self._store.update(campaign)
         self._changed(inbox, campaign.uuid)
 
-    def _deliver(self, inbox: int, campaign: Campaign) -> Campaign:
-        """In a thread: run the segment and store who gets the campaign."""
+    def _deliver(self, inbox: int, campaign: Campaign) -> Campaign | None:
+        """In a thread: find and store who gets the campaign. None where it was stopped, or is not there any more."""
+
+        def stopping() -> bool:
+            return self._stopping.is_set() or self._find(inbox, campaign.uuid) is None
+
+        try:
+            self._store.withdraw(campaign)
+            found = self._segment(campaign, stopping)
+            return msgspec.structs.replace(campaign, state="done", users=found.users, error=_left_out(found))
+        except (SegmentError, StoreError) as error:
+            if stopping():
+                return None
+            with suppress(StoreError):  # as it may be that which failed
+                self._store.withdraw(campaign)
+            return msgspec.structs.replace(campaign, state="failed", error=str(error))
+
+    def _segment(self, campaign: Campaign, stopping: Callable[[], bool]) -> Found:
         shape = read_campaign(campaign.body)
         why = self._why_not(shape)
         if why is not None or self._tables is None or not isinstance(shape.segment, Segment):
             raise SegmentError(why or _NO_TABLES)
         query, primary_key = _set(shape.segment.query) or "", _set(shape.segment.primary_key) or ""
-        self._store.withdraw(campaign)
-
-        def stopping() -> bool:
-            return self._stopping.is_set() or self._find(inbox, campaign.uuid) is None
-
         with self._tables.run(query, primary_key, stopping=stopping) as run:
             for batch in run:
-                self._store.deliver(campaign, batch)
-            return msgspec.structs.replace(campaign, state="done", users=run.found.users, error=_left_out(run.found))
+                if not self._store.deliver(campaign, batch):
+                    raise SegmentError("the campaign is not there any more")
+            return run.found
 
 
 def _set(value: T | UnsetType | None) -> T | None:

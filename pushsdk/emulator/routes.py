@@ -86,7 +86,7 @@ class ClockBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LabelBody(Struct, frozen=True, forbid_unknown_fields=True):
-    label: Annotated[str, Meta(max_length=200)]
+    label: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class Ok(Struct, frozen=True):
