@@ -227,6 +227,17 @@ async def test_one_that_was_started_by_hand_does_not_start_once_more_when_it_is_
     assert tables.entered == 1
 
 
+async def test_one_that_is_due_while_it_runs_by_hand_is_run_once(rig, tables, until):
+    tables.gate.clear()
+    campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
+    rig.campaigns.start(rig.box.id, campaign)
+    await until(lambda: tables.inside == 1)
+    rig.advance(60)
+    tables.gate.set()
+    assert (await rig.done(campaign)).state == "done"
+    assert tables.entered == 1
+
+
 async def test_two_run_at_a_time_and_the_others_wait_for_their_turn(rig, tables, until):
     tables.gate.clear()
     started = [rig.accept() for _ in range(4)]

@@ -13,7 +13,7 @@ from support.control_api import Api
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.guard import Guard
-from pushsdk.emulator.routes import ROOT, ROUTES
+from pushsdk.emulator.routes import ROOT, ROUTES, Route
 
 PATHS = ["/", "/main.js", "/nothing", f"{ROOT}/health", f"{ROOT}/openapi.json", f"{ROOT}/users", f"{ROOT}/inboxes"]
 TOKEN = "a token of some length"
@@ -34,7 +34,6 @@ async def guarded(running):
 # Hosts and origins
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "host",
     [
@@ -43,10 +42,10 @@ async def guarded(running):
         *("evil@localhost:{port}", "localhost:{port}@evil", "localhost:{port}/", "localhost:0{port}", "", ":{port}"),
     ],
 )
-async def test_a_foreign_host_is_refused_and_told_what_to_do(api, path, host):
+async def test_a_foreign_host_is_refused_and_told_what_to_do(api, host):
     port = api.host.rpartition(":")[2]
-    answer = await api.raw("GET", path, Host=host.replace("{port}", port))
-    if answer.status != 400:  # the HTTP parser's own
+    for path in PATHS:
+        answer = await api.raw("GET", path, Host=host.replace("{port}", port))
         assert answer.status == 403
         assert "localhost" in answer.json["error"]
         assert "`hosts`" in answer.json["error"]
@@ -56,7 +55,6 @@ async def test_a_request_without_a_host_is_refused(api):
     assert (await api.raw("GET", f"{ROOT}/users", Host=None)).status in (400, 403)
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -75,11 +73,12 @@ async def test_a_request_without_a_host_is_refused(api):
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
     ],
 )
-async def test_what_another_site_sends_is_refused(api, path, headers):
+async def test_what_another_site_sends_is_refused(api, headers):
     headers = {name: value.replace("{host}", api.host) for name, value in headers.items()}
-    answer = await api.raw("GET", path, **headers)
-    assert answer.status == 403
-    assert "other sites" in answer.json["error"]
+    for path in PATHS:
+        answer = await api.raw("GET", path, **headers)
+        assert answer.status == 403
+        assert "other sites" in answer.json["error"]
 
 
 @pytest.mark.parametrize("site", ["none", "same-origin"])
@@ -87,14 +86,13 @@ async def test_its_own_page_is_let_in(api, site):
     assert (await api.ask("GET", "/users", Origin=f"http://{api.host}", Sec_Fetch_Site=site)).status == 200
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
-async def test_a_preflight_gets_no_permission_on_any_route(api, route):
-    path = re.sub(r"\{.*?\}", "1", route.path)
-    for origin in ("https://evil.example", f"http://{api.host}"):
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://{host}"])
+async def test_a_preflight_gets_no_permission_on_any_route(api, origin):
+    for route in ROUTES:
         answer = await api.raw(
             "OPTIONS",
-            f"{ROOT}{path}",
-            Origin=origin,
+            f"{ROOT}{_filled(route)}",
+            Origin=origin.replace("{host}", api.host),
             Access_Control_Request_Method=route.method,
             Access_Control_Request_Headers="api-key,content-type",
             Access_Control_Request_Private_Network="true",
@@ -104,27 +102,24 @@ async def test_a_preflight_gets_no_permission_on_any_route(api, route):
 
 
 @pytest.mark.parametrize(
-    "route", [each for each in ROUTES if each.method in ("POST", "PUT", "PATCH")], ids=lambda each: each.name
-)
-@pytest.mark.parametrize(
     "kind",
     [
-        None,
-        "",
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "application/jsonx",
+        *(None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"),
+        *("application/jsonx", "text/plain; application/json"),
     ],
 )
-async def test_what_a_form_of_another_site_can_send_changes_nothing(api, wire, route, kind):
+async def test_what_a_form_of_another_site_can_send_changes_nothing(api, wire, kind):
     await wire.push("ann")
-    path = re.sub(r"\{.*?\}", "1", route.path)
     body = {"advance": 1, "label": "x", "preset": "flaky", "enabled": True}
-    answer = await api.raw(route.method, f"{ROOT}{path}", body, Content_Type=kind)
-    assert answer.status == 415
-    assert "application/json" in answer.json["error"]
+    for route in (each for each in ROUTES if each.method in ("POST", "PUT", "PATCH")):
+        answer = await api.raw(route.method, f"{ROOT}{_filled(route)}", body, Content_Type=kind)
+        assert answer.status == 415
+        assert "application/json" in answer.json["error"]
     assert (await api.get("/inboxes"))[0]["label"] == "Inbox 1"
+
+
+def _filled(route: Route) -> str:
+    return re.sub(r"\{.*?\}", "1", route.path)
 
 
 def test_the_hosts_that_were_named_are_its_own_with_its_port_or_theirs():
@@ -191,8 +186,7 @@ def test_others_reach_it_with_a_token_only(host):
 async def test_without_the_token_no_route_says_anything(guarded, authorization):
     await guarded.raw("POST", "/external/api/v1/push", {"userIds": ["ann-secret"], "message": {}})
     for route in (each for each in ROUTES if not each.open):
-        path = re.sub(r"\{.*?\}", "1", route.path)
-        answer = await guarded.raw(route.method, f"{ROOT}{path}", {}, Authorization=authorization)
+        answer = await guarded.raw(route.method, f"{ROOT}{_filled(route)}", {}, Authorization=authorization)
         assert (route.name, answer.status) == (route.name, 401)
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "secret" not in answer.body.decode()
