@@ -157,11 +157,8 @@ class Service:
 
     async def _stored(self, entry: Entry) -> web.Response | None:
         """Wait until the entry is stored; where it can't be, the answer that says so."""
-        try:
-            await self.writer.add(entry)
-        except StoreError as error:
-            return refuse(Refusal(507, str(error)))
-        return None
+        error = await self.writer.add(entry)
+        return None if error is None else refuse(Refusal(507, str(error)))
 
     async def _fail(self, fault: Fault, request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(fault, StatusFault):

@@ -6,6 +6,7 @@ import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -114,10 +115,9 @@ def index(db: sqlite3.Connection, part: int, entry: Entry) -> int:
 
 def older(db: sqlite3.Connection, time: float) -> Iterator[Size]:
     """The requests from before this time."""
-    for number, inbox, size, received in db.execute("SELECT id, inbox, bytes, time FROM requests ORDER BY id"):
-        if received >= time:
-            return
-        yield Size(number, inbox, size)
+    rows = db.execute("SELECT id, inbox, bytes, time FROM requests ORDER BY id")
+    for *size, _ in takewhile(lambda row: row[3] < time, rows):
+        yield Size(*size)
 
 
 def oldest(db: sqlite3.Connection, inbox: int, *, count: int = -1, size: float = float("inf")) -> Iterator[Size]:

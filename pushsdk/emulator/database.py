@@ -161,9 +161,7 @@ class Database:
                 yield self._writer
                 self._writer.execute("COMMIT")
             finally:
-                # SQLite ends some transactions by itself, as on a full disk.
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
+                self._writer.rollback()  # what was not committed; a full disk has ended it already
         except sqlite3.Error as error:
             hint = "; free some space, or reset an inbox" if _name_of(error) == "SQLITE_FULL" else ""
             raise StoreError(f"the emulator's store can't be written: {error}{hint}") from None
@@ -191,8 +189,7 @@ class Database:
         return db
 
     def _give_back(self, db: sqlite3.Connection) -> None:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
+        db.rollback()
         self._idle.append(db)
         if self._writer is None:
             self._close_idle()

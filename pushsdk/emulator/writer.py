@@ -13,7 +13,7 @@ from pushsdk.emulator.store import Store, StoreError
 __all__ = ["Writer"]
 
 _SWEEP = 0.05  # seconds between two steps of giving room back
-_Waiting: TypeAlias = tuple[Entry, asyncio.Future[None]]
+_Waiting: TypeAlias = tuple[Entry, asyncio.Future[StoreError | None]]
 
 
 class Writer:
@@ -30,9 +30,9 @@ class Writer:
         self._sweeping: asyncio.TimerHandle | None = None  # until the next step, set where there is something to do
         self._closed = False
 
-    def add(self, entry: Entry) -> asyncio.Future[None]:
-        """Store an entry with the rest of this turn; done when it is, failed with `StoreError` where it can't be."""
-        done: asyncio.Future[None] = self._loop.create_future()
+    def add(self, entry: Entry) -> asyncio.Future[StoreError | None]:
+        """Store an entry with the rest of this turn; why it can't be, or None once it is."""
+        done: asyncio.Future[StoreError | None] = self._loop.create_future()
         if not self._waiting:
             self._loop.call_soon(self._commit)
         self._waiting.append((entry, done))
@@ -86,7 +86,7 @@ def _settle(group: Sequence[_Waiting], error: Exception | None) -> None:
     for _, done in group:
         if done.cancelled():
             continue  # its handler was ended with the server
-        if error is None:
-            done.set_result(None)
+        if error is None or isinstance(error, StoreError):
+            done.set_result(error)
         else:
             done.set_exception(error)

@@ -316,7 +316,7 @@ def test_who_always_loses_it_says_so(temporary, monkeypatch):
         raise BlockingIOError
 
     monkeypatch.setattr(database, "lock", taken)
-    with pytest.raises(StoreError, match="no temporary store can be made: .*; name a file"):
+    with pytest.raises(StoreError, match=r"no temporary store can be made: .*; name a file"):
         Database(None)
 
 

@@ -268,6 +268,16 @@ def test_what_is_too_old_goes_when_something_comes(make):
     assert store.users(box) == {"ann": 2, "eve": 1}
 
 
+def test_what_a_reset_left_may_be_too_old_as_well(make):
+    store = make(max_age=10.0)
+    box = store.box("key")
+    put(store, push(box, "ann", time=100.0))
+    new = store.forget(box)
+    put(store, push(new, "ann", time=200.0), push(new, "ann", time=201.0))
+    assert store._keeping._requests == {new.id: 2}
+    assert (ids(store, new), store.users(new)) == ([2, 3], {"ann": 2})
+
+
 def test_all_bounds_at_once_agree_with_the_counts(make):
     store = make(keep=3, max_bytes=500, max_age=5.0)
     boxes = [store.box(key) for key in "ab"]
@@ -472,6 +482,15 @@ def test_a_file_with_a_head_of_ours_and_something_else_behind_it_is_an_error(mak
     for _ in range(2):  # it is not locked, nor half open
         with pytest.raises(StoreError, match="can't be read: no such table: secrets; name another file"):
             store.open()
+
+
+def test_whether_it_can_be_written_is_told_without_a_trace(make):
+    store = make()
+    store.box("key")
+    store.check()
+    store.close()
+    with pytest.raises(StoreError, match="can only be read"):
+        store.check()
 
 
 # Threads

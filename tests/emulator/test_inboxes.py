@@ -1,0 +1,290 @@
+"""Inboxes of a running emulator: bounded, reset while requests are on their way, used from a test's own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from pushsdk.emulator import Emulator, Fault, ServiceLimits
+from pushsdk.emulator.store import StoreError
+
+BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
+
+
+async def begun(wire, connection, until):
+    """A request whose head has arrived, and the half of its body."""
+    seen = wire.emulator.requests
+    connection.write(wire.head(len(BODY)) + BODY[:-5])
+    await until(lambda: wire.emulator.requests > seen)
+
+
+async def test_the_list_is_bounded_and_the_counts_are_not(running):
+    async with running(keep=2) as wire:
+        for user in ("ann", "bob", "ann"):
+            await wire.push(user)
+        assert [push.user_ids for push in wire.emulator.pushes] == [("bob",), ("ann",)]
+        assert wire.emulator.users() == {"ann": 2, "bob": 1}
+
+
+async def test_the_list_is_bounded_by_the_services_clock(running):
+    async with running(max_age=60.0) as wire:
+        await wire.push("ann")
+        wire.emulator.advance(61)
+        await wire.push("bob")
+        assert [push.user_ids for push in wire.emulator.pushes] == [("bob",)]
+        assert wire.emulator.users() == {"ann": 1, "bob": 1}
+
+
+async def test_what_a_reset_overtakes_behind_a_delay_is_answered_and_stays_out(wire, emulator, until):
+    inbox = emulator.inbox()
+    inbox.faults = [Fault.delay(0.05, first=1, name="slow")]
+    sent = asyncio.ensure_future(wire.push("ann"))
+    await until(lambda: inbox.hits() == {"slow": 1})
+    inbox.forget()
+    assert (await sent).status == 204
+    assert (inbox.users(), inbox.pushes) == ({}, ())
+    await wire.push("bob")
+    assert inbox.users() == {"bob": 1}
+
+
+async def test_what_a_reset_overtakes_in_the_middle_of_its_body_stays_out_and_counts_for_no_rule(wire, emulator, until):
+    inbox = emulator.inbox()
+    inbox.faults = [Fault.status(503, first=1, name="outage")]
+    async with wire.connected() as connection:
+        await begun(wire, connection, until)
+        inbox.forget()
+        connection.write(BODY[-5:])
+        assert (await connection.read.readline()).startswith(b"HTTP/1.1 503")
+    assert (inbox.users(), inbox.hits()) == ({}, {"outage": 0})
+    assert (await wire.push("ann")).status == 503
+
+
+async def test_what_a_reset_overtakes_is_not_of_the_quota_after_it(wire, emulator, until):
+    inbox = emulator.inbox()
+    inbox.limits = ServiceLimits(quota=1)
+    async with wire.connected() as connection:
+        await begun(wire, connection, until)
+        inbox.forget()
+        connection.write(BODY[-5:])
+        assert (await connection.read.readline()).startswith(b"HTTP/1.1 204")
+    assert (await wire.push("bob")).status == 204
+    assert (await wire.push("eve")).status == 429
+    assert inbox.users() == {"bob": 1}
+
+
+async def test_a_campaign_that_a_reset_overtakes_is_answered_and_never_waits(wire, emulator, until):
+    inbox = emulator.inbox()
+    inbox.faults = [Fault.delay(0.05, name="slow")]
+    sent = asyncio.ensure_future(wire.campaign())
+    await until(lambda: inbox.hits() == {"slow": 1})
+    inbox.forget()
+    assert (await sent).json["uuid"]
+    assert (inbox.campaigns, emulator.totals()["campaigns"]) == ((), 0)
+
+
+async def test_campaigns_of_a_store_that_is_used_again_have_uuids_of_their_own(running, tmp_path):
+    uuids = set()
+    for _ in range(3):
+        async with running(store=tmp_path / "kept", seed=1) as wire:
+            answer = await wire.campaign()
+            assert answer.status == 200
+            uuids.add(answer.json["uuid"])
+    assert len(uuids) == 3
+
+
+async def test_what_is_strict_is_set_for_an_inbox(wire, emulator):
+    emulator.inbox().limits = ServiceLimits(strict=True)
+    assert (await wire.send({"userIds": ["ann"], "message": {}, "more": 1})).status == 400
+    assert (await wire.send({"userIds": ["ann"], "message": {}, "more": 1}, Api_Key="another")).status == 204
+
+
+# From another thread
+
+
+async def test_a_test_in_a_thread_of_its_own_sets_and_reads_all_of_an_inbox(wire, emulator):
+    inbox = emulator.inbox("theirs")
+
+    def work():
+        inbox.label("nightly")
+        inbox.limits = ServiceLimits(max_users=1)
+        inbox.faults = [Fault.status(500, first=1, name="once")]
+        sent = [asyncio.run_coroutine_threadsafe(wire.push(*users, Api_Key="theirs"), loop) for users in ("a", "b")]
+        statuses = sorted(each.result(60).status for each in sent)
+        too_many = asyncio.run_coroutine_threadsafe(wire.push("a", "b", Api_Key="theirs"), loop).result(60)
+        told = inbox.hits(), sum(inbox.users().values()), len(inbox.pushes), inbox.duplicates(), inbox.campaigns
+        inbox.forget()
+        emulator.advance(1)
+        return statuses, too_many.status, told, inbox.users(), inbox.hits(), inbox.limits, inbox.faults
+
+    loop = asyncio.get_running_loop()
+    statuses, too_many, told, *after = await asyncio.to_thread(work)
+    assert (statuses, too_many) == ([204, 500], 413)
+    assert told == ({"once": 1}, 1, 1, {}, ())
+    assert after == [{}, {"once": 0}, ServiceLimits(max_users=1), (Fault.status(500, first=1, name="once"),)]
+    assert emulator._service.ahead == 1
+
+
+async def test_reads_from_threads_agree_while_the_loop_writes(wire, emulator):
+    inbox, done = emulator.inbox(), asyncio.Event()
+
+    def look():
+        seen = []
+        while not done.is_set():
+            pushes = len(inbox.pushes)
+            seen += [pushes, inbox.accepted("ann")]  # the second is read later
+        return seen
+
+    looks = [asyncio.create_task(asyncio.to_thread(look)) for _ in range(2)]
+    for _ in range(20):
+        await asyncio.gather(*(wire.push("ann") for _ in range(5)))
+    done.set()
+    for seen in await asyncio.gather(*looks):
+        assert seen == sorted(seen)
+    assert (inbox.accepted("ann"), len(inbox.pushes)) == (100, 100)
+
+
+# A full disk
+
+
+def fill(emulator, pages=0):
+    """Let the file grow by no more than this."""
+    writer = emulator._rooms._store.open()._writer
+    (now,) = writer.execute("PRAGMA page_count").fetchone()
+    writer.execute(f"PRAGMA max_page_count = {now + pages}")
+
+
+async def test_a_full_disk_is_507_and_nothing_is_half_recorded(wire, emulator):
+    await wire.push("ann")
+    fill(emulator)
+    answer = await wire.send({"userIds": ["bob"], "message": {"title": {"en": "x" * 100_000}}})
+    assert answer.status == 507
+    assert answer.json == {
+        "error": "the emulator's store can't be written: database or disk is full; free some space, or reset an inbox"
+    }
+    assert (emulator.users(), len(emulator.pushes)) == ({"ann": 1}, 1)
+    assert emulator.totals() == {"requests": 2, "users": 1, "pushes": 1, "campaigns": 0}
+
+
+async def test_a_full_disk_takes_only_those_that_do_not_fit(wire, emulator):
+    await wire.push("ann")
+    fill(emulator, pages=20)
+    sent = [wire.send({"userIds": [user], "message": {"title": {"en": text}}}) for user, text in NEIGHBOURS]
+    assert [answer.status for answer in await asyncio.gather(*sent)] == [204, 507, 204]
+    assert emulator.users() == {"ann": 1, "bob": 1, "eve": 1}
+
+
+NEIGHBOURS = [("bob", "small"), ("zoe", "x" * 1_000_000), ("eve", "small")]
+
+
+async def test_what_did_not_fit_is_not_of_the_quota(wire, emulator):
+    inbox = emulator.inbox()
+    inbox.limits = ServiceLimits(quota=1)
+    await wire.push(Api_Key="another")
+    fill(emulator, pages=20)
+    assert (await wire.send({"userIds": ["ann"], "message": {"title": {"en": "x" * 1_000_000}}})).status == 507
+    assert (await wire.push("ann")).status == 204
+
+
+async def test_a_refusal_that_does_not_fit_is_507_too(wire, emulator):
+    await wire.push("ann")
+    fill(emulator)
+    assert (await wire.send(b"x" * 100_000)).status == 507
+
+
+async def test_a_new_inbox_that_does_not_fit_is_507(wire, emulator):
+    await wire.push("ann")
+    fill(emulator)
+    statuses = [(await wire.push("ann", Api_Key=f"key {number}")).status for number in range(200)]
+    assert 507 in statuses
+
+
+async def test_a_reset_makes_room_on_a_full_disk(wire, emulator, until):
+    text = {"title": {"en": "x" * 100_000}}
+    fill(emulator, pages=100)
+    statuses = []
+    while 507 not in statuses:
+        statuses.append((await wire.send({"userIds": ["ann"], "message": text})).status)
+    emulator.reset()
+    assert emulator.users() == {}
+    await until(lambda: not emulator._rooms._store.unswept)
+    assert (await wire.send({"userIds": ["bob"], "message": text})).status == 204
+    assert emulator.users() == {"bob": 1}
+
+
+# The end
+
+
+async def test_a_store_that_can_not_be_used_leaves_the_port_free(tmp_path, running):
+    (tmp_path / "kept").write_text("hello")
+    broken = Emulator(store=tmp_path / "kept")
+    with pytest.raises(StoreError, match="no emulator store"):
+        await broken.__aenter__()
+    with pytest.raises(RuntimeError, match="no address"):
+        _ = broken.base_url
+    (tmp_path / "kept").unlink()
+    async with broken:
+        assert broken.users() == {}
+
+
+async def test_a_taken_port_leaves_the_store_free(wire, tmp_path, running):
+    with pytest.raises(OSError, match="in use"):
+        await Emulator(port=wire.port, store=tmp_path / "kept").__aenter__()
+    async with running(store=tmp_path / "kept") as other:
+        assert (await other.push("ann")).status == 204
+
+
+async def test_what_fails_at_the_start_ends_what_was_begun(tmp_path, running, monkeypatch):
+    from pushsdk.emulator.campaigns import Campaigns
+
+    def fail(self):
+        raise StoreError("damaged")
+
+    monkeypatch.setattr(Campaigns, "resume", fail)
+    with pytest.raises(StoreError, match="damaged"):
+        await Emulator(store=tmp_path / "kept").__aenter__()
+    monkeypatch.undo()
+    async with running(store=tmp_path / "kept") as wire:
+        assert (await wire.push("ann")).status == 204
+
+
+def test_what_others_can_reach_needs_a_token():
+    with pytest.raises(ValueError, match="needs a token"):
+        Emulator(host="0.0.0.0")
+
+
+def test_its_clock_runs_with_it():
+    with pytest.raises(RuntimeError, match="use it in `async with`"):
+        Emulator().advance(1)
+
+
+async def test_after_the_end_a_file_of_ones_own_can_be_read_and_not_written(running, tmp_path):
+    async with running(store=tmp_path / "kept") as wire:
+        await wire.push("ann")
+    assert wire.emulator.users() == {"ann": 1}
+    with pytest.raises(StoreError, match="can only be read"):
+        wire.emulator.inbox().forget()
+
+
+async def test_after_the_end_a_temporary_one_can_still_be_reset(running):
+    async with running() as wire:
+        await wire.push("ann")
+    wire.emulator.reset()
+    assert wire.emulator.users() == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "127.0.0.1")],
+)
+async def test_its_address_is_one_that_reaches_it(host, shown):
+    async with Emulator(host=host, token="secret") as emulator:
+        assert emulator.url == f"http://{shown}:{emulator._port}"
+        reader, writer = await asyncio.open_connection(shown.strip("[]"), emulator._port)
+        head = (
+            f"POST /external/api/v1/push HTTP/1.1\r\nHost: {shown}:{emulator._port}\r\nApi-Key: {emulator.api_key}\r\n"
+        )
+        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 204")
+        writer.close()

@@ -1,0 +1,79 @@
+"""kill -9 in the middle of load: all that was answered with 204 is there afterwards, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pushsdk.emulator.search import parse
+from pushsdk.emulator.store import Store
+
+ROOT = Path(__file__).parents[2]
+SERVE = """
+import asyncio, sys
+from pushsdk.emulator import Emulator
+async def main():
+    async with Emulator(store=sys.argv[1], api_key="key") as emulator:
+        print(emulator._port, flush=True)
+        await asyncio.Event().wait()
+import pushsdk.emulator.store as module
+module._PART = 50
+asyncio.run(main())
+"""
+
+
+async def send_until_it_dies(port, number, answered, begun):
+    """Requests one after the other on one connection; the users of each, twice the first, and what was answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    count = 0
+    try:
+        while True:
+            users = [f"u{number}-{count}", f"u{number}-{count}", f"all-{count % 5}"]
+            body = json.dumps({"userIds": users, "message": {"title": {"en": "x" * (count % 400)}}}).encode()
+            head = (
+                f"POST /external/api/v1/push HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nApi-Key: key\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            begun.update(users)
+            writer.write(head.encode() + body)
+            if not (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204"):
+                raise AssertionError("refused")
+            answered.update(users)
+            count += 1
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("requests", [1, 40, 400])
+async def test_what_was_answered_is_there_after_a_kill(tmp_path, requests, until):
+    answered, begun = Counter(), Counter()
+    for _ in range(2):  # the second life goes on with the file of the first
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", SERVE, str(tmp_path / "kept")),
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        port = int(await process.stdout.readline())
+        enough = answered.total() + 3 * requests
+        senders = [asyncio.create_task(send_until_it_dies(port, each, answered, begun)) for each in range(8)]
+        await until(lambda enough=enough: answered.total() >= enough)
+        process.kill()
+        await asyncio.gather(*senders)
+        await process.wait()
+    store = Store(tmp_path / "kept")
+    box = store.find("key")
+    counted = Counter(store.users(box))
+    assert answered <= counted <= begun
+    listed = Counter(user for push in store.pushes(box) for user in push.user_ids)
+    assert listed == counted
+    assert all(store.accepted(box, user) == count for user, count in counted.items())
+    assert len(store.requests(box, parse("is:accepted"), limit=-1)) == counted.total() // 3
+    store.close()

@@ -1,0 +1,129 @@
+"""The store against a plain dictionary: whatever is written, deleted, reset, swept and opened again."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.store_entries import campaign, push, refused
+
+from pushsdk.emulator import store as module
+from pushsdk.emulator.search import parse
+from pushsdk.emulator.store import Store
+
+KEYS = st.sampled_from("abc")
+USERS = st.lists(st.sampled_from(["ann", "bob", "eve", "Ann", "a\0", "é"]), min_size=1, max_size=6)
+KEEP = 4
+
+
+class Inboxes(RuleBasedStateMachine):
+    """Three keys; parts of three rows, steps of two, four requests kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self.listed: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)  # ids, and users where accepted
+        self.former = []  # boxes from before a reset
+        self.last = 0
+        self.open()
+
+    def open(self) -> None:
+        self.store = Store(self.folder / "kept", keep=KEEP, part=3)
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+    @rule(groups=st.lists(st.tuples(KEYS, USERS, st.sampled_from(["push", "refused", "campaign"])), max_size=5))
+    def write(self, groups):
+        entries = []
+        for key, users, kind in groups:
+            box = self.store.box(key)
+            self.last += 1
+            if kind == "push":
+                entries.append(push(box, *users))
+                self.counts[key].update(users)
+            elif kind == "refused":
+                entries.append(refused(box))
+            else:
+                entries.append(campaign(box, f"c{self.last}"))
+            self.listed[key].append((self.last, tuple(users) if kind == "push" else ()))
+            self.listed[key] = self.listed[key][-KEEP:]
+        first = self.last - len(entries) + 1
+        self.store.write(entries)
+        assert [entry.id for entry in entries] == list(range(first, self.last + 1))
+
+    @precondition(lambda self: self.former)
+    @rule(users=USERS, data=st.data())
+    def write_late(self, users, data):
+        entry = push(data.draw(st.sampled_from(self.former)), *users)
+        self.store.write([entry])
+        assert entry.id == 0
+
+    @rule(key=KEYS, user=USERS)
+    def deliver(self, key, user):
+        for made in self.store.campaigns(self.store.find(key))[-1:]:
+            self.store.withdraw(made)
+            assert self.store.deliver(made, [(user[0], {})])
+            assert self.store.recipients(made) == [(user[0], {})]
+            self.store.withdraw(made)
+
+    @rule(key=KEYS, at=st.integers(0, KEEP))
+    def delete_one(self, key, at):
+        number = self.listed[key][at][0] if at < len(self.listed[key]) else self.last + 1
+        there = [row for row in self.listed[key] if row[0] != number]
+        assert self.store.delete(self.store.find(key), only=number) == len(self.listed[key]) - len(there)
+        self.listed[key] = there
+
+    @rule(key=KEYS, user=st.sampled_from(["ann", "é"]))
+    def delete_found(self, key, user):
+        there = [row for row in self.listed[key] if user not in row[1]]
+        deleted = self.store.delete(self.store.find(key), parse(f"user:{user}"))
+        assert deleted == len(self.listed[key]) - len(there)
+        self.listed[key] = there
+
+    @rule(key=KEYS)
+    def reset(self, key):
+        box = self.store.box(key)
+        assert self.store.forget(box).id == self.store.box(key).id != box.id
+        self.former.append(box)
+        self.counts[key].clear()
+        self.listed[key].clear()
+
+    @rule()
+    def sweep(self):
+        self.store.sweep()
+
+    @rule()
+    def open_again(self):
+        self.store.close()
+        self.open()
+
+    @invariant()
+    def agrees(self):
+        for key in "abc":
+            box = self.store.find(key)
+            assert self.store.users(box) == self.counts[key]
+            assert self.store.users(box, least=2) == {u: n for u, n in self.counts[key].items() if n > 1}
+            assert [each.id for each in self.store.requests(box, forward=True)] == [row[0] for row in self.listed[key]]
+            accepted, got = self.store.delivered(box, "ann")
+            assert accepted == self.counts[key]["ann"]
+            kept = [(number, users.count("ann")) for number, users in self.listed[key] if "ann" in users]
+            assert [(each.id, each.times) for each in got] == kept
+        assert self.store.totals()["users"] == sum(len(counts) for counts in self.counts.values())
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch):
+    monkeypatch.setattr(module, "_STEP", 2)
+
+
+TestInboxes = Inboxes.TestCase
+TestInboxes.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
