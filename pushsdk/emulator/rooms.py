@@ -143,6 +143,6 @@ class Rooms:
 def _anew(rules: Rules) -> Rules:
     """The same rules, without a count."""
     anew = Rules(rules.faults, seed=rules.seed)
-    for name, enabled in rules.enabled().items():
+    for name, enabled in zip(anew.enabled(), rules.enabled().values(), strict=True):  # a position may name it
         anew.enable(name, enabled)
     return anew

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -138,7 +139,7 @@ class Emulator:
             raise ValueError("the api_key must not be empty")
         if host not in {HOST, "localhost", "::1"} and not token:
             raise ValueError("a host that others can reach needs a token")
-        self.api_key: str = api_key or f"emulator-{random.SystemRandom().getrandbits(64):016x}"
+        self.api_key: str = api_key or f"emulator-{secrets.token_hex(8)}"
         self._port = port  # the one asked for, then the one bound
         self._host = host
         self._hosts = tuple(hosts)
@@ -150,34 +151,38 @@ class Emulator:
         self._rooms = Rooms(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
         self._own = Inbox(self._store, self._rooms, self.api_key)
         self._service: Service | None = None  # set by __aenter__, kept for its counts after the end
-        self._connections: Connections | None = None  # set with it, None again after the end
+        self._connections: Connections | None = None  # set with it
+        self._ending = AsyncExitStack()  # what the end has to do, set by __aenter__
 
     async def __aenter__(self) -> Self:
         if self._service is not None:
             raise RuntimeError("an Emulator runs once: make another")
-        self._store.open()
-        sock = bind(self._host, self._port)
-        self._port = sock.getsockname()[1]
-        guard = Guard(port=self._port, max_body=self._max_body, hosts=self._hosts, token=self._token)
-        self._service = Service(store=self._store, tables=self._tables, rooms=self._rooms, guard=guard, seed=self._seed)
-        self._rooms.forgotten = self._service.writer.sweep
-        front = Front(self._service, self._store, guard)
-        self._connections = Connections(self._service, front.handle, max_body=self._max_body)
-        await self._connections.listen(sock)
-        self._service.writer.sweep()
-        self._service.campaigns.resume()
+        async with AsyncExitStack() as stack:
+            sock = bind(self._host, self._port)
+            stack.callback(sock.close)
+            self._store.open()
+            stack.callback(self._store.close)
+            port = sock.getsockname()[1]
+            hosts = (*self._hosts, _in_url(self._host))
+            guard = Guard(port=port, max_body=self._max_body, hosts=hosts, token=self._token)
+            service = Service(store=self._store, tables=self._tables, rooms=self._rooms, guard=guard, seed=self._seed)
+            stack.callback(service.writer.close)
+            stack.push_async_callback(service.campaigns.aclose)
+            front = Front(service, self._store, guard)
+            connections = Connections(service, front.handle, max_body=self._max_body)
+            await connections.listen(sock)
+            stack.push_async_callback(connections.aclose)
+            self._rooms.forgotten = service.writer.sweep
+            service.writer.sweep()
+            service.campaigns.resume()
+            self._service, self._port, self._connections = service, port, connections
+            self._ending = stack.pop_all()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        connections, self._connections = self._connections, None
-        if connections is not None and self._service is not None:
-            await connections.aclose()
-            await self._service.campaigns.aclose()
-            self._rooms.forgotten = _nothing
-            self._service.writer.close()
-            self._store.close()
+        await self._ending.aclose()
 
     @property
     def base_url(self) -> str:
@@ -189,7 +194,7 @@ class Emulator:
         """Where the inbox page is, as ``http://127.0.0.1:49152``."""
         if self._service is None:
             raise RuntimeError("the Emulator has no address yet: use it in `async with`")
-        return f"http://{HOST}:{self._port}"
+        return f"http://{_in_url(self._host)}:{self._port}"
 
     @property
     def faults(self) -> Sequence[Fault]:
@@ -244,7 +249,7 @@ class Emulator:
         return self.inbox(api_key).duplicates()
 
     def advance(self, seconds: float) -> None:
-        """Set the service's clock forward: campaigns start, pushes expire. In the loop it runs in."""
+        """Set the service's clock forward: campaigns start, pushes expire."""
         if self._service is None:
             raise RuntimeError("the Emulator's clock runs with it: use it in `async with`")
         self._service.advance(seconds)
@@ -262,5 +267,7 @@ class Emulator:
                 self._service.requests = 0
 
 
-def _nothing() -> None:
-    """Nobody gives room back once the emulator has ended: its store does, at the next start."""
+def _in_url(host: str) -> str:
+    """By what name clients on this machine reach an address that was bound, all of them too."""
+    host = {"localhost": HOST, "0.0.0.0": HOST, "::": "::1"}.get(host, host)  # noqa: S104
+    return f"[{host}]" if ":" in host else host
