@@ -49,7 +49,7 @@ export class Feed {
     if (turn !== this.turn) return;
     this.rows = page.requests;
     this.above = 0;
-    this.below = page.next === null ? 0 : Math.max(total - this.rows.length, PAGE);
+    this.below = page.next === null ? 0 : atLeast(total - this.rows.length);
     this.newest = this.rows[0]?.id ?? 0;
     this.loaded = true;
     this.changed(0);
@@ -85,7 +85,7 @@ export class Feed {
     const page = await this.page(this.rows.at(-1).id);
     if (page === null) return;
     this.rows.push(...page.requests);
-    this.below = page.next === null ? 0 : Math.max(this.below - page.requests.length, PAGE);
+    this.below = page.next === null ? 0 : atLeast(this.below - page.requests.length);
     const extra = Math.max(0, this.rows.length - MOST);
     this.rows.splice(0, extra);
     this.above += extra;
@@ -102,7 +102,7 @@ export class Feed {
     }
     this.rows.unshift(...fresh);
     const ended = !fresh.length || fresh[0].id >= this.newest;
-    const left = ended ? 0 : Math.max(this.above - fresh.length, PAGE);
+    const left = ended ? 0 : atLeast(this.above - fresh.length);
     const shift = left + fresh.length - this.above; // where the estimate was wrong, what is seen must stay put
     this.above = left;
     const extra = Math.max(0, this.rows.length - MOST);
@@ -183,3 +183,6 @@ export class Feed {
     this.changed(0);
   }
 }
+
+// There are more, but where the estimate is used up nobody knows how many.
+const atLeast = (estimate) => (estimate > 0 ? estimate : PAGE);

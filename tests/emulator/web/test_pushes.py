@@ -298,3 +298,19 @@ async def test_each_key_has_an_inbox_of_its_own(desk: Any) -> None:
     await page.get_by_label("Name", exact=True).fill("Renamed")
     await page.get_by_role("button", name="Save").click()
     await page.get_by_label("Inbox", exact=True).get_by_text("Renamed · 1").wait_for(state="attached")
+
+
+async def test_only_what_arrives_in_silence_leaves_the_screen_dark(desk: Any) -> None:
+    await desk.push("Quiet", interruptionLevel="PASSIVE")
+    page = await desk.page()
+    veil = "one => getComputedStyle(one.querySelector('.screen'), '::before').backgroundColor"
+    phones = page.get_by_role("group", name="lock screen")
+    dark, bright = [await phone.evaluate(veil) for phone in await phones.all()]
+    assert dark != bright == "rgba(0, 0, 0, 0)"
+
+
+async def test_the_list_says_how_many_there_are(desk: Any) -> None:
+    for number in range(103):
+        await desk.push(f"Push number {number}")
+    page = await desk.page()
+    await page.locator(".list-count").get_by_text("103 pushes", exact=True).wait_for()
