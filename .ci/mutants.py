@@ -1135,6 +1135,65 @@ SEGMENTS = [
     ),
 ]
 
+EMULATOR_CONTROL = [
+    Mutant(
+        "a search that was read in part deletes",
+        EMULATOR + "control.py",
+        "if search.partial:",
+        "if False:",
+        T_EMULATOR + "control.py",
+    ),
+    Mutant(
+        "what is told together moves the mark with its first",
+        EMULATOR + "streams.py",
+        "marks = [*[None] * (len(told) - 1), mark]",
+        "marks = [mark] * len(told)",
+        T_EMULATOR + "streams.py",
+    ),
+    Mutant(
+        "a request that comes while others are read is told twice",
+        EMULATOR + "streams.py",
+        "            before=spans[-1][1] + 1,\n",
+        "",
+        T_EMULATOR + "streams.py",
+    ),
+    Mutant(
+        "who waited keeps the place",
+        EMULATOR + "streams.py",
+        "self._open[kind] -= 1",
+        "pass",
+        T_EMULATOR + "streams.py",
+    ),
+    Mutant(
+        "other ports of this machine may ask",
+        EMULATOR + "guard.py",
+        '{"none", "same-origin"}',
+        '{"none", "same-origin", "same-site"}',
+        T_EMULATOR + "guard.py",
+    ),
+    Mutant(
+        "any mention of images lets pictures in",
+        EMULATOR + "pages.py",
+        'request.query.get("images") == "1"',
+        '"images" in request.query',
+        T_EMULATOR + "pages.py",
+    ),
+    Mutant(
+        "a campaign that begins anew keeps whom it had reached",
+        EMULATOR + "campaigns.py",
+        "            self._store.withdraw(campaign)\n            found = ",
+        "            found = ",
+        T_EMULATOR + "campaigns.py",
+    ),
+    Mutant(
+        "a campaign that was started by hand starts again when it is due",
+        EMULATOR + "campaigns.py",
+        ' or not (by_hand or campaign.state == "waiting")',
+        "",
+        T_EMULATOR + "campaigns.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1151,5 +1210,6 @@ MUTANTS = [
     *COMMANDS,
     *AUDIENCE,
     *EMULATOR_RULES,
+    *EMULATOR_CONTROL,
     *SEGMENTS,
 ]

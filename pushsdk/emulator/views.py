@@ -45,6 +45,8 @@ __all__ = [
 _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _SHOWN_USERS = 1000
 _SHOWN_PLACEHOLDERS = 200
+_LONGEST = 1 << 20  # bytes of a body that is told as a command and as a program: 16 MB of them took seconds
+_TOO_LONG = "# This request is too long to be copied from here.\n"
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -235,8 +237,8 @@ def request_view(request: Request, body: bytes) -> RequestView:
         user_ids=[str(user_id) for user_id in user_ids[:_SHOWN_USERS]] if isinstance(user_ids, list) else [],
         lint=[Advice(problem.path, problem.code, problem.message) for problem in lint(sent)],
         placeholders=_placeholders(sent.get("message")),
-        curl=curl(endpoint, body),
-        python=python(endpoint, body),
+        curl=curl(endpoint, body) if len(body) <= _LONGEST else _TOO_LONG,
+        python=python(endpoint, body) if len(body) <= _LONGEST else _TOO_LONG,
     )
 
 

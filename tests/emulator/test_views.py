@@ -109,6 +109,13 @@ def test_of_many_users_the_first_thousand_are_shown():
     assert len(view["body"]["userIds"]) == 1000
 
 
+def test_what_is_too_long_to_be_copied_is_no_command_and_no_program():
+    body = {"userIds": ["ann"], "message": {"title": {"en": "x" * (1 << 20)}}}
+    view = whole(body)
+    assert view["curl"] == view["python"] == "# This request is too long to be copied from here.\n"
+    assert view["body"] == json.loads(view["text"]) == body
+
+
 def test_bytes_that_are_no_text_are_shown_as_far_as_they_are():
     assert whole(b"a\xffb")["text"] == "a\ufffdb"
 
