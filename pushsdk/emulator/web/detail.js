@@ -6,7 +6,7 @@ import { FATES, clock, direction, fate, languageName, plural } from "./format.js
 import { icon } from "./icons.js";
 import { inspector } from "./inspector.js";
 import { hostOf, imagesOn, link } from "./links.js";
-import { badge, readMessage, target, text, textOf, texts } from "./message.js";
+import { badge, enabled, readMessage, target, text, textOf, texts } from "./message.js";
 import { phone } from "./phones.js";
 import { names, rendered } from "./placeholders.js";
 import { segmented } from "./widgets.js";
@@ -215,7 +215,7 @@ function effects(message, platform, language) {
   const picture = platform === "ios" ? text(message, "richMediaUrl") || text(message, "bigImageUrl") : text(message, "bigImageUrl") || text(message, "richMediaUrl");
   return [
     h("p", { class: "device-name" }, platform === "ios" ? "iPhone" : "Android", " ", simulated(), h("span", { class: "quiet", dir: "ltr" }, direction(language) === "rtl" ? "right to left" : "")),
-    h(
+    enabled(message, platform) === false ? null : h(
       "ul",
       { class: "effects" },
       row("tap", "opens ", url ? link(url) : h("span", { class: "quiet" }, "the app")),

@@ -27,6 +27,7 @@ async def filled(desk: Any) -> None:
     """An inbox with a bit of everything."""
     texts = {"en": "Hey {{ name | 'you' }}", "ar": "مرحبا"}
     await desk.push(texts, "u-1", "u-2", body=texts, collapseId="c", ttl=60, badgeCount=3, keyVals={"a": "b"})
+    await desk.push("Later", "u-1", collapseId="c")  # replaces the one before
     await desk.push("Second", "u-1", bigImageUrl="https://example.com/i.png", interruptionLevel="PASSIVE", odd="x")
     await desk.control("PUT", "/limits", {"max_users": 2})
     await desk.push("Refused", "a", "b", "c")
@@ -48,7 +49,7 @@ async def test_axe_finds_nothing_on_any_view(desk: Any, dark: bool, width: int) 
         assert await violations(page) == [], tab
     for view, ready in (
         ("pushes", ".push-row"),
-        ("pushes/3", ".stamp.refused"),
+        ("pushes/4", ".stamp.refused"),
         ("campaigns", ".steps"),
         ("users", ".users a"),
         ("users/u-1", ".tray .card"),
