@@ -1194,6 +1194,123 @@ EMULATOR_CONTROL = [
     ),
 ]
 
+EMULATOR_STORE = [
+    Mutant(
+        "an id twice in one push counts once",
+        EMULATOR + "changes.py",
+        "entry.id, number) for user, number in times.items()]",
+        "entry.id, 1) for user, number in times.items()]",
+        T_EMULATOR + "store.py",
+    ),
+    Mutant(
+        "who asks for an inbox that was reset sees what is left of it",
+        EMULATOR + "sql.py",
+        'WHERE id = ? AND digest NOT NULL", (inbox,)).fetchone() is not None',
+        'WHERE id = ?", (inbox,)).fetchone() is not None',
+        T_EMULATOR + "store.py",
+    ),
+    Mutant(
+        "a reset that fails at its end has begun",
+        EMULATOR + "store.py",
+        "                new = changes.begin_anew(db, box.id)\n",
+        "                new = changes.begin_anew(db, box.id)\n                self._keeping.forget(box.id)\n"
+        "                self._keeping.add(box.id)\n                self._boxes.clear()\n"
+        "                self.unswept = True\n                self._keeping._requests.pop(box.id)\n",
+        T_EMULATOR + "store.py",
+    ),
+    Mutant(
+        "the part that grows goes with a reset",
+        EMULATOR + "changes.py",
+        "WHERE part < (SELECT max(part) FROM parts)",
+        "WHERE part <= (SELECT max(part) FROM parts)",
+        T_EMULATOR + "store.py",
+    ),
+    Mutant(
+        "counts go once the requests are swept",
+        EMULATOR + "changes.py",
+        "if not gone and not keys:",
+        "if not gone:",
+        T_EMULATOR + "store.py",
+    ),
+    Mutant(
+        "the smallest inbox gives its bytes first",
+        EMULATOR + "keeping.py",
+        "in sizes.most_common():",
+        "in reversed(sizes.most_common()):",
+        T_EMULATOR + "store.py",
+    ),
+    Mutant(
+        "one that does not fit takes its neighbours along",
+        EMULATOR + "writer.py",
+        "if error is None or len(group) == 1:",
+        "if True:",
+        T_EMULATOR + "writer.py",
+    ),
+    Mutant(
+        "what a reset overtakes counts for the rules after it",
+        EMULATOR + "app.py",
+        "verdict = rules.decide(",
+        "verdict = room.rules.decide(",
+        T_EMULATOR + "inboxes.py",
+    ),
+    Mutant(
+        "what did not fit is of the quota",
+        EMULATOR + "app.py",
+        "limiter.took(-entry.users if entry.accepted else 0)",
+        "pass",
+        T_EMULATOR + "inboxes.py",
+    ),
+    Mutant(
+        "it is answered before it is stored",
+        EMULATOR + "app.py",
+        "        error = await self.writer.add(entry)\n",
+        "        self.writer.add(entry)\n        error = None\n",
+        T_EMULATOR + "inboxes.py",
+    ),
+    Mutant(
+        "a store that is used again gives the same uuids",
+        EMULATOR + "app.py",
+        ":campaigns:{store.last_id()}",
+        ":campaigns",
+        T_EMULATOR + "inboxes.py",
+    ),
+    Mutant(
+        "temporary stores in use are cleaned up",
+        EMULATOR + "database.py",
+        "                release = lock(held)\n",
+        "                release = lambda: None\n",
+        T_EMULATOR + "database.py",
+    ),
+    Mutant(
+        "a forked child takes its parent's store along",
+        EMULATOR + "database.py",
+        "    if os.getpid() != process:\n        return",
+        "    if False:\n        return",
+        T_EMULATOR + "database.py",
+    ),
+    Mutant(
+        "links are followed",
+        EMULATOR + "database.py",
+        ' | getattr(os, "O_NOFOLLOW", 0)',
+        "",
+        T_EMULATOR + "database.py",
+    ),
+    Mutant(
+        "a database of something else is opened all the same",
+        EMULATOR + "database.py",
+        "if application != _APPLICATION_ID:",
+        "if False:",
+        T_EMULATOR + "database.py",
+    ),
+    Mutant(
+        "who waits misses what comes from another thread",
+        EMULATOR + "live.py",
+        "                if self.mark > mark:\n                    return\n",
+        "",
+        T_EMULATOR + "live.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1211,5 +1328,6 @@ MUTANTS = [
     *AUDIENCE,
     *EMULATOR_RULES,
     *EMULATOR_CONTROL,
+    *EMULATOR_STORE,
     *SEGMENTS,
 ]

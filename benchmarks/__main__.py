@@ -17,7 +17,15 @@ from benchmarks.plot import plot
 
 RESULTS = Path(__file__).parent / "results"
 # Scenario: does the event loop matter to it?
-SCENARIOS = {"single": True, "coalesced": True, "retries": True, "imports": False, "memory": False, "broadcast": True}
+SCENARIOS = {
+    "single": True,
+    "coalesced": True,
+    "retries": True,
+    "imports": False,
+    "memory": False,
+    "broadcast": True,
+    "emulator": True,
+}
 LIMIT = 180.0  # seconds one scenario may take before it is stopped
 
 

@@ -4,7 +4,6 @@
 can be seen, and over the sink. For comparison tenacity's own loop around bare aiohttp.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -39,7 +38,7 @@ async def alone(base_url: str, *, retry: Any) -> AsyncIterator[c.Send]:
 
     client = AsyncPushClient(base_url, c.API_KEY, retry=retry)
     # The seam that the tests use as well: the client's parts, over another transport.
-    client._engine.open(asyncio.get_running_loop(), InstantTransport())
+    client._engine.serve(InstantTransport())
     async with client:
 
         async def send(number: int) -> None:

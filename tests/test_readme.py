@@ -124,7 +124,13 @@ def test_every_test_example_passes_when_it_is_copied(tmp_path: Path, source: str
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(pushsdk.__file__).parents[1])},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(pushsdk.__file__).parents[1]),
+            # As where the package is installed, also where it is not.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "pushsdk.testing.plugin,pytest_asyncio.plugin",
+        },
         capture_output=True,
         text=True,
         timeout=120,

@@ -58,14 +58,25 @@ class Engine:
         self.counters = Counters()
         self.closed = False
         self.policies: dict[tuple[RetryPolicy, Timeout], Options] = {}
-        #: Runs blocking work of broadcasts; tests that have no threads set another.
+        #: Runs blocking work of broadcasts. Set by ``serve`` where there are no threads.
         self.offload: Offload = in_thread
+        #: What sends instead of aiohttp. Set by ``serve``, in tests only.
+        self.given: Transport | None = None
         #: Set on first use.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.forks = fork_generation()
 
-    def open(self, loop: asyncio.AbstractEventLoop, transport: Transport | None = None) -> None:
-        """Put the parts together. A transport is given by tests only."""
+    def serve(self, transport: Transport, *, offload: Offload = in_thread) -> None:
+        """Send by this transport, and run blocking work by ``offload``. Raises ConfigurationError after the first use.
+
+        The way in of ``pushsdk.testing``.
+        """
+        if self.loop is not None:
+            raise ConfigurationError("the client is in use already: have it served before its first call")
+        self.given, self.offload = transport, offload
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Put the parts together."""
         # Here, not above: tenacity would double the time that this package takes to import. And not at the first
         # failure, which would hold the loop up for it.
         from pushsdk._io.retrying import repeat
@@ -77,7 +88,7 @@ class Engine:
         self.gate = Gate(settings.rate)
         self.slots = Slots(loop, settings.limits.in_flight, self.gate)
         self.backlog = Backlog(settings.limits)
-        self.transport = transport or AiohttpTransport(
+        self.transport = self.given or AiohttpTransport(
             settings.base_url,
             headers=settings.headers,
             key=settings.credentials.fixed,

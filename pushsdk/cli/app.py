@@ -42,7 +42,7 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "doctor": ("doctor:doctor", "Check settings, host name, connection and certificate.", _FAILS),
     },
     "Try (on this machine)": {
-        "emulator": ("emulator:emulator", "Run the push service, with the faults you like."),
+        "emulator": ("emulator:app", "Run the push service, with the faults you like; or a command beside it."),
         "demo": ("demo:demo", "Push to thousands through faults, and see that nobody is lost or doubled."),
     },
 }

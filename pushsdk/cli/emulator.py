@@ -1,4 +1,4 @@
-"""``pushsdk emulator``: run the emulator until a signal ends it."""
+"""``pushsdk emulator``: the push service on this machine, until a signal ends it or beside another command."""
 
 from __future__ import annotations
 
@@ -6,73 +6,147 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts import App, Parameter
 
-from pushsdk.cli._exit import Exit
-from pushsdk.emulator import Emulator, Fault, load_faults
+from pushsdk.cli._emulator import LOOPBACK, Behaviour, Port, made, token_in
+from pushsdk.cli._exit import CommandError, Exit, usage, warn
+from pushsdk.emulator import Emulator, StoreError
 
-__all__ = ["emulator"]
+__all__ = ["app", "emulator", "execute"]
 
-Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
+_ENDS = (signal.SIGINT, signal.SIGTERM)
+_FORWARDED = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+]
+_FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends them to all that run in front of it
+
+app: App = App(name="emulator", help="Run the push service on this machine, with the faults and limits you like.")
 
 
-async def emulator(*, port: Port = 8080, faults: Path | None = None, seed: int = 0) -> int:
-    """Run the push service on this machine until Ctrl-C, with the faults you like.
+@app.default
+async def emulator(
+    *,
+    port: Port = 8080,
+    behaviour: Behaviour | None = None,
+    host: str = LOOPBACK[0],
+    allow_host: Annotated[Sequence[str], Parameter(negative=(), show_default=False)] = (),
+    token_file: Path | None = None,
+) -> int:
+    """Run the push service on this machine until Ctrl-C, with the faults and limits you like.
 
     Parameters
     ----------
     port
-        The port on 127.0.0.1; 0 takes any free one.
-    faults
-        A JSON file of fault rules, as [{"fault": "status", "code": 429, "first": 3}, {"fault": "reset_after"}].
-    seed
-        Where the draws of faults with a probability start.
+        The port; 0 takes any free one.
+    host
+        The address to listen on, where others are to reach it. They need the token.
+    allow_host
+        A name by which it is called then, as push.test or push.test:8080; may be given more than once.
+    token_file
+        A file that holds the token: who reads or changes anything there needs it, sending goes by Api-Key.
     """
-    try:
-        service = Emulator(port=port, faults=_read(faults), seed=seed)
-    except ValueError as error:
-        return _fail(f"{faults}: {error}", Exit.USAGE)
-    except OSError as error:
-        return _fail(f"{faults}: {error.strerror}", Exit.USAGE)
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(service)
-        except OSError as error:
-            return _fail(f"cannot listen on port {port}: {os.strerror(error.errno or 0)}", Exit.CANNOT_RUN)
-        await _until_signalled(service)
+    if host not in LOOPBACK and token_file is None:
+        raise usage(f"--host {host} lets other machines in: give --token-file FILE with the token that they need")
+    token = None if token_file is None else token_in(token_file)
+    async with _running(made(behaviour, port=port, host=host, hosts=allow_host, token=token), port) as service:
+        stop = asyncio.Event()
+        with _heard(_ENDS, lambda _: stop.set()):
+            _say(f"# Emulator at {service.base_url} (Ctrl-C ends it)")
+            _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
+            _say(f"export PUSHSDK_BASE_URL={service.base_url}")
+            _say(f"export PUSHSDK_API_KEY={service.api_key}")
+            await stop.wait()
+        _say(", ".join(f"{count} {what}" for what, count in service.totals().items()))
     return 0
 
 
-def _read(path: Path | None) -> list[Fault]:
-    return [] if path is None else load_faults(path.read_bytes())
+@app.command(name="exec")
+async def execute(
+    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    port: Port = 0,
+    behaviour: Behaviour | None = None,
+) -> int:
+    """Run a command beside the push service: pushsdk emulator exec [options] -- COMMAND ...
+
+    It gets PUSHSDK_BASE_URL and PUSHSDK_API_KEY, and says how this ends: by its exit code, or 128 and its signal.
+
+    What was accepted is told on stderr.
+
+    Parameters
+    ----------
+    command
+        The command and its arguments, after --.
+    port
+        The port on 127.0.0.1; 0 takes any free one.
+    """
+    if not command:
+        raise usage("say what to run: pushsdk emulator exec -- COMMAND ...")
+    async with _running(made(behaviour, port=port), port) as service:
+        code = await _ran(command, {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key})
+        warn(f"pushsdk emulator: {_verdict(service)}")
+    return code if code >= 0 else 128 - code
 
 
-async def _until_signalled(service: Emulator) -> None:
-    stop = asyncio.Event()
-    with _signals_set(stop):
-        _say(f"# Emulator at {service.base_url} (Ctrl-C ends it)")
-        _say(f"export PUSHSDK_BASE_URL={service.base_url}")
-        _say(f"export PUSHSDK_API_KEY={service.api_key}")
-        await stop.wait()
-    _say(_summary(service))
+@asynccontextmanager
+async def _running(service: Emulator, port: int) -> AsyncIterator[Emulator]:
+    """The emulator, or what keeps it from running, in words."""
+    try:
+        await service.__aenter__()
+    except StoreError as error:
+        raise usage(f"--store: {error}") from None
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        advice = "; --port 0 takes a free one" if port else ""
+        raise CommandError(f"cannot listen on port {port}: {reason}{advice}", Exit.CANNOT_RUN) from None
+    try:
+        yield service
+    finally:
+        await service.__aexit__(None, None, None)
+
+
+async def _ran(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run a command with our standard streams, and hand on the signals that we get; how it ended."""
+    process: asyncio.subprocess.Process | None = None
+    early: list[int] = []
+
+    def forward(number: int) -> None:
+        if process is None:
+            early.append(number)
+        elif not (signal.Signals(number).name in _FROM_KEYS and _in_front()):
+            with suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_API_KEY_")}
+    with _heard(_FORWARDED, forward):
+        try:
+            process = await asyncio.create_subprocess_exec(*command, env={**others, **variables})
+        except OSError as error:
+            raise usage(f"can't run {command[0]}: {error.strerror}") from None
+        for number in early:
+            forward(number)
+        return await process.wait()
 
 
 @contextmanager
-def _signals_set(stop: asyncio.Event) -> Iterator[None]:
-    """Have SIGINT and SIGTERM set the event. Not add_signal_handler: Windows has none."""
+def _heard(numbers: Sequence[int], told: Callable[[int], None]) -> Iterator[None]:
+    """Have these signals told in the loop. Not add_signal_handler: Windows has none."""
     loop = asyncio.get_running_loop()
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(stop.set)
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(told, number)
 
-    former = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What is ignored, as under nohup, stays so: the command that is run has it from us.
+    former = {
+        number: signal.signal(number, on_signal) for number in numbers if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
@@ -80,16 +154,27 @@ def _signals_set(stop: asyncio.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _summary(service: Emulator) -> str:
-    totals = service.totals()
-    return ", ".join(f"{count} {what}" for what, count in totals.items())
+def _in_front() -> bool:
+    """Whether a terminal's keys reach us, and so the command: it is in our process group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
+
+
+def _verdict(service: Emulator) -> str:
+    totals, twice = service.totals(), len(service.duplicates())
+    more = "nobody" if not twice else "1 user" if twice == 1 else f"{twice:,} users"
+    return (
+        f"{totals['requests']:,} requests; accepted {totals['pushes']:,} pushes to {totals['users']:,} users and"
+        f" {totals['campaigns']:,} campaigns; {more} got more than one push"
+    )
 
 
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()  # a pipe waits for these lines
-
-
-def _fail(reason: str, code: Exit) -> int:
-    sys.stderr.write(f"pushsdk emulator: {reason}\n")
-    return code

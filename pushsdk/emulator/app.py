@@ -47,8 +47,10 @@ class Service:
     def __init__(self, *, store: Store, tables: Tables | None, rooms: Rooms, guard: Guard, seed: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._guard = guard
-        self.writer = Writer(store, rooms.stored)
-        self.campaigns = Campaigns(store, tables, now=self.now, changed=rooms.campaign, reached=rooms.reached)
+        self.writer: Writer = Writer(store, rooms.stored)
+        self.campaigns: Campaigns = Campaigns(
+            store, tables, now=self.now, changed=rooms.campaign, reached=rooms.reached
+        )
         # Repeatable is the point; and yet those of a store that is used again must be other ones.
         self._random = random.Random(f"{seed}:campaigns:{store.last_id()}")  # noqa: S311
         self.rooms = rooms

@@ -111,7 +111,7 @@ class Database:
             raise
         folder = self._path.parent if self._temporary else None
         #: Close all and let go, at once; a second call does nothing.
-        self.discard = weakref.finalize(
+        self.discard: Callable[[], object] = weakref.finalize(
             self, _discard, self._process, self._writer, readers=self._idle, release=release, folder=folder
         )
         self._release = release

@@ -108,7 +108,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
 
 class StatusFault(Fault, frozen=True, tag="status"):
-    """See `Fault.status`. Statuses of 600 and above are no HTTP, but some gateways make them up."""
+    """See `Fault.status`. LimitStatuses of 600 and above are no HTTP, but some gateways make them up."""
 
     code: Annotated[int, Meta(ge=200, le=999)]
     headers: dict[str, str] = {}
@@ -242,17 +242,23 @@ def _chosen(fault: Fault, ordinal: int, draw: float) -> bool:
 
 
 class Rules:
-    """An ordered list of faults with their counts, deterministic for a seed and an order of requests."""
+    """An ordered list of faults with their counts, deterministic for a seed and an order of requests.
 
-    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
+    The rules of ``behind`` are tried after these, and go on counting, here as there.
+    """
+
+    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, behind: Rules | None = None) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
         self.seed = seed
-        self._rules = []
+        self._rules: list[_Rule] = []
+        others = behind._rules if behind is not None else []
         for position, fault in enumerate(self.faults, start=1):
             if not isinstance(fault, Fault):
                 raise TypeError(f"fault {position} is a {type(fault).__name__}, not a Fault")
-            name = fault.name or f"{position}: {fault.__struct_config__.tag}"
+            name = fault.name or f"{len(others) + position}: {fault.__struct_config__.tag}"
             self._rules.append(_Rule(fault, name=name, seed=f"{seed}:{position}"))
+        self._rules += others
+        self.faults += tuple(rule.fault for rule in others)
         if len(self.hits()) < len(self._rules):
             raise ValueError("two faults have the same name")
 

@@ -26,10 +26,10 @@ class Room:
 
     def __init__(self, box: Box, *, rules: Rules, limits: ServiceLimits) -> None:
         self.box = box
-        self.rules = rules
-        self.own_rules = False  # set by set_rules; those of the emulator until then
-        self.limiter = Limiter(limits)
-        self.live = Live()
+        self.rules: Rules = rules
+        self.own_rules: bool = False  # set by set_rules; those of the emulator until then
+        self.limiter: Limiter = Limiter(limits)
+        self.live: Live = Live()
 
     def set_rules(self, rules: Rules, *, own: bool = True) -> None:
         """Replace its rules, for requests decided from now on."""

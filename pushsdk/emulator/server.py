@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,8 +16,9 @@ from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.front import Front
 from pushsdk.emulator.guard import HOST, PREFIX, Guard
 from pushsdk.emulator.limits import ServiceLimits
-from pushsdk.emulator.records import Campaign, Push
+from pushsdk.emulator.records import Campaign, Delivered, Push, Request
 from pushsdk.emulator.rooms import Room, Rooms
+from pushsdk.emulator.search import parse
 from pushsdk.emulator.segment import Tables, segment_available
 from pushsdk.emulator.store import Box, Store
 
@@ -53,6 +55,23 @@ class Inbox:
         """The accepted campaigns that are kept, oldest first."""
         return self._store.campaigns(self._box)
 
+    def requests(self, search: str = "") -> Sequence[Request]:
+        """The requests that are kept, refused ones too, oldest first: those that a search line of the page finds."""
+        return self._store.requests(self._box, parse(search), limit=-1, forward=True)
+
+    def delivered(self, user_id: str) -> Sequence[Delivered]:
+        """The newest thousand of what this user got and is kept, campaigns too, oldest first."""
+        return self._store.delivered(self._box, user_id)[1]
+
+    @property
+    def changes(self) -> int:
+        """A count of what happened in this inbox; see `changed`."""
+        return self._room.live.mark
+
+    async def changed(self, changes: int) -> None:
+        """Wait until `changes` is more than this. In the loop that the emulator runs in."""
+        await self._room.live.changed(changes)
+
     def accepted(self, user_id: str) -> int:
         """How many pushes to this user were accepted; an id twice in one request counts twice."""
         return self._store.accepted(self._box, user_id)
@@ -81,6 +100,21 @@ class Inbox:
     def hits(self) -> Mapping[str, int]:
         """How many times each rule acted."""
         return self._room.rules.hits()
+
+    @contextmanager
+    def adding(self, faults: Iterable[Fault], *, seed: int = 0) -> Iterator[Callable[[], Mapping[str, int]]]:
+        """Have these rules tried first, for the time of a ``with``; it gives the counts of those, as `hits` does.
+
+        The rules that are there already go on counting, within it and after it.
+        """
+        added, room = tuple(faults), self._room
+        before, own = room.rules, room.own_rules
+        rules = Rules(added, seed=seed, behind=before)
+        room.set_rules(rules)
+        try:
+            yield lambda: dict(islice(rules.hits().items(), len(added)))
+        finally:
+            room.set_rules(before, own=own)
 
     @property
     def limits(self) -> ServiceLimits:

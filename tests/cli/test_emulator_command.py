@@ -1,4 +1,4 @@
-"""``pushsdk emulator``, and the way in to the command line it needs."""
+"""``pushsdk emulator`` and ``pushsdk emulator exec``, and the way in to the command line they need."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import asyncio
 import builtins
 import json
 import os
+import pty
 import runpy
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
+from support.command_line import COMMAND
 
 from pushsdk import cli
 from pushsdk._version import __version__
-from pushsdk.cli.emulator import emulator
-
-ROOT = Path(__file__).parents[2]
+from pushsdk.cli import _emulator
+from pushsdk.cli._emulator import Behaviour
+from pushsdk.cli._exit import CommandError
+from pushsdk.cli.emulator import _heard, _ran, emulator
+from pushsdk.emulator import Emulator
 
 
 async def ended_by(number, **arguments):
@@ -41,41 +44,315 @@ def run(monkeypatch, *arguments):
     return cli.main()
 
 
+def push(base_url, api_key, *users):
+    """Send a push without the SDK; the status."""
+    request = urllib.request.Request(
+        f"{base_url}/v1/push",
+        data=json.dumps({"userIds": users, "message": {}}).encode(),
+        headers={"Api-Key": api_key, "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        return answer.status
+
+
+# -- pushsdk emulator -----------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_it_with_success(number, capsys):
     assert await ended_by(number) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "0 requests, 0 users, 0 pushes, 0 campaigns"
 
 
-async def test_faults_are_read_from_a_file(tmp_path, capsys):
-    file = tmp_path / "faults.json"
-    file.write_text('[{"fault": "hang", "first": 1}]')
-    assert await ended_by(signal.SIGINT, faults=file) == 0
+async def test_it_says_where_it_is_and_where_its_page_is(capsys):
+    await ended_by(signal.SIGINT)
+    first, second, *exports, _ = capsys.readouterr().out.splitlines()
+    address = first.removeprefix("# Emulator at ").removesuffix("/external/api (Ctrl-C ends it)")
+    assert second == f"# Inbox page at {address}/"
+    assert exports[0] == f"export PUSHSDK_BASE_URL={address}/external/api"
+    assert exports[1].startswith("export PUSHSDK_API_KEY=")
+
+
+async def test_a_host_that_others_reach_has_a_token_that_is_never_shown(tmp_path, capsys):
+    (tmp_path / "token").write_text("s3cret\n")
+    assert await ended_by(signal.SIGINT, host="0.0.0.0", token_file=tmp_path / "token") == 0
+    out = capsys.readouterr().out
+    assert "(add #token= and the token)" in out
+    assert "s3cret" not in out
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """What the emulator is made of; it is never run."""
+    made = {}
+
+    class Noted(Emulator):
+        def __init__(self, **options):
+            made.update(options)
+            super().__init__(**options)
+
+    monkeypatch.setattr(_emulator, "Emulator", Noted)
+    return made
+
+
+def test_every_option_reaches_the_emulator(given, tmp_path, command):
+    files = {name: tmp_path / name for name in ("limits", "faults", "token", "store", "audience")}
+    files["limits"].write_text('{"max_users": 7}')
+    files["faults"].write_text('[{"fault": "hang", "first": 1}]')
+    files["token"].write_text("s3cret")
+    files["audience"].mkdir()
+    words = ["--limits", files["limits"], "--faults", files["faults"], "--store", files["store"], "--strict"]
+    words += ["--audience", files["audience"], "--seed", 3, "--keep", 5, "--max-age", 1.5, "--token-file"]
+    words += [files["token"], "--allow-host", "push.test", "--allow-host", "push.test:80"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert command("emulator", "--port", taken.getsockname()[1], *words).code == 4
+    assert given["limits"].max_users == 7
+    assert given["limits"].strict
+    assert [fault.first for fault in given["faults"]] == [1]
+    assert (given["seed"], given["keep"], given["max_age"]) == (3, 5, 1.5)
+    assert (given["store"], given["audience"]) == (files["store"], files["audience"])
+    assert (given["token"], list(given["hosts"])) == ("s3cret", ["push.test", "push.test:80"])
+
+
+@pytest.mark.parametrize("preset", ["flaky", "poison-user"])
+def test_a_preset_is_as_good_as_a_file_of_faults(given, preset):
+    _emulator.made(Behaviour(faults=preset))
+    assert list(given["faults"]) == list(_emulator.PRESETS[preset].faults)
+
+
+def test_without_options_it_takes_all_and_fails_never(given):
+    _emulator.made(None)
+    assert (given["faults"], given["limits"]) == ([], _emulator.ServiceLimits())
+
+
+WRONG = {
+    "no file of faults": (["--faults", "{}/none"], "No such file or directory; the presets are flaky, ratelimited"),
+    "a fault that can't be": (["--faults", "{}/bad"], "$[0].probability"),
+    "faults of one name": (["--faults", "{}/same"], "same name"),
+    "no file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
+    "limits that can't be": (["--limits", "{}/bad"], "--limits {}/bad: Expected `object`"),
+    "a limit that can't be": (["--limits", "{}/limit"], "max_users must be a whole number"),
+    "a store that is a folder": (["--store", "{}"], "--store: {} is a folder"),
+    "no folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
+    "no token for others": (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in: give --token-file FILE"),
+    "no file of the token": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
+    "an empty token": (["--token-file", "{}/empty"], "--token-file {}/empty: expected one word of ASCII"),
+    "two tokens": (["--token-file", "{}/bad"], "--token-file {}/bad: expected one word of ASCII"),
+    "a negative number": (["--keep", "-1"], "--keep"),
+    "no age at all": (["--max-age", "0"], "--max-age"),
+    "a port that can't be": (["--port", "65536"], "--port"),
+}
+
+
+@pytest.mark.parametrize("options", WRONG.values(), ids=WRONG)
+def test_what_cannot_be_used_is_said_with_its_option_and_exits_with_2(command, tmp_path, options):
+    (tmp_path / "bad").write_text('[{"fault": "hang", "probability": 2}]')
+    (tmp_path / "same").write_text('[{"fault": "hang", "name": "x"}, {"fault": "hang", "name": "x"}]')
+    (tmp_path / "limit").write_text('{"max_users": 0}')
+    (tmp_path / "empty").write_text("\n")
+    words, reason = options
+    ended = command("emulator", "--port", "0", *[word.format(tmp_path) for word in words])
+    assert ended.code == 2
+    assert reason.format(tmp_path) in " ".join(ended.err.split())
+
+
+def test_a_token_as_an_argument_is_refused_and_not_shown(command):
+    for words in (["--token", "s3cret"], ["--token=s3cret"]):
+        ended = command("emulator", *words)
+        assert ended.code == 2
+        assert "s3cret" not in ended.out + ended.err
+
+
+async def test_a_store_in_use_is_said_with_what_to_do(command, tmp_path):
+    async with Emulator(store=tmp_path / "store"):
+        with pytest.raises(CommandError, match="is in use by another emulator: end that one, or name another file"):
+            await emulator(port=0, behaviour=Behaviour(store=tmp_path / "store"))
+
+
+def test_a_taken_port_is_said_and_exits_with_4(command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = command("emulator", "--port", port)
+    assert ended.code == 4
+    reason = f"cannot listen on port {port}: Address already in use; --port 0 takes a free one"
+    assert ended.err == f"pushsdk: {reason}\n"
+
+
+def test_a_port_that_nobody_chose_is_said_without_advice(command, tmp_path):
+    (tmp_path / "token").write_text("s3cret")
+    ended = command("emulator", "--port", 0, "--host", "192.0.2.1", "--token-file", tmp_path / "token")
+    assert (ended.code, ended.err) == (4, "pushsdk: cannot listen on port 0: Cannot assign requested address\n")
+
+
+def test_tables_need_duckdb(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(_emulator, "segment_available", lambda: False)
+    ended = command("emulator", "--audience", tmp_path)
+    assert (ended.code, ended.err) == (4, "pushsdk: --audience needs duckdb: pip install 'pushsdk[cli]'\n")
+
+
+# -- pushsdk emulator exec ------------------------------------------------------------------------------------------
+
+SEND = """
+import asyncio, sys
+from pushsdk import AsyncPushClient
+async def send():
+    async with AsyncPushClient() as client:
+        for user in sys.argv[1:]:
+            await client.send(user, {})
+asyncio.run(send())
+"""
+
+
+def executed(*words, stdin="", **options):
+    return subprocess.run(
+        [*COMMAND, "emulator", "exec", *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_a_command_finds_the_service_and_its_verdict_is_one_line_on_stderr():
+    ended = executed("--", sys.executable, "-c", SEND, "ann", "bob", "ann")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr == (
+        "pushsdk emulator: 3 requests; accepted 3 pushes to 2 users and 0 campaigns; 1 user got more than one push\n"
+    )
+
+
+def test_several_who_got_more_than_one_push_are_counted():
+    ended = executed("--", sys.executable, "-c", SEND, *("ann", "bob") * 2)
+    assert ended.stderr.endswith("2 users got more than one push\n")
+
+
+def test_the_options_before_the_dashes_are_the_emulators():
+    ended = executed("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
+    assert ended.returncode == 1
+    assert "accepted 0 pushes" in ended.stderr
+
+
+def test_the_streams_are_passed_through_and_the_exit_code_comes_back():
+    code = "import sys; print(sys.stdin.read().upper()); print('err', file=sys.stderr); sys.exit(7)"
+    ended = executed("--", sys.executable, "-c", code, stdin="in")
+    assert (ended.returncode, ended.stdout) == (7, "IN\n")
+    assert ended.stderr.startswith("err\npushsdk emulator: 0 requests")
+    assert ended.stderr.endswith("nobody got more than one push\n")
+
+
+def test_other_ways_to_a_key_do_not_reach_the_command(monkeypatch):
+    monkeypatch.setenv("PUSHSDK_API_KEY_FILE", "elsewhere")
+    ended = executed("--", sys.executable, "-c", "import os; print('PUSHSDK_API_KEY_FILE' in os.environ)")
+    assert ended.stdout == "False\n"
+
+
+def test_a_signal_that_ends_the_command_is_told_as_a_shell_does():
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert executed("--", sys.executable, "-c", code).returncode == 128 + signal.SIGKILL
+
+
+WAITS = """
+import signal, sys
+signal.signal(signal.{0}, lambda *_: sys.exit(9))
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_is_handed_on(number):
+    words = [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", WAITS.format(number.name)]
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, start_new_session=True, **options) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 9
+    assert err.startswith("pushsdk emulator: ")
+
+
+def test_a_ctrl_c_at_the_terminal_reaches_the_command_once():
+    code = """
+import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+    child, terminal = pty.fork()
+    if child == 0:  # pragma: no cover - is the command from here on
+        os.execv(sys.executable, [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", code])
+    said = b""
+    with open(terminal, "r+b", buffering=0) as keys:
+        for word, act in (
+            (b"ready", lambda: keys.write(b"\x03")),
+            (b"interrupted", lambda: os.kill(child, signal.SIGTERM)),
+            (b"requests", lambda: None),
+        ):
+            while word not in said:
+                said += keys.read(100)
+            act()
+        os.waitpid(child, 0)
+    assert said.count(b"interrupted") == 1
+    assert b"terminated" in said
+
+
+async def test_a_signal_that_comes_before_the_command_runs_is_not_lost(monkeypatch):
+    create = asyncio.create_subprocess_exec
+
+    async def interrupted(*words, **options):
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0)
+        return await create(*words, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", interrupted)
+    async with asyncio.timeout(60):
+        assert await _ran([sys.executable, "-c", "import signal; signal.pause()"], {}) == -signal.SIGTERM
+
+
+async def test_a_signal_that_comes_too_late_is_nobodys(monkeypatch):
+    class Gone:
+        def send_signal(self, number):
+            raise ProcessLookupError
+
+        async def wait(self):
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(0)
+            return 0
+
+    async def created(*words, **options):
+        return Gone()
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", created)
+    assert await _ran(["true"], {}) == 0
+
+
+async def test_a_signal_that_is_ignored_stays_ignored():
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _heard([signal.SIGHUP], lambda number: None):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("words", "reason"),
     [
-        (None, "No such file"),
-        ('[{"fault": "hang", "probability": 2}]', "$[0].probability"),
-        ('[{"fault": "hang", "name": "x"}, {"fault": "hang", "name": "x"}]', "same name"),
+        ([], "say what to run: pushsdk emulator exec -- COMMAND ..."),
+        (["--"], "say what to run: pushsdk emulator exec -- COMMAND ..."),
+        (["--", "no-such-command-1"], "can't run no-such-command-1: No such file or directory"),
     ],
 )
-async def test_a_bad_file_of_faults_is_said_and_exits_with_2(tmp_path, capsys, text, reason):
-    file = tmp_path / "faults.json"
-    if text is not None:
-        file.write_text(text)
-    assert await emulator(port=0, faults=file) == 2
-    error = capsys.readouterr().err
-    assert str(file) in error
-    assert reason in error
+def test_a_command_that_is_missing_is_a_usage_error(command, words, reason):
+    ended = command("emulator", "exec", *words)
+    assert (ended.code, ended.out, ended.err) == (2, "", f"pushsdk: {reason}\n")
 
 
-async def test_a_taken_port_is_said_and_exits_with_4(capsys):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert await emulator(port=port) == 4
-    assert capsys.readouterr().err == f"pushsdk emulator: cannot listen on port {port}: Address already in use\n"
+# -- the way in -----------------------------------------------------------------------------------------------------
 
 
 def test_main_returns_the_exit_code_of_its_command(monkeypatch, capsys, tmp_path):
@@ -94,9 +371,9 @@ def test_the_help_names_the_commands_and_loads_none(monkeypatch, capsys):
     assert "pushsdk.cli.emulator" not in sys.modules
 
 
-def test_a_port_that_cannot_be_is_a_usage_error(monkeypatch, capsys):
-    assert run(monkeypatch, "emulator", "--port", "65536") == 2
-    assert "--port" in capsys.readouterr().err
+def test_the_help_of_the_emulator_names_exec(command):
+    assert "exec" in command("emulator", "--help").out
+    assert "-- COMMAND" in command("emulator", "exec", "--help").out
 
 
 @pytest.mark.parametrize("missing", ["cyclopts", "rich"])
@@ -132,21 +409,13 @@ def test_the_package_of_commands_runs_as_a_module(monkeypatch, capsys):
 
 
 def test_a_user_can_start_it_push_to_it_and_stop_it():
-    command = [sys.executable, "-m", "pushsdk.cli", "emulator", "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    words = [*COMMAND, "emulator", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("# Emulator at http://127.0.0.1:")
+        assert process.stdout.readline().startswith("# Inbox page at http://127.0.0.1:")
         lines = [process.stdout.readline().removeprefix("export ").strip().partition("=") for _ in range(2)]
-        given = {name: value for name, _, value in lines}
-        request = urllib.request.Request(
-            f"{given['PUSHSDK_BASE_URL']}/v1/push",
-            data=json.dumps({"userIds": ["ann", "bob"], "message": {}}).encode(),
-            headers={"Api-Key": given["PUSHSDK_API_KEY"], "Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request) as answer:
-            assert answer.status == 204
+        told = {name: value for name, _, value in lines}
+        assert push(told["PUSHSDK_BASE_URL"], told["PUSHSDK_API_KEY"], "ann", "bob") == 204
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("1 requests, 2 users, 1 pushes, 0 campaigns\n", "", 0)

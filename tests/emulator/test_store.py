@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -366,6 +367,25 @@ def test_the_part_that_grows_is_never_dropped(store, box):
     swept(store)
     put(store, push(swept_box, *"abcdef"), push(swept_box, "a"))
     assert store.users(swept_box) == {**dict.fromkeys("bcdef", 1), "a": 2}
+
+
+def test_a_reset_that_fails_at_its_very_end_has_not_been(store, box, monkeypatch):
+    writing = store._database.writing
+
+    @contextmanager
+    def failing():
+        with writing() as db:
+            yield db
+            raise StoreError("the disk is full")
+
+    put(store, push(box, "ann"))
+    monkeypatch.setattr(store._database, "writing", failing)
+    with pytest.raises(StoreError, match="full"):
+        store.forget(box)
+    monkeypatch.undo()
+    swept(store)
+    put(store, push(store.box("key"), "ann"))
+    assert (store.find("key"), store.users(box), len(store.pushes(box))) == (box, {"ann": 2}, 2)
 
 
 # Campaigns

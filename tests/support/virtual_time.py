@@ -1,7 +1,6 @@
-"""An asyncio event loop on virtual time: a wait costs nothing, and what would wait for ever is an error at once.
+"""Virtual time as users have it, and strict: nothing may be left behind.
 
 ``@virtual`` runs an async test on it, and fails it for a task, timer or unretrieved exception that it leaves behind.
-No sockets, no threads: only what waits for timers and futures runs here.
 """
 
 from __future__ import annotations
@@ -10,48 +9,25 @@ import asyncio
 import functools
 import gc
 import random
-import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+from pushsdk.testing import HangError
+from pushsdk.testing import VirtualLoop as UsersLoop
 
 __all__ = ["HangError", "VirtualLoop", "run", "turns", "virtual"]
 
 T = TypeVar("T")
-# Not a round number of anything: absolute and relative times, and ticks, can't be confused unseen.
-START = 1000.0013
 
 
-class HangError(AssertionError):
-    """Nothing is ready and no timer is set: some task waits for what will never come."""
-
-
-class _Selector(selectors.SelectSelector):
-    """Never blocks: the time that a select would take has passed when it returns."""
+class VirtualLoop(UsersLoop):
+    """It remembers what it had to complain about."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = START
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            waiting = "\n  ".join(map(repr, asyncio.all_tasks(asyncio.get_running_loop())))
-            raise HangError(f"nothing is ready and no timer is set; these tasks wait:\n  {waiting}")
-        self.now += max(0.0, timeout)
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer."""
-
-    def __init__(self) -> None:
-        self._virtual = _Selector()
-        super().__init__(self._virtual)
-        #: What the loop had to complain about, such as exceptions that nobody retrieved.
+        #: Such as exceptions that nobody retrieved.
         self.complaints: list[str] = []
         self.set_exception_handler(lambda _, context: self.complaints.append(f"{context}"))
-
-    def time(self) -> float:
-        return self._virtual.now
 
     @property
     def timers(self) -> list[asyncio.TimerHandle]:

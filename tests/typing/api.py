@@ -84,6 +84,18 @@ from pushsdk import (
     read_report,
     render,
 )
+from pushsdk.emulator import Emulator, Fault, ServiceLimits
+from pushsdk.testing import (
+    Answer,
+    ArmedFaults,
+    FakeRequest,
+    FakeService,
+    HangError,
+    PushInbox,
+    SentPush,
+    VirtualLoop,
+    virtual_time,
+)
 
 assert_type(__version__, str)
 nothing = pushsdk.Nothing  # type: ignore[attr-defined]
@@ -323,3 +335,48 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     with open("report.csv", "w") as file:  # noqa: ASYNC230
         assert_type(report.write_csv(file), int)
         report.write_jsonl(file, Outcome.REJECTED)
+
+
+# --- tests ---
+
+
+def judge(request: FakeRequest) -> Answer:
+    assert_type((request.user_ids, request.accepted), tuple[tuple[str, ...], bool])
+    return Answer.status(429, headers={"Retry-After": "1"}) if "u" in request.user_ids else Answer.accept()
+
+
+@virtual_time
+async def test_without_a_socket(number: int) -> None:
+    service = FakeService(Answer.refused(), Answer.reset_after(), Answer.hang(accepted=True), then=judge)
+    async with service.client(retry=RetryPolicy.none(), timeout=5, on_event=tell) as client:
+        assert_type(client, AsyncPushClient)
+    assert_type(service.accepted("u"), int)
+    assert_type(service.requests, list[FakeRequest])
+    FakeService("accept")  # type: ignore[arg-type]
+
+
+test_without_a_socket(7)
+test_without_a_socket("7")  # type: ignore[arg-type]
+
+
+def test_with_the_service(push: PushInbox, push_env: PushInbox, push_emulator: Emulator) -> None:
+    with push.fault(Fault.status(503, first=2), required=False) as fault, push.faults("flaky", seed=1):
+        assert_type(fault, ArmedFaults)
+        assert_type(fault.hits, int)
+    sent = push.assert_sent("u", title="Hi", language="en", count=1)
+    assert_type(sent, list[SentPush])
+    assert_type(sent[0].title, dict[str, str])
+    assert_type(push.wait_for("u", count=2, timeout=1), list[SentPush])
+    push.wait_for(condition=lambda: push.campaigns and push.campaigns[0].state == "done")
+    push.limits = ServiceLimits(max_users=1)
+    push.limits = 1  # type: ignore[assignment]
+    push.fault("hang")  # type: ignore[arg-type]
+    push.advance(60)
+
+
+async def test_awaiting(push: PushInbox) -> None:
+    assert_type(await push.until(search="lang:de"), list[SentPush])
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert_type(runner, asyncio.Runner)
+    stuck: AssertionError = HangError()
+    raise stuck

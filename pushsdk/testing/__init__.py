@@ -1,0 +1,51 @@
+"""For tests of code that pushes: fakes of the client's two effects, and what the pytest plugin gives.
+
+The public names, each imported when it is first asked for: pytest loads this package wherever pushsdk is installed.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pushsdk.testing.answers import Answer
+    from pushsdk.testing.armed import ArmedFaults
+    from pushsdk.testing.inbox import PushInbox
+    from pushsdk.testing.sent import SentPush
+    from pushsdk.testing.service import FakeRequest, FakeService
+    from pushsdk.testing.virtual import HangError, VirtualLoop, virtual_time
+
+else:  # a type checker would take any name for one that this finds
+
+    def __getattr__(name):
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = each = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return each
+
+    def __dir__():
+        return __all__
+
+
+_MODULES = {
+    "Answer": "answers",
+    "ArmedFaults": "armed",
+    "FakeRequest": "service",
+    "FakeService": "service",
+    "HangError": "virtual",
+    "PushInbox": "inbox",
+    "SentPush": "sent",
+    "VirtualLoop": "virtual",
+    "virtual_time": "virtual",
+}
+
+__all__ = [
+    "Answer",
+    "ArmedFaults",
+    "FakeRequest",
+    "FakeService",
+    "HangError",
+    "PushInbox",
+    "SentPush",
+    "VirtualLoop",
+    "virtual_time",
+]

@@ -1,0 +1,72 @@
+"""The pytest plugin: a push service for the session, and an inbox of it for each test.
+
+Loaded by pytest wherever pushsdk is installed: what it needs is imported when the first test asks for it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pushsdk.emulator import Emulator
+    from pushsdk.testing.hosting import Host
+    from pushsdk.testing.inbox import PushInbox
+
+__all__: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def push_emulator_options() -> dict[str, Any]:
+    """The arguments of the session's `Emulator`; override it to give it an ``audience``, ``limits`` or a ``store``."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def _push_host(push_emulator_options: dict[str, Any]) -> Iterator[Host]:
+    from pushsdk.emulator import Emulator
+    from pushsdk.testing.hosting import Host
+
+    with Host(Emulator(**push_emulator_options)) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def push_emulator(_push_host: Host) -> Emulator:
+    """The push service, in a thread of its own: one for the session, or for each worker of pytest-xdist."""
+    return _push_host.emulator
+
+
+@pytest.fixture
+def push(_push_host: Host, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
+    """The push service as this test alone sees it: an inbox with an Api-Key of its own, see `PushInbox`."""
+    from pushsdk.testing.inbox import PushInbox
+
+    inbox = PushInbox(_push_host, api_key=f"test-{secrets.token_hex(8)}", label=request.node.nodeid)
+    yield inbox
+    inbox.close()
+
+
+@pytest.fixture
+def push_env(push: PushInbox, monkeypatch: pytest.MonkeyPatch) -> PushInbox:
+    """The same as ``push``, and where PUSHSDK_BASE_URL and PUSHSDK_API_KEY point to."""
+    monkeypatch.setenv("PUSHSDK_BASE_URL", push.base_url)
+    monkeypatch.setenv("PUSHSDK_API_KEY", push.api_key)
+    return push
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the service got where a test fails by something else than an expectation of `PushInbox`."""
+    report = yield
+    if report.when == "call" and report.failed:
+        inbox: Any = getattr(item, "funcargs", {}).get("push")
+        # By its name: another fixture may be called so, and the import is for those who use it.
+        if type(inbox).__name__ == "PushInbox" and not inbox.was_told:
+            report.sections.append(("Push service", inbox.summary()))
+    return report

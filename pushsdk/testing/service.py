@@ -1,0 +1,197 @@
+"""A fake of the first effect, sending a request: the service without a socket, for a real `AsyncPushClient`.
+
+It behaves by script, leaves the client the evidence that a connection would have left, and knows whom it accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from multidict import CIMultiDict
+
+from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.events import Event
+from pushsdk._core.outcome import Evidence
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk.client import AsyncPushClient
+from pushsdk.testing.answers import Answer
+
+__all__ = ["FakeRequest", "FakeService"]
+
+_BASE_URL = "https://push.example/external/api"  # nobody is asked there
+_PUSH, _CAMPAIGNS = "v1/push", "v1/campaigns"
+
+
+class FakeRequest:
+    """One request as the fake service got it: ``path`` is ``"v1/push"`` or ``"v1/campaigns"``, ``body`` its bytes.
+
+    ``started`` and ``ended`` are times of the event loop, ``accepted`` says whether the service took it.
+    """
+
+    def __init__(
+        self, path: str, body: bytes, api_key: str, *, evidence: Evidence, read: bool, tally: Counter[str]
+    ) -> None:
+        content = msgspec.json.decode(body)
+        self.path = path
+        self.body = body
+        self.api_key = api_key
+        self.user_ids: tuple[str, ...] = tuple(content.get("userIds", ()))
+        self.message: dict[str, Any] = content.get("message", {})
+        self.custom_fields: dict[str, Any] | None = content.get("customFields")
+        self.started: float = asyncio.get_running_loop().time()
+        self.ended: float | None = None  # set by the service, however it ends
+        self.accepted: bool = False  # set by _take
+        self._evidence = evidence
+        self._read = read
+        self._tally = tally
+
+    def __repr__(self) -> str:
+        return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"
+
+    async def _meet(self, answer: Answer) -> None:
+        """Do as the answer says."""
+        if answer.connecting:
+            await asyncio.sleep(answer.connecting)
+        if answer.leaves != "nothing":
+            self._write(whole=answer.leaves == "all")
+        if answer.failure is None and answer.code is None:
+            self._take(answer)
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(answer.after / 2)
+        self._take(answer)
+        await asyncio.sleep(answer.after / 2)
+        if answer.usual and self.path == _CAMPAIGNS:
+            self._respond(200, {"Content-Type": "application/json"}, b'{"uuid": "%b"}' % str(uuid.uuid4()).encode())
+        elif answer.code is not None:
+            self._respond(answer.code, answer.headers, answer.body)
+        self._evidence.reused = answer.reused
+        self._evidence.failure = answer.failure
+        self._evidence.reason = "" if answer.failure is None else "FakeError"
+
+    def _take(self, answer: Answer) -> None:
+        """The truth: whether the service accepts it."""
+        if answer.accepted:
+            self.accepted = True
+            self._tally.update(self.user_ids)
+
+    def _write(self, *, whole: bool = True) -> None:
+        """Bytes leave: all of them, or some."""
+        self._evidence.started_writing = True
+        self._evidence.written = whole
+
+    def _respond(self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
+        """The answer's head, and its body where the real transport would read it."""
+        evidence = self._evidence
+        evidence.status = status
+        if status != 204 or self._read:
+            evidence.headers = CIMultiDict(headers or {})
+            if self._read or not 200 <= status < 300:
+                evidence.body = body
+
+
+class FakeService:
+    """The push service without a socket: its ``client()`` is a real client that sends to it.
+
+    The first requests meet the ``answers`` in turn, all others ``then``, an `Answer` or a function of the request that
+    gives one. In a test under `virtual_time` its waits, and the client's, take no time.
+    """
+
+    _request: type[FakeRequest] = FakeRequest
+
+    def __init__(self, *answers: Answer, then: Answer | Callable[[FakeRequest], Answer] | None = None) -> None:
+        self._answers = list(answers)
+        self._then = then or Answer.accept()
+        #: Every request, in the order they came.
+        self.requests: list[FakeRequest] = []
+        self.in_flight: int = 0
+        self.most_in_flight: int = 0
+        self._tally: Counter[str] = Counter()
+
+    def client(
+        self,
+        *,
+        base_url: str = _BASE_URL,
+        api_key: str = "fake-key",
+        retry: RetryPolicy | None = None,
+        timeout: Timeout | float | None = None,
+        batching: Batching | None = None,
+        limits: Limits | None = None,
+        rate: Rate | None = None,
+        on_event: Callable[[Event], Any] | None = None,
+    ) -> AsyncPushClient:
+        """A client of this service, for ``async with``. What is left out is as in any client."""
+        return self.serve(
+            AsyncPushClient(
+                base_url,
+                api_key,
+                retry=retry,
+                timeout=timeout,
+                batching=batching,
+                limits=limits,
+                rate=rate,
+                on_event=on_event,
+            )
+        )
+
+    def serve(self, client: AsyncPushClient) -> AsyncPushClient:
+        """Have a client send to this service, whatever its address; before it is used for the first time."""
+        client._engine.serve(self, offload=_at_once)
+        return client
+
+    def accepted(self, user_id: str) -> int:
+        """How many pushes to this user were accepted."""
+        return self._tally[user_id]
+
+    def users(self) -> Mapping[str, int]:
+        """Every user with an accepted push, and how many."""
+        return dict(self._tally)
+
+    def duplicates(self) -> Mapping[str, int]:
+        """The users with more than one accepted push, and how many."""
+        return {user: count for user, count in self._tally.items() if count > 1}
+
+    @property
+    def pushes(self) -> Sequence[FakeRequest]:
+        """The accepted pushes, in the order they came."""
+        return [request for request in self.requests if request.accepted and request.path == _PUSH]
+
+    @property
+    def campaigns(self) -> Sequence[FakeRequest]:
+        """The accepted campaigns, in the order they came."""
+        return [request for request in self.requests if request.accepted and request.path == _CAMPAIGNS]
+
+    async def post(
+        self, path: str, body: bytes, key: HeaderSecret, evidence: Evidence, *, connect: float | None, read: bool
+    ) -> None:
+        """Take a request; for the client."""
+        evidence.touched = True
+        request = self._request(path, body, str(key), evidence=evidence, read=read, tally=self._tally)
+        self.requests.append(request)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await self._answer(request)
+        finally:
+            request.ended = asyncio.get_running_loop().time()
+            self.in_flight -= 1
+
+    async def close(self) -> None:
+        """Nothing is open; for the client."""
+
+    async def _answer(self, request: FakeRequest) -> None:
+        await request._meet(self._next(request))
+
+    def _next(self, request: FakeRequest) -> Answer:
+        if self._answers:
+            return self._answers.pop(0)
+        return self._then if isinstance(self._then, Answer) else self._then(request)
+
+
+async def _at_once(work: Callable[[], Any]) -> Any:
+    """Blocking work without a thread: there is none on virtual time."""
+    return work()

@@ -1,0 +1,53 @@
+"""The push service in a thread, and an inbox of it for each test: made by hand, whether the plugin is loaded or not."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pushsdk.emulator import Emulator
+from pushsdk.testing.hosting import Host
+from pushsdk.testing.inbox import PushInbox
+
+HELLO = {"title": {"en": "Hello {{ name | 'you' }}", "de": "Hallo"}, "body": {"en": "Your order is on its way"}}
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[Host]:
+    with Host(Emulator()) as host:
+        yield host
+
+
+@pytest.fixture
+def inbox(host: Host, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
+    inbox = PushInbox(host, api_key=f"key of {request.node.name}", label=request.node.name)
+    yield inbox
+    inbox.close()
+
+
+@pytest.fixture
+def send(inbox: PushInbox) -> Callable[..., int | None]:
+    """Send a push without the SDK; the status, None where there is no answer."""
+
+    def post(
+        *users: str, message: Any = HELLO, path: str = "/v1/push", key: str | None = None, **more: Any
+    ) -> int | None:
+        body = {"userIds": users, "message": message, **more} if users else {"message": message, **more}
+        headers = {"Api-Key": key or inbox.api_key, "Content-Type": "application/json"}
+        request = urllib.request.Request(inbox.base_url + path, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                status: int = answer.status
+                return status
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+        except OSError:
+            return None
+
+    return post

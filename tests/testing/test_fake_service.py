@@ -1,0 +1,182 @@
+"""The fake service: what its answers mean to a real client, and what it knows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    ConfigurationError,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PushError,
+    RejectedError,
+    RetryPolicy,
+    Timeout,
+    UnexpectedResponseError,
+)
+from pushsdk.testing import Answer, FakeRequest, FakeService, virtual_time
+
+MESSAGE = MobilePush(title={"en": "Hello"})
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+@virtual_time
+async def test_it_accepts_where_nothing_else_is_said():
+    service = FakeService()
+    async with service.client() as client:
+        receipt = await client.send(["ann", "bob"], MESSAGE, custom_fields={"n": 1})
+        await client.send("ann", MESSAGE)
+    assert (receipt.outcome, receipt.users) == (Outcome.ACCEPTED, 2)
+    assert (service.accepted("ann"), service.accepted("eve")) == (2, 0)
+    assert service.users() == {"ann": 2, "bob": 1}
+    assert service.duplicates() == {"ann": 2}
+    first, second = service.requests
+    assert (first.path, first.user_ids, first.custom_fields) == ("v1/push", ("ann", "bob"), {"n": 1})
+    assert (second.message["title"], second.custom_fields) == ({"en": "Hello"}, None)
+    assert service.pushes == [first, second]
+    assert repr(first) == "FakeRequest('v1/push', users=2, accepted=True)"
+
+
+@virtual_time
+async def test_a_campaign_is_created_with_a_uuid():
+    service = FakeService(Answer.accept())
+    async with service.client() as client:
+        created = [(await client.create_campaign({"name": "spring"})).uuid for _ in range(2)]
+    assert len(set(created)) == 2
+    assert [request.path for request in service.campaigns] == ["v1/campaigns"] * 2
+    assert service.pushes == []
+
+
+NOT_SENT, UNKNOWN, REJECTED = NotSentError, OutcomeUnknownError, RejectedError
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "accepted"),
+    [
+        (Answer.refused(), NOT_SENT, 0),
+        (Answer.unreachable(), NOT_SENT, 0),
+        (Answer.reset_before(), UNKNOWN, 0),
+        (Answer.reset_after(), UNKNOWN, 1),
+        (Answer.hang(), UNKNOWN, 0),
+        (Answer.hang(accepted=True), UNKNOWN, 1),
+        (Answer.status(400), REJECTED, 0),
+        (Answer.status(500), UNKNOWN, 0),
+        (Answer.status(504, accepted=True), UNKNOWN, 1),
+        (Answer.status(204), None, 1),
+        (Answer.status(200, accepted=False), None, 0),
+        (Answer(code=204, connecting=8.0), None, 0),
+        (Answer(code=204, connecting=11.0), NOT_SENT, 0),
+        (Answer(code=204, leaves="part"), UNKNOWN, 0),
+    ],
+)
+@virtual_time
+async def test_what_the_client_says_fits_what_happened(
+    answer: Answer, error: type[PushError] | None, accepted: int
+) -> None:
+    service = FakeService(answer)
+    async with service.client(retry=RetryPolicy.none()) as client:
+        if error is None:
+            await client.send("ann", MESSAGE)
+        else:
+            with pytest.raises(error):
+                await client.send("ann", MESSAGE)
+    assert service.accepted("ann") == accepted
+    assert service.in_flight == 0
+
+
+@virtual_time
+async def test_a_script_is_met_in_turn_and_waits_take_no_time():
+    service = FakeService(Answer.refused(), Answer.status(429, headers={"Retry-After": "50"}), Answer.accept())
+    async with service.client(timeout=Timeout(total=None)) as client:
+        before = now()
+        await client.send("ann", MESSAGE)
+        assert now() - before > 50
+    assert [request.accepted for request in service.requests] == [False, False, True]
+
+
+@virtual_time
+async def test_then_may_go_by_the_request():
+    def judge(request: FakeRequest) -> Answer:
+        return Answer.status(400, body="no such user") if "eve" in request.user_ids else Answer.accept()
+
+    service = FakeService(then=judge)
+    async with service.client() as client:
+        await client.send("ann", MESSAGE)
+        with pytest.raises(RejectedError) as refused:
+            await client.send("eve", MESSAGE)
+    assert refused.value.body == b"no such user"
+    assert service.users() == {"ann": 1}
+
+
+@virtual_time
+async def test_then_may_be_one_answer_for_all():
+    service = FakeService(then=Answer.status(400))
+    async with service.client() as client:
+        for user in "ab":
+            with pytest.raises(RejectedError):
+                await client.send(user, MESSAGE)
+
+
+@virtual_time
+async def test_an_answer_may_take_its_time():
+    service = FakeService(Answer.accept(after=2.0), Answer.status(204, after=3.0), Answer.refused(after=1.0))
+    async with service.client() as client:
+        before = now()
+        await client.send("ann", MESSAGE)
+        await client.send("ann", MESSAGE)
+        assert now() - before == pytest.approx(5.0)
+    assert service.requests[1].ended - service.requests[1].started == pytest.approx(3.0)
+
+
+@virtual_time
+async def test_it_counts_what_is_in_flight():
+    service = FakeService(then=Answer.accept(after=1.0))
+    async with service.client(batching=Batching(max_users=1)) as client:
+        await asyncio.gather(*(client.send(str(number), MESSAGE) for number in range(3)))
+    assert (service.most_in_flight, service.in_flight) == (3, 0)
+
+
+@virtual_time
+async def test_a_campaign_with_another_answer_has_no_uuid():
+    async with FakeService(Answer.status(200)).client() as client:
+        with pytest.raises(UnexpectedResponseError):
+            await client.create_campaign({"name": "spring"})
+
+
+@virtual_time
+async def test_a_run_needs_no_thread():
+    service = FakeService()
+    async with service.client() as client:
+        report = await client.broadcast(map(str, range(2500)), MESSAGE)
+    assert (report.accepted, len(service.requests)) == (2500, 3)
+
+
+async def test_it_works_in_any_event_loop():
+    service = FakeService()
+    async with service.client(api_key="k", base_url="https://elsewhere.example") as client:
+        await client.send("ann", MESSAGE)
+    assert service.requests[0].api_key == "k"
+
+
+async def test_a_client_made_elsewhere_can_be_served():
+    service = FakeService()
+    async with service.serve(AsyncPushClient("https://push.example", "k")) as client:
+        await client.send("ann", MESSAGE)
+    assert service.users() == {"ann": 1}
+
+
+async def test_a_client_in_use_can_not():
+    service = FakeService()
+    async with service.client() as client:
+        await client.send("ann", MESSAGE)
+        with pytest.raises(ConfigurationError, match="before its first call"):
+            FakeService().serve(client)

@@ -1,0 +1,231 @@
+"""The pytest plugin, as suites that use it see it: each is run by a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import pushsdk
+
+ROOT = Path(pushsdk.__file__).parents[1]
+PLUGIN = "pushsdk.testing.plugin"
+HEAD = """
+import asyncio, os, urllib.request, json
+import pytest
+from pushsdk import AsyncPushClient
+from pushsdk.emulator import Emulator, Fault
+
+MESSAGE = {"title": {"en": "Hello"}}
+
+async def send(push, *users):
+    async with AsyncPushClient(push.base_url, push.api_key) as client:
+        await client.send(users, MESSAGE)
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """Run a suite of this source with these plugins; what pytest said."""
+
+    def run(source, *words, plugins=(), code=0, conftest=""):
+        (tmp_path / "test_suite.py").write_text(HEAD + source)
+        (tmp_path / "conftest.py").write_text(conftest)
+        settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
+        (tmp_path / "pytest.ini").write_text(settings if "pytest_asyncio.plugin" in plugins else settings[:32])
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *words],
+            cwd=tmp_path,
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")},
+                "PYTHONPATH": str(ROOT),
+                # Nothing but these, whatever else is installed, in the workers of xdist too.
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "PYTEST_PLUGINS": ",".join((PLUGIN, *plugins)),
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended.stdout
+
+    return run
+
+
+SYNC = """
+def test_a_sync_test_has_an_inbox(push):
+    asyncio.run(send(push, "ann"))
+    assert push.accepted("ann") == 1
+    assert push.wait_for("ann")[0].title == {"en": "Hello"}
+
+def test_every_test_has_one_of_its_own(push, push_emulator):
+    push.assert_nothing_sent()
+    assert push.emulator is push_emulator
+    assert push.api_key != push_emulator.api_key
+    asyncio.run(send(push, "ann"))
+
+def test_nor_does_it_find_what_was_before(push):
+    push.assert_nothing_sent()
+
+def test_code_that_reads_its_settings_finds_it(push_env):
+    async def greet():
+        async with AsyncPushClient() as client:
+            await client.send("ann", MESSAGE)
+    asyncio.run(greet())
+    push_env.assert_sent("ann", count=1)
+
+def test_the_settings_are_gone_afterwards():
+    assert "PUSHSDK_API_KEY" not in os.environ
+
+def test_an_inbox_has_the_name_of_its_test(push):
+    with urllib.request.urlopen(f"{push.url}/_emulator/v1/inboxes") as answer:
+        labels = [inbox["label"] for inbox in json.load(answer)]
+    assert "test_suite.py::test_an_inbox_has_the_name_of_its_test" in labels
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["--import-mode=importlib"], ["--import-mode=append"]], ids=str)
+def test_sync_tests_use_it_without_any_other_plugin(suite, words):
+    assert "6 passed" in suite(SYNC, *words)
+
+
+def test_tests_of_pytest_asyncio_use_it(suite):
+    source = """
+async def test_it(push):
+    with push.fault(Fault.status(503, headers={"Retry-After": "0"}, first=1)) as fault:
+        await send(push, "ann")
+    assert fault.hits == 1
+    assert (await push.until("ann"))[0].user_ids == ("ann",)
+    push.assert_no_duplicates()
+"""
+    assert "1 passed" in suite(source, "-o", "asyncio_mode=auto", plugins=["pytest_asyncio.plugin"])
+
+
+def test_tests_of_anyio_use_it(suite):
+    pytest.importorskip("anyio")
+    source = """
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+async def test_it(push):
+    await send(push, "ann")
+    assert (await push.until("ann"))[0].user_ids == ("ann",)
+"""
+    assert "1 passed" in suite(source, plugins=["anyio.pytest_plugin"])
+
+
+def test_the_workers_of_xdist_never_meet(suite):
+    pytest.importorskip("xdist")
+    source = """
+URLS = set()
+
+@pytest.mark.parametrize("number", range(8))
+def test_it(push, number, worker_id):
+    for _ in range(3):
+        asyncio.run(send(push, "the same user"))
+    assert push.accepted("the same user") == 3
+    assert push.emulator.totals()["users"] == 1
+    URLS.add(push.url)
+    assert len(URLS) == 1
+    print(worker_id, push.url)
+"""
+    told = suite(source, "-n", "2", "-rP", plugins=["xdist.plugin"])
+    assert "8 passed" in told
+    services = set(re.findall(r"(gw\d) (http://\S+)", told))
+    assert len(services) == len(dict(services)) == len({url for _, url in services}) == 2
+
+
+def test_the_session_may_have_another_emulator(suite):
+    conftest = """
+import pytest
+from pushsdk.emulator import ServiceLimits
+
+@pytest.fixture(scope="session")
+def push_emulator_options():
+    return {"limits": ServiceLimits(max_users=1)}
+"""
+    assert "1 passed" in suite("def test_it(push): assert push.limits.max_users == 1", conftest=conftest)
+
+
+FAILING = """
+def test_that_expects_too_much(push):
+    asyncio.run(send(push, "ann"))
+    push.assert_sent("eve")
+
+def test_that_fails_by_itself(push):
+    asyncio.run(send(push, "ann"))
+    assert 1 == 2
+
+def test_that_sent_nothing(push):
+    with push.fault(Fault.hang()):
+        pass
+"""
+
+
+def test_a_failing_test_shows_once_what_the_service_got(suite):
+    told = suite(FAILING, code=1)
+    first, second, third = re.split(r"_{5,} test_that_\w+ _{5,}", told)[1:]
+    row = r'accepted  204  push to "ann"  en "Hello"'
+    assert 'E       AssertionError: Expected a push to "eve", got none.' in first
+    assert (first.count(row), second.count(row)) == (1, 1)
+    assert "- Push service -" in second
+    assert "- Push service -" not in first + third
+    assert ">       with push.fault(Fault.hang()):\nE       AssertionError: This fault never fired" in third
+
+
+def test_the_failure_is_shown_where_the_test_is_not_in_the_plugin(suite):
+    told = suite(FAILING, code=1)
+    assert re.findall(r"^(\S+\.py):\d+: ", told, re.MULTILINE) == ["test_suite.py"] * 3
+
+
+def test_another_fixture_of_its_name_is_left_alone(suite):
+    conftest = "import pytest\n@pytest.fixture\ndef push(): return 7\n"
+    told = suite("def test_it(push): assert push == 8", code=1, conftest=conftest)
+    assert "1 failed" in told
+    assert "Push service" not in told
+
+
+def test_a_failure_before_the_inbox_is_made_is_left_alone(suite):
+    source = """
+@pytest.fixture
+def broken(): raise ZeroDivisionError
+
+def test_it(broken, push): pass
+
+def test_other(): assert False
+"""
+    told = suite(source, code=1)
+    assert "1 failed, 1 error" in told
+    assert "Push service" not in told
+
+
+def test_it_loads_nothing_heavy_before_it_is_used():
+    code = f"import sys, {PLUGIN}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert {"aiohttp", "msgspec", "pushsdk.client", "pushsdk.emulator"}.isdisjoint(loaded.stdout.split())
+
+
+def test_it_is_there_wherever_the_package_is_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (module,) = project["entry-points"]["pytest11"].values()
+    assert module == PLUGIN
+    assert import_module(module).push
+    assert any(each.startswith("pytest>=") for each in project["optional-dependencies"]["testing"])
+    assert any("testing" in each for each in project["optional-dependencies"]["dev"])

@@ -1,0 +1,66 @@
+"""A new public name of ``pushsdk.testing`` brings its documentation, its typing test and its changelog line."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from pushsdk import testing
+
+ROOT = Path(testing.__file__).parents[2]
+NAMES = testing.__all__
+
+
+def test_all_is_sorted_and_everything_that_is_there() -> None:
+    assert sorted(NAMES, key=lambda name: (name[0].islower(), name)) == NAMES
+    assert dir(testing) == NAMES
+    assert all(hasattr(testing, name) for name in NAMES)
+
+
+def test_what_is_imported_for_the_type_checkers_is_what_is_there() -> None:
+    tree = ast.parse(Path(testing.__file__).read_text())
+    imported = {
+        name.name: each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) for name in each.names
+    }
+    assert imported.keys() == {*NAMES, "TYPE_CHECKING"}
+    for name in NAMES:
+        module = importlib.import_module(str(imported[name]))
+        assert name in module.__all__
+        assert getattr(module, name) is getattr(testing, name)
+
+
+def test_another_name_is_an_attribute_error_as_in_any_module() -> None:
+    with pytest.raises(AttributeError, match=r"'pushsdk\.testing' has no attribute 'nothing'"):
+        _ = testing.nothing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_documented(name: str) -> None:
+    each = getattr(testing, name)
+    assert each.__doc__
+    own = {name: member for name, member in vars(each).items() if not name.startswith("_")}
+    members = [
+        name
+        for name, member in own.items()
+        if inspect.isroutine(member) or isinstance(member, (property, staticmethod))
+    ]
+    assert [member for member in members if not inspect.getdoc(getattr(each, member))] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_used_in_the_typing_test(name: str) -> None:
+    _, _, text = (ROOT / "tests" / "typing" / "api.py").read_text().partition("from pushsdk.testing import (")
+    imported, _, used = text.partition(")\n")
+    assert re.search(rf"\b{name}\b", imported)
+    assert re.search(rf"\b{name}\b", used)
+
+
+@pytest.mark.parametrize("name", [*(f"pushsdk.testing.{name}" for name in NAMES), "push", "push_env", "push_emulator"])
+def test_every_public_name_and_fixture_has_one_line_in_the_changelog(name: str) -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    assert len([line for line in lines if re.match(rf"- (`[^`]+`, )*`{re.escape(name)}`[^:]*: \S", line)]) == 1

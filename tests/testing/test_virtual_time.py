@@ -1,0 +1,100 @@
+"""Virtual time: a wait costs nothing, and what would wait for ever is an error at once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import time
+
+import pytest
+
+from pushsdk.testing import HangError, VirtualLoop, virtual_time
+
+
+def test_a_wait_costs_nothing():
+    @virtual_time
+    async def wait():
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await asyncio.sleep(10_000)
+        assert loop.time() == pytest.approx(before + 10_000)
+
+    before = time.monotonic()
+    wait()
+    assert time.monotonic() - before < 60
+
+
+def test_waits_end_in_their_order():
+    ended = []
+
+    @virtual_time
+    async def wait():
+        async def after(seconds):
+            await asyncio.sleep(seconds)
+            ended.append(seconds)
+
+        await asyncio.gather(*(after(seconds) for seconds in (3, 1, 2)))
+
+    wait()
+    assert ended == [1, 2, 3]
+
+
+def test_what_never_comes_is_an_error_that_says_who_waits():
+    @virtual_time
+    async def wait():
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(HangError, match=r"(?s)nothing can run and no timer is set.*wait\(\)"):
+        wait()
+
+
+def test_the_decorated_test_is_sync_and_keeps_its_name_and_its_fixtures():
+    @virtual_time
+    async def test_it(number: int, *, other: str) -> None:
+        """What it shows."""
+        assert (number, other) == (1, "x")
+
+    assert not inspect.iscoroutinefunction(test_it)
+    assert (test_it.__name__, test_it.__doc__) == ("test_it", "What it shows.")
+    assert list(inspect.signature(test_it).parameters) == ["number", "other"]
+    test_it(1, other="x")
+
+
+def test_the_dice_fall_the_same_each_time_and_are_put_back():
+    drawn = []
+
+    @virtual_time
+    async def draw():
+        drawn.append(random.random())
+
+    random.seed(7)
+    expected = random.random()
+    random.seed(7)
+    draw()
+    assert random.random() == expected
+    draw()
+    assert drawn[0] == drawn[1]
+
+
+def test_the_error_of_a_test_is_its_own_and_its_tasks_end_with_it():
+    tasks = []
+
+    @virtual_time
+    async def fail():
+        tasks.append(asyncio.create_task(asyncio.sleep(5)))
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert tasks[0].cancelled()
+
+
+def test_the_loop_serves_any_runner():
+    async def wait():
+        await asyncio.sleep(1000)
+        return 7
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert runner.run(wait()) == 7
