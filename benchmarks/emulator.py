@@ -133,24 +133,29 @@ class Load:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def get(self, key: str, route: str) -> asyncio.StreamReader:
+    @contextlib.asynccontextmanager
+    async def get(self, key: str, route: str) -> AsyncIterator[asyncio.StreamReader]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         head = f"GET /_emulator/v1/{route} HTTP/1.1\r\nHost: {self.host}\r\nApi-Key: {key}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())
         if not (await reader.readline()).startswith(b"HTTP/1.1 200"):
             raise AssertionError(route)
-        return reader
+        try:
+            yield reader
+        finally:
+            writer.close()
 
     async def read(self, key: str) -> None:
         for number in count():
-            await (await self.get(key, ROUTES[number % len(ROUTES)])).read()
+            async with self.get(key, ROUTES[number % len(ROUTES)]) as reader:
+                await reader.read()
             self.reads += 1
             await asyncio.sleep(1 / READS)
 
     async def watch(self, key: str) -> None:
-        reader = await self.get(key, "events")
-        while line := await reader.readline():
-            self.events += line.startswith(b"event:")
+        async with self.get(key, "events") as reader:
+            while line := await reader.readline():
+                self.events += line.startswith(b"event:")
 
 
 def _send(pipe: Connection, port: int) -> None:
@@ -208,6 +213,8 @@ class Bench:
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         self.reads += took.reads
         self.events += took.events
+        if watched and not (took.reads and took.events):
+            raise AssertionError("nothing was read, or nothing was told")
         if not key:
             counted = self.emulator.users(api_key=turn.key)
             if len(counted) != users or set(counted.values()) != {1}:
