@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pushsdk._core.errors import (
         AuthenticationError,
         BroadcastError,
+        ClaimStoreError,
         ClientClosedError,
         ConfigurationError,
         NotSentError,
@@ -132,6 +133,7 @@ __all__ = [
     "BroadcastReport",
     "CampaignCreated",
     "CampaignRequest",
+    "ClaimStoreError",
     "ClickAction",
     "ClientClosedError",
     "ClientPaused",

@@ -34,6 +34,8 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
+from pushsdk.claims.guard import Guard, guard_of
+from pushsdk.claims.store import ClaimStore
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -49,6 +51,7 @@ class AsyncPushView:
 
     _engine: Engine
     _options: Options
+    _guard: Guard | None
 
     async def send(
         self,
@@ -58,11 +61,14 @@ class AsyncPushView:
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | float | None = None,
         retry: RetryPolicy | None = None,
+        dedupe_key: str | None = None,
     ) -> Receipt:
         """Push a message to one user, or to at most ``Batching.max_users`` users (interface, sections 2.9, 4.2).
 
         Concurrent calls with an equal message are merged into one request. Within one call an id counts once.
-        ``timeout`` is a Timeout, or the total in seconds.
+        ``timeout`` is a Timeout, or the total in seconds. ``dedupe_key`` (at most 512 bytes of UTF-8; needs ``claims``)
+        names the job that this is a delivery of: it sends to those whom no delivery has sent to, or who were refused
+        for the moment; the others are answered as recorded, or UNKNOWN where that is in doubt or being sent.
 
         Returns when every user was accepted. Raises ValidationError before anything is sent; NotSentError,
         RejectedError or OutcomeUnknownError when that is what happened to all of the users, PartialError when they
@@ -76,6 +82,8 @@ class AsyncPushView:
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users))
+        if dedupe_key is not None:
+            return await self._send_once(call, Content(encoded, fields, options), repeated, dedupe_key)
         return await engine.coalescer.send(call, Content(encoded, fields, options), repeated)
 
     async def create_campaign(
@@ -207,6 +215,7 @@ class AsyncPushView:
         """This client with another timeout or policy: the same connections, batches, limits and budget."""
         view = AsyncPushView()
         view._engine = self._engine
+        view._guard = self._guard
         view._options = self._options_of(timeout, retry)
         return view
 
@@ -223,6 +232,11 @@ class AsyncPushView:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
+
+    async def _send_once(self, call: Call, content: Content, repeated: int, dedupe_key: str) -> Receipt:
+        if self._guard is None:
+            raise ConfigurationError("dedupe_key needs a claim store: pass claims= to the client (see pushsdk.claims)")
+        return await self._guard.send(call, content, repeated, dedupe_key=dedupe_key)
 
     def _wishes(
         self,
@@ -279,8 +293,9 @@ class AsyncPushClient(AsyncPushView):
         headers: Mapping[str, str] | None = None,
         keepalive: float = 4.0,
         allow_insecure: bool = False,
-        # What is told
+        # What is told, what is remembered
         on_event: Callable[[Event], Any] | None = None,
+        claims: ClaimStore | None = None,
     ) -> None:
         """Nothing is opened yet. Raises ConfigurationError, without quoting the key or the URL.
 
@@ -290,6 +305,7 @@ class AsyncPushClient(AsyncPushView):
         and never closed; ``ssl`` is a context with your own certificates; ``headers`` go with every request;
         ``keepalive`` is how long an idle connection is kept, in seconds: keep it below the server's (a connection
         closed by the server is replaced, at the cost of a new one). ``on_event`` is called with each event.
+        ``claims`` is the claim store of ``send(..., dedupe_key=)``, used and never closed.
         """
         api_key = sealed(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
         if api_key is None:
@@ -322,6 +338,7 @@ class AsyncPushClient(AsyncPushView):
             )
         )
         self._options = self._engine.options_of(policy, patience)
+        self._guard = guard_of(claims, self._engine)
 
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)

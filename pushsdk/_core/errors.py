@@ -14,6 +14,7 @@ from pushsdk._core.outcome import Attempt, Outcome
 __all__ = [
     "AuthenticationError",
     "BroadcastError",
+    "ClaimStoreError",
     "ClientClosedError",
     "ConfigurationError",
     "NotSentError",
@@ -73,6 +74,13 @@ class NotSentError(PushError):
 
 class ClientClosedError(NotSentError):
     """The client is closed, or was closed before this call could leave."""
+
+
+class ClaimStoreError(NotSentError):
+    """The claim store can't be asked, so whether the job was sent before is not known, and nothing was sent.
+
+    Its cause says why: down, slow, full, or not what it should be.
+    """
 
 
 class QueueFullError(NotSentError):

@@ -25,7 +25,7 @@ from pushsdk._core.errors import (
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.splitting import attempts_of
 
-__all__ = ["error_for", "partial_error"]
+__all__ = ["error_for", "partial_error", "recorded_error"]
 
 BODY_KEPT = 4096
 
@@ -77,6 +77,23 @@ def partial_error(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], V
         user_ids=tuple(users),
     )
     error.outcomes = outcomes
+    return error
+
+
+def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
+    """The error for a delivery that sent nothing: the verdict is on an earlier one with the same dedupe key."""
+    if verdict.outcome is Outcome.UNKNOWN:
+        return OutcomeUnknownError(
+            "outcome unknown: claimed by another delivery with this dedupe_key that has not settled: it is still being "
+            "sent, or nobody knows how it ended; this one sent nothing",
+            user_ids=user_ids,
+        )
+    status = verdict.status or 0
+    error = _REJECTIONS.get(status, RejectedError)(
+        f"rejected: HTTP {status}, as an earlier delivery with this dedupe_key was; this one sent nothing",
+        user_ids=user_ids,
+    )
+    error.status = status
     return error
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pushsdk._core import errors
 from pushsdk._core.errors import (
     AuthenticationError,
+    ClaimStoreError,
     ClientClosedError,
     ConfigurationError,
     NotSentError,
@@ -54,6 +55,7 @@ def refused(status: int, **more) -> Verdict:
         (ConfigurationError, (PushError,), NOT_SENT),
         (ValidationError, (PushError, ValueError), NOT_SENT),
         (NotSentError, (PushError,), NOT_SENT),
+        (ClaimStoreError, (NotSentError,), NOT_SENT),
         (ClientClosedError, (NotSentError,), NOT_SENT),
         (QueueFullError, (NotSentError,), NOT_SENT),
         (RejectedError, (PushError,), REJECTED),

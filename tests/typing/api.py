@@ -34,6 +34,7 @@ from pushsdk import (
     BroadcastReport,
     CampaignCreated,
     CampaignRequest,
+    ClaimStoreError,
     ClickAction,
     ClientClosedError,
     ClientPaused,
@@ -84,6 +85,7 @@ from pushsdk import (
     read_report,
     render,
 )
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.testing import (
     Answer,
@@ -262,7 +264,7 @@ async def handle(client: AsyncPushClient) -> str:
     except PartialError as error:
         assert_type(error.outcomes, Mapping[str, Outcome])
         assert_type(error.users(Outcome.UNKNOWN), tuple[str, ...])
-    except (ClientClosedError, QueueFullError) as error:
+    except (ClaimStoreError, ClientClosedError, QueueFullError) as error:
         assert_type(error.retry_after, float | None)
     except NotSentError as error:
         assert_type(error.attempts[0].started, float)
@@ -357,6 +359,41 @@ async def test_without_a_socket(number: int) -> None:
 
 test_without_a_socket(7)
 test_without_a_socket("7")  # type: ignore[arg-type]
+
+
+class MyClaims(ClaimStore):
+    """A store of the user's own."""
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        assert_type((claim.token, claim.record), tuple[str, bytes])
+        return claim
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        return True
+
+    async def remove(self, key: str, token: str) -> bool:
+        return True
+
+
+async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
+    stores: list[ClaimStore] = [
+        MyClaims(claim_ttl=3600.0, timeout=1.0),
+        MemoryClaims(claim_ttl=3600.0),
+        RedisClaims("redis://localhost", prefix="jobs:", claim_ttl=3600.0, timeout=1.0),
+        PostgresClaims("postgresql://localhost/jobs", table="jobs.claims", claim_ttl=3600.0, timeout=1.0),
+    ]
+    assert_type(stores[0].claim_ttl, float)
+    assert_type(PostgresClaims.schema("jobs.claims"), str)
+    async with (
+        SqliteClaims(Path("claims.db"), durable=True, claim_ttl=3600.0, timeout=1.0) as claims,
+        AsyncPushClient(claims=claims) as client,
+    ):
+        receipt = await client.send("user-1", message, dedupe_key="job-42")
+        assert_type(receipt.deduplicated, int)
+        await client.with_options(timeout=1.0).send("user-1", message, dedupe_key=None)
+        await client.send("user-1", message, dedupe_key=42)  # type: ignore[arg-type]
+    AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
+    await stores[0].aclose()
 
 
 def test_with_the_service(push: PushInbox, push_env: PushInbox, push_emulator: Emulator) -> None:

@@ -1,0 +1,219 @@
+"""Dedupe keys: what is stored of a delivery, what a later delivery may still send, and what it is answered.
+
+Decides only; the claim stores and the clock are the shell's. A position is that of a user among the distinct users of
+the call: who they are is not stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from pushsdk._core.errors import PushError, ValidationError
+from pushsdk._core.explain import error_for, partial_error, recorded_error
+from pushsdk._core.outcome import Attempt, Outcome, Verdict
+from pushsdk._core.results import Receipt
+from pushsdk._core.splitting import attempts_of
+
+__all__ = [
+    "Mark",
+    "Position",
+    "Record",
+    "Run",
+    "Share",
+    "begin",
+    "conclude",
+    "digest_of",
+    "fingerprint_of",
+    "mark_of",
+    "read",
+]
+
+KEY_BYTES = 512
+# Part of what is hashed: another version of the format never meets the keys and fingerprints of this one.
+_KEYS, _PAYLOADS = b"pushsdk dedupe key 1\0", b"pushsdk payload 1"
+
+Share = tuple[tuple[str, ...], Verdict]
+"""Users of a call, and the verdict on them."""
+
+
+class Mark(StrEnum):
+    """What the store says of one user of a delivery."""
+
+    CLAIMED = "CLAIMED"
+    """Being sent, or sent and never known how it ended: UNKNOWN to every other delivery."""
+    ACCEPTED = "ACCEPTED"
+    """Settled."""
+    REJECTED = "REJECTED"
+    """Settled: refused, and the same again would be too."""
+    OPEN = "OPEN"
+    """Not sent, or refused for the moment: the next delivery may send."""
+
+
+_OUTCOMES = {Mark.CLAIMED: Outcome.UNKNOWN, Mark.ACCEPTED: Outcome.ACCEPTED, Mark.REJECTED: Outcome.REJECTED}
+
+
+class Position(NamedTuple):
+    """The mark of one user, and the HTTP status behind it."""
+
+    mark: Mark
+    status: int | None = None
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """So many users in a row of which the same is known."""
+
+    mark: Mark
+    users: int
+    status: int | None = None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """All that is stored of a delivery: no user id, no text, no key."""
+
+    fingerprint: str
+    claimed_at: float
+    """Unix time of the first claim, for people who look."""
+    runs: tuple[Run, ...]
+
+    def positions(self) -> list[Position]:
+        """The runs, one item for each user."""
+        return [Position(run.mark, run.status) for run in self.runs for _ in range(run.users)]
+
+    def open(self) -> tuple[int, ...]:
+        """Where a delivery may send."""
+        return tuple(at for at, position in enumerate(self.positions()) if position.mark is Mark.OPEN)
+
+    def with_positions(self, positions: Iterable[Position]) -> Record:
+        """The same delivery, so far."""
+        runs = tuple(Run(each.mark, len(list(same)), each.status) for each, same in groupby(positions))
+        return msgspec.structs.replace(self, runs=runs)
+
+    def taken(self) -> Record:
+        """As it stands once a delivery has claimed all that is open."""
+        claimed = Position(Mark.CLAIMED)
+        return self.with_positions(claimed if each.mark is Mark.OPEN else each for each in self.positions())
+
+    def opened(self) -> Record:
+        """Before anything was claimed."""
+        return self.with_positions([Position(Mark.OPEN)] * len(self.positions()))
+
+    def after(self, users: Sequence[str], shares: Iterable[Share]) -> Record:
+        """As it stands once these users of the call have their verdicts."""
+        marks = {user: mark_of(verdict) for some, verdict in shares for user in some}
+        return self.with_positions(
+            marks.get(user, position) for user, position in zip(users, self.positions(), strict=True)
+        )
+
+    @property
+    def is_void(self) -> bool:
+        """Whether there is nothing to keep: every user may be sent to again."""
+        return all(run.mark is Mark.OPEN for run in self.runs)
+
+    def encode(self) -> bytes:
+        """As a store keeps it: JSON, for people who look."""
+        return _encode(self)
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Record).decode
+
+
+def digest_of(dedupe_key: object) -> str:
+    """What is stored in place of a dedupe key: its SHA-256, for it may name a person. Raises ValidationError."""
+    if not isinstance(dedupe_key, str) or not dedupe_key:
+        raise ValidationError(
+            "dedupe_key is a str that is not empty: one for each job, the same at each delivery of it"
+        )
+    try:
+        data = dedupe_key.encode()
+    except UnicodeEncodeError:
+        data = b"\0"
+    if b"\0" in data:
+        raise ValidationError("dedupe_key holds a NUL or half a surrogate pair: use plain text, as the id of the job")
+    if len(data) > KEY_BYTES:
+        raise ValidationError(f"dedupe_key is longer than {KEY_BYTES} bytes of UTF-8: use the id of the job, or a hash")
+    return hashlib.sha256(_KEYS + data).hexdigest()
+
+
+def fingerprint_of(dedupe_key: str, base_url: str, *, ids: bytes, message: bytes, custom_fields: bytes | None) -> str:
+    """A hash of exactly what is pushed, and where.
+
+    The key goes in, too: else whoever reads the store could tell equal payloads, and try out who they went to.
+    """
+    told = hashlib.sha256(_PAYLOADS)
+    for part in (dedupe_key.encode(), base_url.encode(), ids, message, custom_fields):
+        # Each behind its length: no two payloads run together into the same bytes.
+        told.update(b"-" if part is None else b"%d:" % len(part) + part)
+    return told.hexdigest()
+
+
+def begin(fingerprint: str, users: int, now: float) -> Record:
+    """The record of a first delivery: all users claimed."""
+    return Record(fingerprint=fingerprint, claimed_at=now, runs=(Run(Mark.CLAIMED, users),))
+
+
+def read(value: bytes, ours: Record) -> Record:
+    """The record that was there before ours.
+
+    Raises ValidationError where it is about another payload, and ValueError where it is no record of this version.
+    """
+    found = _decode(value)
+    if found.fingerprint != ours.fingerprint:
+        raise ValidationError(
+            "this dedupe_key was used for another payload (users, message, custom fields or base_url differ): "
+            "nothing was sent; use a key of its own for each job"
+        )
+    if sum(run.users for run in found.runs) != sum(run.users for run in ours.runs):
+        raise ValueError("the record is about another number of users")
+    return found
+
+
+def mark_of(verdict: Verdict) -> Position:
+    """What a verdict leaves in the store. An UNKNOWN stays claimed: nothing is known that would settle it."""
+    if verdict.outcome is Outcome.ACCEPTED:
+        return Position(Mark.ACCEPTED, _status(verdict))
+    if verdict.outcome is Outcome.UNKNOWN:
+        return Position(Mark.CLAIMED)
+    if verdict.outcome is Outcome.NOT_SENT or any(each.repeatable for each in _rejections(verdict)[-1:]):
+        return Position(Mark.OPEN)
+    return Position(Mark.REJECTED, _status(verdict))
+
+
+def conclude(users: Sequence[str], repeated: int, *, before: Record, shares: Sequence[Share]) -> Receipt | PushError:
+    """What the caller is told: the verdicts of this delivery, and what was recorded ``before`` of the others."""
+    sent = {user for some, _ in shares for user in some}
+    recorded: dict[Position, list[str]] = {}
+    for user, position in zip(users, before.positions(), strict=True):
+        if user not in sent:
+            recorded.setdefault(position, []).append(user)
+    told = [(tuple(some), Verdict(outcome=_OUTCOMES[at.mark], status=at.status)) for at, some in recorded.items()]
+    parts = [*shares, *told]
+    outcomes = {verdict.outcome for _, verdict in parts}
+    if outcomes == {Outcome.ACCEPTED}:
+        return Receipt(
+            users=len(users),
+            repeated=repeated,
+            requests=len(shares),
+            attempts=attempts_of(shares),
+            deduplicated=len(users) - len(sent),
+        )
+    if len(outcomes) > 1:
+        return partial_error(users, parts)
+    if shares:
+        verdict = msgspec.structs.replace(shares[-1][1], attempts=attempts_of(shares))
+        return error_for(verdict, user_ids=tuple(users))
+    return recorded_error(told[-1][1], user_ids=tuple(users))
+
+
+def _rejections(verdict: Verdict) -> list[Attempt]:
+    return [each for each in verdict.attempts if each.outcome is Outcome.REJECTED]
+
+
+def _status(verdict: Verdict) -> int | None:
+    return next((each.status for each in reversed(verdict.attempts) if each.outcome is verdict.outcome), verdict.status)

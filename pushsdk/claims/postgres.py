@@ -1,0 +1,181 @@
+"""Claims in a table of PostgreSQL: for the processes of many machines, as durable as the database."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Any
+
+from pushsdk._core.endpoint import sealed
+from pushsdk._core.errors import ConfigurationError
+from pushsdk.claims.store import Claim, ClaimStore, LoopBound
+
+__all__ = ["PostgresClaims"]
+
+SCHEMES = ("postgres://", "postgresql://")
+TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
+# Processes that make the table at the same time would meet in PostgreSQL's catalogue: one after the other.
+LOCK = 0x70757368
+# Seconds between two looks for what has expired, and rows that go at a time.
+SWEEP_EVERY, SWEPT = 60.0, 1000
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS {table} (
+    key text PRIMARY KEY,
+    token text NOT NULL,
+    record text NOT NULL,
+    expires timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS {index} ON {table} (expires);
+"""
+_ADD = """INSERT INTO {table} VALUES ($1, $2, $3, clock_timestamp() + make_interval(secs => $4))
+ON CONFLICT DO NOTHING RETURNING true"""
+_FIND = "SELECT token, record, expires > clock_timestamp() AS alive FROM {table} WHERE key = $1"
+_REPLACE = """UPDATE {table} SET token = $3, record = $4, expires = clock_timestamp() + make_interval(secs => $5)
+WHERE key = $1 AND token = $2 AND (expires > clock_timestamp()) = $6 RETURNING true"""
+_REMOVE = "DELETE FROM {table} WHERE key = $1 AND token = $2 AND expires > clock_timestamp() RETURNING true"
+_SWEEP = """DELETE FROM {table} WHERE key IN (
+    SELECT key FROM {table} WHERE expires <= clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)"""
+
+
+class PostgresClaims(ClaimStore):
+    """Claims in the PostgreSQL at ``server``: a URL, or an ``asyncpg.Pool`` of yours, which is used and never closed.
+
+    Needs ``pip install 'pushsdk[postgres]'``. The table is made where there is none; where the role may not do that,
+    make it with ``PostgresClaims.schema()``. Expiry goes by the clock of the server. A claim is committed when the push
+    leaves: hence a pool, not a connection, so that it is in no transaction of yours.
+    """
+
+    def __init__(
+        self,
+        server: str | Any,
+        *,
+        table: str = "pushsdk_claims",
+        claim_ttl: float = 7 * 86400.0,
+        timeout: float = 5.0,
+    ) -> None:
+        """See ``ClaimStore`` for ``claim_ttl`` and ``timeout``; ``table`` may name a schema. Nothing is opened yet."""
+        super().__init__(claim_ttl=claim_ttl, timeout=timeout)
+        self._schema = self.schema(table)
+        self._sql = {
+            name: sql.format(table=table)
+            for name, sql in (
+                ("add", _ADD),
+                ("find", _FIND),
+                ("replace", _REPLACE),
+                ("remove", _REMOVE),
+                ("sweep", _SWEEP),
+            )
+        }
+        self._table = table
+        self._url = _checked_url(sealed(server)) if isinstance(server, str) else None
+        self._pool: Any = None if isinstance(server, str) else _checked_pool(server)
+        self._loop = LoopBound()
+        # Held while the first use opens the pool and makes the table.
+        self._opening = asyncio.Lock()
+        self._ready = self._closed = False
+        self._swept = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"PostgresClaims(table={self._table!r})"
+
+    @staticmethod
+    def schema(table: str = "pushsdk_claims") -> str:
+        """The statements that make the table."""
+        if not isinstance(table, str) or not TABLE.fullmatch(table):
+            raise ConfigurationError(
+                "table is a name of small letters, digits and _, perhaps behind a schema and a dot"
+            )
+        return _SCHEMA.format(table=table, index=table.rpartition(".")[2] + "_expires")
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        pool, sql, record = await self._open(), self._sql, claim.record.decode()
+        while not await pool.fetchval(sql["add"], key, claim.token, record, ttl):
+            row = await pool.fetchrow(sql["find"], key)
+            if row is None:
+                continue  # given back in between
+            if row["alive"]:
+                return Claim(row["token"], row["record"].encode())
+            if await pool.fetchval(sql["replace"], key, row["token"], claim.token, record, ttl, False):
+                break
+        await self._sweep(pool)
+        return None
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        pool = await self._open()
+        return bool(
+            await pool.fetchval(self._sql["replace"], key, token, claim.token, claim.record.decode(), ttl, True)
+        )
+
+    async def remove(self, key: str, token: str) -> bool:
+        pool = await self._open()
+        return bool(await pool.fetchval(self._sql["remove"], key, token))
+
+    async def aclose(self) -> None:
+        """Close the connections, where they are not yours."""
+        self._closed = True
+        if self._url is not None and self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+    async def _open(self) -> Any:
+        if self._closed:
+            raise ConfigurationError("the claim store is closed: close the client before it")
+        if not self._ready:
+            async with self._opening:
+                if not self._ready:
+                    self._loop.check()
+                    await self._prepare()
+                    self._ready = True
+        self._loop.check()
+        return self._pool
+
+    async def _prepare(self) -> None:
+        if self._pool is None:
+            self._pool = await _pool_of(str(self._url), self.timeout)
+        async with self._pool.acquire() as connection:
+            # Looked for first: to make what is there takes a right that the role may not have.
+            if await connection.fetchval("SELECT to_regclass($1) IS NULL", self._table):
+                async with connection.transaction():
+                    await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+                    await connection.execute(self._schema)
+
+    async def _sweep(self, pool: Any) -> None:
+        now = time.monotonic()
+        if now >= self._swept + SWEEP_EVERY:
+            self._swept = now
+            await pool.execute(self._sql["sweep"], SWEPT)
+
+
+def _checked_url(url: str) -> str:
+    if not url.startswith(SCHEMES):
+        raise ConfigurationError("the address of a PostgreSQL begins with postgres:// or postgresql://")
+    _import()
+    return url
+
+
+def _checked_pool(server: object) -> Any:
+    if not all(hasattr(server, name) for name in ("acquire", "fetchval", "fetchrow", "execute")) or hasattr(
+        server, "transaction"
+    ):
+        raise ConfigurationError("PostgresClaims takes a URL, or an asyncpg.Pool")
+    return server
+
+
+def _import() -> Any:
+    try:
+        import asyncpg  # type: ignore[import-untyped]
+    except ImportError:
+        raise ConfigurationError("PostgresClaims needs asyncpg: pip install 'pushsdk[postgres]'") from None
+    return asyncpg
+
+
+async def _pool_of(url: str, timeout: float) -> Any:
+    return await _import().create_pool(
+        url, min_size=0, max_size=10, timeout=timeout, command_timeout=timeout, reset=_nothing
+    )
+
+
+async def _nothing(connection: object) -> None:
+    """In place of asyncpg's reset, which costs a round trip: no connection of ours changes anything of its session."""
