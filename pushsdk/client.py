@@ -113,9 +113,12 @@ class AsyncPushView:
             deadline=math.inf if total is None else loop.time() + total,
         )
         engine.campaigns.add(job)
+        watched = None if engine.observer is None else engine.observer.campaign()
         try:
             verdict = await engine.sender.run(job)
         finally:
+            if watched is not None:
+                watched.end({job.verdict().outcome: 1})
             engine.campaigns.discard(job)
             engine.ended(job)
         if verdict.outcome is not Outcome.ACCEPTED:

@@ -25,6 +25,7 @@ from pushsdk._broadcast.runner import Runner
 from pushsdk._broadcast.wishes import Wishes
 from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError, RunFileError
+from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.offload import settled
@@ -196,11 +197,15 @@ async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastRe
     runner = Runner(journal, wishes, engine)
     started = loop.time()
     engine.runs.add(runner)
+    watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)
     try:
         await runner.run()
     finally:
         engine.runs.discard(runner)
         engine.ended(runner)
+        if watched is not None:
+            tally = journal.tally()
+            watched.end({outcome: getattr(tally, outcome.lower()) for outcome in Outcome})
     return report_of(journal, run=wishes.name, seconds=loop.time() - started)
 
 

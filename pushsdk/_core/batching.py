@@ -64,6 +64,8 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """Set by the shell when the caller stopped waiting."""
     waiter: Any = None
     """What the shell wakes when there is something to say."""
+    caller: Any = None
+    """What an observer remembers of the caller. Set by the shell, where there is an observer."""
 
     def __repr__(self) -> str:
         return f"Call(users={len(self.users)}, left={self.left})"

@@ -25,6 +25,7 @@ from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.clock import Company, Deadlines
 from pushsdk._io.delivery import Delivery
 from pushsdk._io.ledger import Ledger, conclude, unsettled
+from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Sender
 from pushsdk._io.slots import Slots
 
@@ -59,8 +60,10 @@ class Coalescer:
         batching: Batching,
         limits: Limits,
         emit: Callable[[Event], None] | None,
+        observer: Observer | None = None,
     ) -> None:
         self._sender = sender
+        self._observer = observer
         self._loop = loop
         self._deadlines = deadlines
         self._slots = slots
@@ -71,7 +74,14 @@ class Coalescer:
         self.ledger = Ledger(counters, emit)
         self._active = self.ledger.active
         self._delivery = Delivery(
-            sender, self.ledger, slots=slots, sizes=sizes, batching=batching, counters=counters, emit=emit
+            sender,
+            self.ledger,
+            slots=slots,
+            sizes=sizes,
+            batching=batching,
+            counters=counters,
+            emit=emit,
+            observer=observer,
         )
         # Calls that wait until the backlog has room, first come first served.
         self._admissions: OrderedDict[Call, int] = OrderedDict()
@@ -86,6 +96,8 @@ class Coalescer:
     async def send(self, call: Call, content: Content, repeated: int) -> Receipt:
         """Send one call. Raises PushError unless all of its users were accepted."""
         self._active.add(call)
+        if self._observer is not None:
+            call.caller = self._observer.caller(self._loop.time())
         batch: Batch | None = None
         try:
             size = len(call.ids) + 1 + FRAME + content.size
@@ -265,6 +277,8 @@ class Coalescer:
         if not batch.calls:
             return False
         self._start(batch)
+        if self._observer is not None:
+            self._observer.dequeued(batch.calls, self._loop.time())
         if len(batch.calls) == 1 and batch.calls[0].waiter is not None:
             batch.company.close()
             batch.calls[0].waiter.set_result(GO)

@@ -17,6 +17,7 @@ from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Settled, Splitter, pieces_of
 from pushsdk._io.ledger import Ledger, unsettled
+from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Job, Sender
 from pushsdk._io.slots import Slots
 
@@ -38,6 +39,7 @@ class Delivery:
         batching: Batching,
         counters: Counters,
         emit: Callable[[Event], None] | None,
+        observer: Observer | None = None,
     ) -> None:
         self._sender = sender
         self._ledger = ledger
@@ -46,6 +48,7 @@ class Delivery:
         self._split_on = batching.split_on
         self._counters = counters
         self._emit = emit
+        self._observer = observer
         self._hopeless = Hopeless()
 
     async def deliver(self, batch: Batch) -> None:
@@ -74,6 +77,7 @@ class Delivery:
     async def drive(self, batch: Batch) -> None:
         """``deliver`` for several callers, in a task of its own: whatever happens to it, they are told."""
         failure = Failure.CANCELLED
+        watched = None if self._observer is None else self._observer.batch(batch.calls, batch.users)
         try:
             await self.deliver(batch)
         except Exception:
@@ -86,6 +90,8 @@ class Delivery:
             for call in batch.calls:
                 if call.left:
                     self._ledger.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
+            if watched is not None:
+                watched.end(_tally(batch))
 
     def give_back(self, batch: Batch) -> None:
         """The batch ended before any request took its place over."""
@@ -157,3 +163,12 @@ class Delivery:
         if self._emit is not None:
             calls = len({id(segment.call) for segment in piece.segments})
             self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
+
+
+def _tally(batch: Batch) -> dict[Outcome, int]:
+    """The batch's users by outcome."""
+    tally: dict[Outcome, int] = {}
+    for call in batch.calls:
+        for users, verdict in call.parts:
+            tally[verdict.outcome] = tally.get(verdict.outcome, 0) + len(users)
+    return tally

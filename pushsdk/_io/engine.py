@@ -23,6 +23,7 @@ from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.clock import Deadlines, fork_generation
 from pushsdk._io.coalescer import Coalescer
 from pushsdk._io.credentials import Credentials
+from pushsdk._io.observer import Observer
 from pushsdk._io.offload import Offload, in_thread
 from pushsdk._io.sender import Sender, emitter
 from pushsdk._io.slots import Slots
@@ -62,6 +63,8 @@ class Engine:
         self.offload: Offload = in_thread
         #: What sends instead of aiohttp. Set by ``serve``, in tests only.
         self.given: Transport | None = None
+        #: What watches the client. Set by ``watch``.
+        self.observer: Observer | None = None
         #: Set on first use.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.forks = fork_generation()
@@ -74,6 +77,17 @@ class Engine:
         if self.loop is not None:
             raise ConfigurationError("the client is in use already: have it served before its first call")
         self.given, self.offload = transport, offload
+
+    def watch(self, observer: Observer) -> None:
+        """Be watched by this observer. Raises ConfigurationError after the first use, or where there is another.
+
+        The way in of ``pushsdk.otel``.
+        """
+        if self.loop is not None:
+            raise ConfigurationError("the client is in use already: instrument it before its first call")
+        if self.observer is not None:
+            raise ConfigurationError("the client is instrumented already")
+        self.observer = observer
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Put the parts together."""
@@ -111,6 +125,7 @@ class Engine:
             repeat=repeat,
             pool_size=settings.limits.in_flight,
             emit=emit,
+            observer=self.observer,
         )
         self.coalescer = Coalescer(
             self.sender,
@@ -123,8 +138,9 @@ class Engine:
             batching=settings.batching,
             limits=settings.limits,
             emit=emit,
+            observer=self.observer,
         )
-        #: Campaigns on their way, and who waits until there is nothing on its way.
+        #: Campaigns and sends with dedupe keys on their way, and who waits until there is nothing on its way.
         self.campaigns: set[object] = set()
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
         #: The broadcasts on their way.

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +26,7 @@ from pushsdk._core.pacing import parse_retry_after
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._io.clock import Deadlines, Scope
 from pushsdk._io.credentials import Credentials, NoKeyError
+from pushsdk._io.observer import Observer
 from pushsdk._io.slots import Slots, Ticket
 from pushsdk._io.transport import Transport
 
@@ -65,6 +66,8 @@ class Job(msgspec.Struct, eq=False, gc=False):
     """Stale connections replaced so far."""
     rekeyed: bool = False
     """Whether a rotated key was used already."""
+    watched: Any = None
+    """The attempt that is on its way, where there is an observer."""
 
     def __repr__(self) -> str:
         return f"Job({self.endpoint}, users={self.users}, bytes={len(self.body)}, attempts={len(self.attempts)})"
@@ -90,6 +93,7 @@ class Sender:
         repeat: Callable[[PushError, Steps, RetryPolicy], Awaitable[None]],
         pool_size: int,
         emit: Callable[[Event], None] | None,
+        observer: Observer | None = None,
     ) -> None:
         self._transport = transport
         self._credentials = credentials
@@ -101,6 +105,7 @@ class Sender:
         # A stale pooled connection is replaced at most this often: then every one of the pool had been stale.
         self._replacements = pool_size + 1
         self._emit = emit
+        self._observer = observer
         self._repeated = repeat
         self.budget = RetryBudget()
         #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
@@ -177,7 +182,9 @@ class Sender:
                 limit = job.deadline
                 if job.timeout.attempt is not None:
                     limit = min(limit, started + job.timeout.attempt)
-                key = self._credentials.fixed
+                key, headers = self._credentials.fixed, None
+                if self._observer is not None:
+                    headers = self._watch(self._observer, job)
                 try:
                     with Scope(self._deadlines, limit) as scope:
                         if key is None:
@@ -189,6 +196,7 @@ class Sender:
                             evidence,
                             connect=job.timeout.connect,
                             read=job.endpoint == "campaigns",
+                            headers=headers,
                         )
                 except NoKeyError as error:
                     evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
@@ -210,7 +218,20 @@ class Sender:
             job.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
             return False
         finally:
+            if job.watched is not None:
+                self._watched(job, None)
             self._slots.release()
+
+    def _watch(self, observer: Observer, job: Job) -> Mapping[str, str] | None:
+        # A stale connection that is replaced belongs to the attempt that goes on.
+        if job.watched is None:
+            job.watched = observer.attempt(job.endpoint, job.users, job.own)
+        headers: Mapping[str, str] | None = job.watched.headers
+        return headers
+
+    def _watched(self, job: Job, attempt: Attempt | None) -> None:
+        watched, job.watched = job.watched, None
+        watched.end(attempt, job.evidence.failure)
 
     async def _ask_for_key(self, evidence: Evidence) -> HeaderSecret:
         # Until there is a key, nothing can have left, whatever ends the wait for it.
@@ -234,6 +255,8 @@ class Sender:
         job.attempts = (*job.attempts, attempt)
         job.own += 1
         self._counters.attempts += 1
+        if job.watched is not None:
+            self._watched(job, attempt)
         if attempt.repeatable and attempt.outcome is Outcome.REJECTED:
             if attempt.status in THROTTLES:
                 self._slots.throttled(attempt.started)

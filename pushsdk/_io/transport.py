@@ -49,11 +49,12 @@ class Transport(Protocol):
         *,
         connect: float | None,
         read: bool,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """POST ``body`` to ``path`` below the base URL and fill ``evidence``.
 
         Never raises but for a cancellation, and then the evidence is true as far as it goes. ``connect`` is the
-        connect timeout in seconds; ``read`` asks for the body of a 2xx.
+        connect timeout in seconds; ``read`` asks for the body of a 2xx; ``headers`` go with this request alone.
         """
         ...
 
@@ -179,6 +180,7 @@ class AiohttpTransport:
         *,
         connect: float | None,
         read: bool,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """See ``Transport.post``."""
         if self._session.closed:
@@ -191,7 +193,7 @@ class AiohttpTransport:
                 "POST",
                 self._url(path),
                 data=_Body(body, evidence),
-                headers=None if key is self._session_key else {**self._headers, "Api-Key": key},
+                headers=self._head(key, headers),
                 timeout=self._timeout(connect),
                 **self._options,
             )
@@ -218,6 +220,17 @@ class AiohttpTransport:
         """Close the own session; an injected one stays open."""
         if self._owned:
             await self._session.close()
+
+    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        if key is self._session_key:
+            return headers
+        head = {**self._headers, "Api-Key": key}
+        if headers is None:
+            return head
+        # Names differ in case: a header of the caller's is replaced, not joined by another of the same name.
+        merged = CIMultiDict(head)
+        merged.update(headers)
+        return merged
 
     def _url(self, path: str) -> URL:
         url = self._urls.get(path)

@@ -30,16 +30,26 @@ _PUSH, _CAMPAIGNS = "v1/push", "v1/campaigns"
 class FakeRequest:
     """One request as the fake service got it: ``path`` is ``"v1/push"`` or ``"v1/campaigns"``, ``body`` its bytes.
 
-    ``started`` and ``ended`` are times of the event loop, ``accepted`` says whether the service took it.
+    ``started`` and ``ended`` are times of the event loop, ``accepted`` says whether the service took it; ``headers``
+    are those that this request alone had, such as a ``traceparent``.
     """
 
     def __init__(
-        self, path: str, body: bytes, api_key: str, *, evidence: Evidence, read: bool, tally: Counter[str]
+        self,
+        path: str,
+        body: bytes,
+        api_key: str,
+        *,
+        evidence: Evidence,
+        read: bool,
+        tally: Counter[str],
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         content = msgspec.json.decode(body)
         self.path = path
         self.body = body
         self.api_key = api_key
+        self.headers: Mapping[str, str] = headers or {}
         self.user_ids: tuple[str, ...] = tuple(content.get("userIds", ()))
         self.message: dict[str, Any] = content.get("message", {})
         self.custom_fields: dict[str, Any] | None = content.get("customFields")
@@ -166,11 +176,19 @@ class FakeService:
         return [request for request in self.requests if request.accepted and request.path == _CAMPAIGNS]
 
     async def post(
-        self, path: str, body: bytes, key: HeaderSecret, evidence: Evidence, *, connect: float | None, read: bool
+        self,
+        path: str,
+        body: bytes,
+        key: HeaderSecret,
+        evidence: Evidence,
+        *,
+        connect: float | None,
+        read: bool,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Take a request; for the client."""
         evidence.touched = True
-        request = self._request(path, body, str(key), evidence=evidence, read=read, tally=self._tally)
+        request = self._request(path, body, str(key), evidence=evidence, read=read, tally=self._tally, headers=headers)
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from hypothesis import strategies as st
@@ -159,11 +160,19 @@ class Service(FakeService):
         return self._left.pop(0) if self._left else answer()
 
     async def post(
-        self, path: str, body: bytes, key: str, evidence: Evidence, *, connect: float | None, read: bool
+        self,
+        path: str,
+        body: bytes,
+        key: str,
+        evidence: Evidence,
+        *,
+        connect: float | None,
+        read: bool,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         async with self.begun:
             self.begun.notify_all()
-        await super().post(path, body, key, evidence, connect=connect, read=read)
+        await super().post(path, body, key, evidence, connect=connect, read=read, headers=headers)
 
     async def wait_for(self, requests: int) -> None:
         async with self.begun:

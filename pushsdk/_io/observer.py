@@ -1,0 +1,64 @@
+"""What may watch a client at work: the seam of ``pushsdk.otel``. Nothing here does anything.
+
+It stands beside ``on_event``, which tells what has happened. A span has to be current while its request is on the wire,
+may add headers to it, and belongs under what the caller was doing when it called: an event comes too late for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+from pushsdk._core.batching import Call
+from pushsdk._core.outcome import Attempt, Failure, Outcome
+
+__all__ = ["Observer", "WatchedAttempt", "WatchedWork"]
+
+
+class WatchedAttempt(Protocol):
+    """One attempt, from before its key is asked for until it is judged. Ended in the task that it began in."""
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """What goes with its request, beside the client's headers."""
+        ...
+
+    def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
+        """How it ended; no ``attempt`` where it was not judged. ``failure`` is why there was no response."""
+        ...
+
+
+class WatchedWork(Protocol):
+    """Something that attempts are part of. Ended in the task that it began in."""
+
+    def end(self, users: Mapping[Outcome, int]) -> None:
+        """How it ended, by outcome (a campaign counts as one); none where it was cut short."""
+        ...
+
+
+class Observer(Protocol):
+    """Watches one client. No method waits or raises."""
+
+    def caller(self, now: float) -> object:
+        """What is to be remembered of the caller of a ``send()`` that came in now, for ``Call.caller``."""
+        ...
+
+    def dequeued(self, calls: Sequence[Call], now: float) -> None:
+        """These calls had to wait, and have their place on the wire now."""
+        ...
+
+    def attempt(self, endpoint: Literal["push", "campaigns"], users: int, resends: int) -> WatchedAttempt:
+        """An attempt begins, in this task; the request's first after ``resends`` others."""
+        ...
+
+    def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:
+        """A request that several callers share begins, in a task of its own."""
+        ...
+
+    def campaign(self) -> WatchedWork:
+        """A campaign is about to be created, in this task."""
+        ...
+
+    def run(self, users: int, requests: int) -> WatchedWork:
+        """The sending of a broadcast of so many planned users and requests begins, in this task."""
+        ...

@@ -1,0 +1,62 @@
+"""OpenTelemetry for a client: ``instrument(client)``. Needs opentelemetry-api alone; what it exports to is yours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._io.engine import Engine
+
+try:
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ModuleNotFoundError:
+    raise ImportError("pushsdk.otel needs opentelemetry-api: pip install 'pushsdk[otel]'") from None
+
+from pushsdk.otel.metrics import instruments_of
+from pushsdk.otel.spans import ClientObserver
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["instrument"]
+
+Client = TypeVar("Client")
+
+
+def instrument(
+    client: Client,
+    *,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    propagate: bool | TextMapPropagator = False,
+) -> Client:
+    """Have a client traced and measured, and return it: before its first call, in ``async with`` or not.
+
+    Each attempt is a CLIENT span by the HTTP conventions, under the caller's span. A request that several ``send()``
+    calls share has a span of its own over its attempts: under the first sampled caller's, with links to all of them
+    (at most 128). So have campaigns and broadcasts. No span or metric holds a user id, a text or the key. The spans
+    of aiohttp's own instrumentation are left out for these requests.
+
+    The providers are the global ones where None. ``propagate`` sends ``traceparent`` and ``tracestate`` (never
+    baggage), or what a propagator of yours injects; headers that the client sets itself stay as they are.
+
+    Raises ConfigurationError where the client is in use or instrumented already, or an argument is not what it takes.
+    """
+    engine: Any = getattr(client, "_engine", None)
+    if not isinstance(engine, Engine):
+        raise ConfigurationError("instrument takes a client, as AsyncPushClient(...)")
+    if not isinstance(propagate, bool | TextMapPropagator):
+        raise ConfigurationError("propagate is True, False or a TextMapPropagator")
+    propagator = propagate if isinstance(propagate, TextMapPropagator) else None
+    instruments = instruments_of(meter_provider)
+    observer = ClientObserver(
+        engine.settings.base_url,
+        tracer_provider=tracer_provider,
+        instruments=instruments,
+        propagator=TraceContextTextMapPropagator() if propagate is True else propagator,
+    )
+    engine.watch(observer)
+    instruments.add(engine, observer.where)
+    return client
