@@ -20,7 +20,9 @@ __all__ = ["SqliteClaims"]
 
 # In the head of the file: "pcla", and the version of the table.
 APPLICATION, FORMAT = 0x70636C61, 1
-SCHEMA = """
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {FORMAT};
 CREATE TABLE claims(
     key TEXT PRIMARY KEY,
     token TEXT NOT NULL,
@@ -182,21 +184,33 @@ class SqliteClaims(ClaimStore):
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA trusted_schema = OFF")
-        db.execute("BEGIN IMMEDIATE")
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if not application and db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
-            for statement in SCHEMA.split(";"):
-                db.execute(statement)
-            db.execute(f"PRAGMA application_id = {APPLICATION}")
-            db.execute(f"PRAGMA user_version = {FORMAT}")
-        elif (application, version) != (APPLICATION, FORMAT):
-            raise ConfigurationError("the file of the claim store is of something else, or of another version")
+        db.execute("BEGIN")
+        is_new = _is_new(db)
         db.execute("COMMIT")
-        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise ConfigurationError("the folder of the claim store allows no write-ahead log")
+        self._log_ahead(db)
         db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+        if is_new:
+            db.execute("BEGIN IMMEDIATE")
+            # Another process may have been first.
+            if _is_new(db):
+                for statement in SCHEMA.split(";"):
+                    db.execute(statement)
+            db.execute("COMMIT")
+
+    def _log_ahead(self, db: sqlite3.Connection) -> None:
+        """For this change alone SQLite does not wait for a process that makes it, too."""
+        until = time.monotonic() + self.timeout
+        while True:
+            try:
+                (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.002)
+                continue
+            if mode != "wal":
+                raise ConfigurationError("the folder of the claim store allows no write-ahead log")
+            return
 
     def _sweep(self, db: sqlite3.Connection, now: float) -> None:
         if now >= self._swept + SWEEP_EVERY and db.execute(_SWEEP, (now, SWEPT)).rowcount < SWEPT:
@@ -207,3 +221,16 @@ class SqliteClaims(ClaimStore):
         if db is not None:
             with suppress(sqlite3.Error):
                 db.close()
+
+
+def _is_new(db: sqlite3.Connection) -> bool:
+    """Whether nothing was ever in it. Raises ConfigurationError where it is not ours. Within a transaction."""
+    # First of all what takes the lock: the head must not change between two looks at it.
+    is_empty = db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if (application, version) == (APPLICATION, FORMAT):
+        return False
+    if application or version or not is_empty:
+        raise ConfigurationError("the file of the claim store is of something else, or of another version")
+    return True

@@ -1,0 +1,94 @@
+"""The servers of the claim stores, one of each for the session, and a place of its own in each for a test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+from support.servers import Server, postgres_server, redis_server
+
+from pushsdk.claims import ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+
+numbers = itertools.count()
+SHARED = ["sqlite", "redis", "postgres"]
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    with redis_server() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with postgres_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Server]:
+    """One that a test may stop."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Server]:
+    """One that a test may stop."""
+    with postgres_server() as server:
+        yield server
+
+
+def arguments_of(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What names a new place of this kind, for another process as well."""
+    if kind == "redis":
+        return {"server": request.getfixturevalue("redis_url"), "prefix": f"test-{next(numbers)}:"}
+    if kind == "postgres":
+        return {"server": request.getfixturevalue("postgres_url"), "table": f"test_{next(numbers)}"}
+    folder: Path = request.getfixturevalue("tmp_path")
+    return {"path": str(folder / f"{next(numbers)}.claims")}
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite durable", "redis", "redis of mine", "postgres", "pool of mine"])
+async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], ClaimStore]]:
+    """Gives one more store of the same place, as another process would have it."""
+    kind: str = request.param
+    async with AsyncExitStack() as stack:
+        if kind == "memory":
+            memory = MemoryClaims()
+            make: Callable[[], ClaimStore] = lambda: memory  # noqa: E731
+        elif kind.startswith("sqlite"):
+            place = arguments_of("sqlite", request)
+            make = lambda: SqliteClaims(**place, durable=kind.endswith("durable"))  # noqa: E731
+        elif kind == "redis":
+            place = arguments_of("redis", request)
+            make = lambda: RedisClaims(**place)  # noqa: E731
+        elif kind == "redis of mine":
+            place = arguments_of("redis", request)
+            mine = await stack.enter_async_context(Redis.from_url(place["server"], decode_responses=True))
+            make = lambda: RedisClaims(mine, prefix=place["prefix"])  # noqa: E731
+        elif kind == "postgres":
+            place = arguments_of("postgres", request)
+            make = lambda: PostgresClaims(**place)  # noqa: E731
+        else:
+            place = arguments_of("postgres", request)
+            pool = await stack.enter_async_context(asyncpg.create_pool(place["server"], min_size=0))
+            make = lambda: PostgresClaims(pool, table=place["table"])  # noqa: E731
+
+        def another() -> ClaimStore:
+            store = make()
+            stack.push_async_callback(store.aclose)
+            return store
+
+        yield another
+
+
+@pytest.fixture
+def store(another: Callable[[], ClaimStore]) -> ClaimStore:
+    return another()

@@ -1,0 +1,150 @@
+"""Real servers of Debian's packages, each in a temporary folder and gone with whoever started them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+__all__ = ["Server", "postgres_server", "redis_server"]
+
+# Seconds after which a server that does not answer is taken to hang.
+HANGS = 60.0
+# The server runs until the pipe from this process closes, however this process ends.
+GUARDED = 'signal=$1; shift; "$@" & child=$!; read _; kill -s "$signal" $child; wait $child'
+
+
+class Server:
+    """A server that runs."""
+
+    def __init__(
+        self, url: str, ready: Callable[[], bool], command: Sequence[str], *, signal: str, env: dict[str, str]
+    ) -> None:
+        self.url = url
+        self._ready = ready
+        self._command = ["sh", "-c", GUARDED, "sh", signal, *command]
+        self._env = env
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Until it takes connections."""
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self._env
+        )
+        until = time.monotonic() + HANGS
+        while not self._ready():
+            assert self._process.poll() is None, "the server has ended"
+            assert time.monotonic() < until, "the server takes no connections"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it, as a crash would: nothing is said to anybody. May be called again."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(HANGS)
+            self._process = None
+
+
+@contextmanager
+def redis_server(*, tcp: bool = False) -> Iterator[Server]:
+    """Redis, which writes nothing to the disk; also on a port of 127.0.0.1 for those who know no Unix sockets."""
+    command = _find("redis-server")
+    with _folder("nobody") as (folder, as_user):
+        sock = folder / "redis.sock"
+        port = _free_port() if tcp else 0
+        words = [*as_user, command, "--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(sock)]
+        words += ["--save", "", "--dir", str(folder)]
+        url = f"redis://127.0.0.1:{port}/0" if tcp else f"unix://{sock}"
+        server = Server(url, lambda: _answers(sock), words, signal="KILL", env=dict(os.environ))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
+def postgres_server() -> Iterator[Server]:
+    """PostgreSQL, without syncing to the disk. As the user postgres where this is root, which it refuses to run as."""
+    initdb, postgres = _find("initdb"), _find("postgres")
+    with _folder("postgres") as (folder, as_user):
+        data, env = folder / "data", {**os.environ, "LC_ALL": "C", "PGDATA": str(folder / "data")}
+        subprocess.run(
+            [*as_user, initdb, "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", str(data)],
+            env=env,
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        settings = ("listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "shared_buffers=16MB")
+        words = [*as_user, postgres, *(word for each in settings for word in ("-c", each))]
+        url = f"postgresql://postgres@/postgres?host={folder}"
+        # Its last line, once it is up.
+        state = data / "postmaster.pid"
+        server = Server(
+            url, lambda: state.exists() and state.read_text().endswith("ready   \n"), words, signal="QUIT", env=env
+        )
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
+def _folder(user: str) -> Iterator[tuple[Path, list[str]]]:
+    """A new folder, and how to run a command as the user whom it is for: another one where this is root."""
+    # Not pytest's: a socket's path is a hundred bytes at most.
+    folder, as_user = Path(tempfile.mkdtemp(prefix="pushsdk-server-")), []
+    if os.getuid() == 0:
+        entry = pwd.getpwnam(user)
+        os.chown(folder, entry.pw_uid, entry.pw_gid)
+        as_user = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
+        # So that whoever runs the tests gets in, too.
+        folder.chmod(0o755)
+    try:
+        yield folder, as_user
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _find(command: str) -> str:
+    """Where the command is; else the test is skipped, or fails where servers are required."""
+    places: list[Callable[[], str | None]] = [
+        lambda: shutil.which(command),
+        # Debian keeps them out of the way, by version.
+        lambda: next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{command}"), reverse=True)), None),
+    ]
+    for place in places:
+        if found := place():
+            return found
+    why = f"{command} is not installed (Debian: apt-get install redis-server postgresql)"
+    if os.environ.get("PUSHSDK_REQUIRE_SERVERS"):
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.connect(str(path))
+        except OSError:
+            return False
+        return True
