@@ -25,6 +25,8 @@ SCENARIOS = {
     "memory": False,
     "broadcast": True,
     "emulator": True,
+    "sync": True,
+    "otel": True,
 }
 LIMIT = 180.0  # seconds one scenario may take before it is stopped
 

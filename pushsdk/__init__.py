@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         AsyncPushClient,
         AsyncPushView,
     )
+    from pushsdk.sync import PushClient, PushView
 
 else:  # a type checker would take any name for one that this finds
 
@@ -111,6 +112,7 @@ _MODULES = (
     "_broadcast.audience",
     "_broadcast.results",
     "client",
+    "sync",
 )
 
 __all__ = [
@@ -156,8 +158,10 @@ __all__ = [
     "Priority",
     "Problem",
     "Progress",
+    "PushClient",
     "PushError",
     "PushRequest",
+    "PushView",
     "QueueFullError",
     "Rate",
     "RateLimitedError",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, assert_never, assert_type
@@ -57,8 +58,10 @@ from pushsdk import (
     Priority,
     Problem,
     Progress,
+    PushClient,
     PushError,
     PushRequest,
+    PushView,
     QueueFullError,
     Rate,
     RateLimitedError,
@@ -255,6 +258,27 @@ async def use() -> None:
         await client.create_campaign(message)  # type: ignore[arg-type]
         await view.aclose()  # type: ignore[attr-defined]
         client.send("u", message)  # type: ignore[unused-coroutine]
+
+
+def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
+    with PushClient("https://push.example", "key", timeout=5, on_event=print) as client:
+        assert_type(client, PushClient)
+        assert_type(client.send("u", message), Receipt)
+        client.send((f"u{n}" for n in range(3)), {"title": {}}, custom_fields={"n": 1}, dedupe_key="k", timeout=5)
+        assert_type(client.create_campaign(campaign), CampaignCreated)
+        stop = threading.Event()
+        assert_type(client.broadcast(iter(["u"]), message, run=Path("r"), stop=stop, limit=3), BroadcastReport)
+        assert_type(client.send_each([PushRequest(user_ids=["u"], message=message)]), BroadcastReport)
+        assert_type(client.resume("r", on_progress=lambda progress: progress.rate), BroadcastReport)
+        view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
+        assert_type(view, PushView)
+        assert_type(view.send("u", message), Receipt)
+        assert_type(client.stats(), ClientStats)
+        client.flush()
+        assert_type(client.close(drain=5), DrainReport)
+        client.send(7, message)  # type: ignore[arg-type]
+        client.broadcast(["u"], message, stop=asyncio.Event())  # type: ignore[arg-type]
+        view.close()  # type: ignore[attr-defined]
 
 
 async def handle(client: AsyncPushClient) -> str:

@@ -1,0 +1,323 @@
+"""PushClient: the client for code without an event loop, as Celery tasks, Django views, notebooks and scripts.
+
+The same core as AsyncPushClient, in one event loop in one thread of its own (``_sync``) that starts with the first call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from pushsdk._broadcast.plan import ChunkSource, RequestSource
+from pushsdk._broadcast.report import Progress
+from pushsdk._broadcast.results import BroadcastReport
+from pushsdk._broadcast.wishes import OnUnknown, RunPath
+from pushsdk._core.brake import Brake
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.events import Event
+from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
+from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._io.credentials import KeySource
+from pushsdk._sync.call import Call
+from pushsdk._sync.late import tell_late
+from pushsdk._sync.portal import Place, Portal
+from pushsdk._sync.reading import read, readable
+from pushsdk.claims.store import ClaimStore
+from pushsdk.client import AsyncPushClient, AsyncPushView
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+__all__ = ["PushClient", "PushView"]
+
+logger = logging.getLogger("pushsdk")
+
+
+class PushView:
+    """A client's sending side with a timeout and a policy of its own: what ``with_options`` returns.
+
+    It may be used by many threads at once. It shares the client's connections, batches, limits and retry budget, and
+    ends with it.
+    """
+
+    _portal: Portal
+    _view: AsyncPushView
+    # The same in the loop of this process. Set by ``_enter``.
+    _here: tuple[Place, AsyncPushView] | None = None
+
+    def send(
+        self,
+        user_ids: str | Iterable[str],
+        message: MobilePush | Mapping[str, Any],
+        *,
+        custom_fields: Mapping[str, Any] | None = None,
+        timeout: Timeout | float | None = None,
+        retry: RetryPolicy | None = None,
+        dedupe_key: str | None = None,
+    ) -> Receipt:
+        """Push a message to one user, or to at most ``Batching.max_users`` users: see ``AsyncPushClient.send``.
+
+        Calls of several threads with an equal message are merged into one request. An exception of a signal handler,
+        as Ctrl-C or a task's time limit, cancels the call: what becomes of it is told to ``on_event`` (SendAbandoned).
+        """
+        place, view = self._enter()
+        users = read(user_ids, self._portal.client._engine.settings.batching.max_users)
+        call = Call()
+        call.work = lambda: view.send(
+            users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, dedupe_key=dedupe_key
+        )
+        receipt: Receipt = self._portal.call(place, call, lambda call: tell_late(place.client, users, call))
+        return receipt
+
+    def create_campaign(
+        self,
+        request: CampaignRequest | Mapping[str, Any],
+        *,
+        timeout: Timeout | float | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> CampaignCreated:
+        """Create a push campaign: see ``AsyncPushClient.create_campaign``."""
+        place, view = self._enter()
+        call = Call()
+        call.work = lambda: view.create_campaign(request, timeout=timeout, retry=retry)
+        created: CampaignCreated = self._portal.call(place, call)
+        return created
+
+    def broadcast(
+        self,
+        user_ids: Iterable[str] | ChunkSource,
+        message: MobilePush | Mapping[str, Any],
+        *,
+        custom_fields: Mapping[str, Any] | None = None,
+        run: RunPath | None = None,
+        on_unknown: OnUnknown = "hold",
+        brake: Brake | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+        stop: threading.Event | None = None,
+        limit: int | None = None,
+        dedupe: bool = True,
+        durable: bool = False,
+    ) -> BroadcastReport:
+        """Push one message to any number of users: see ``AsyncPushClient.broadcast``.
+
+        ``user_ids`` is read, and ``on_progress`` called, in the thread that called this. ``stop`` is set from another.
+        """
+        place, view = self._enter()
+        call, stopping = Call(), _Stop(place, stop)
+        users = readable("user_ids", user_ids, call.box.put)
+        call.work = lambda: view.broadcast(
+            users,
+            message,
+            custom_fields=custom_fields,
+            run=run,
+            on_unknown=on_unknown,
+            brake=brake,
+            on_progress=_told(on_progress, call),
+            stop=stopping.event,
+            limit=limit,
+            dedupe=dedupe,
+            durable=durable,
+        )
+        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
+        return report
+
+    def send_each(
+        self,
+        requests: Iterable[PushRequest | Mapping[str, Any]] | RequestSource,
+        *,
+        run: RunPath | None = None,
+        on_unknown: OnUnknown = "hold",
+        brake: Brake | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+        stop: threading.Event | None = None,
+        limit: int | None = None,
+        durable: bool = False,
+    ) -> BroadcastReport:
+        """Send many requests, each with a message of its own: see ``AsyncPushClient.send_each``, and ``broadcast``."""
+        place, view = self._enter()
+        call, stopping = Call(), _Stop(place, stop)
+        given = readable("requests", requests, call.box.put)
+        call.work = lambda: view.send_each(
+            given,
+            run=run,
+            on_unknown=on_unknown,
+            brake=brake,
+            on_progress=_told(on_progress, call),
+            stop=stopping.event,
+            limit=limit,
+            durable=durable,
+        )
+        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
+        return report
+
+    def resume(
+        self,
+        run: RunPath,
+        *,
+        on_unknown: OnUnknown = "hold",
+        brake: Brake | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+        stop: threading.Event | None = None,
+        limit: int | None = None,
+        durable: bool = False,
+    ) -> BroadcastReport:
+        """Take up a run file where it ended: see ``AsyncPushClient.resume``, and ``broadcast``."""
+        place, view = self._enter()
+        call, stopping = Call(), _Stop(place, stop)
+        call.work = lambda: view.resume(
+            run,
+            on_unknown=on_unknown,
+            brake=brake,
+            on_progress=_told(on_progress, call),
+            stop=stopping.event,
+            limit=limit,
+            durable=durable,
+        )
+        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
+        return report
+
+    def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> PushView:
+        """This client with another timeout or policy: the same connections, batches, limits and budget."""
+        view = PushView()
+        view._portal = self._portal
+        view._view = self._view.with_options(timeout=timeout, retry=retry)
+        return view
+
+    def flush(self) -> None:
+        """Send what lingers, and wait until every call made so far, by any thread, has ended."""
+        place, view = self._enter()
+        call = Call()
+        call.work = view.flush
+        self._portal.call(place, call)
+
+    def stats(self) -> ClientStats:
+        """The client's counters as of now, in this process."""
+        return self._portal.stats()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
+
+    def _enter(self) -> tuple[Place, AsyncPushView]:
+        place = self._portal.enter()
+        here = self._here
+        if here is None or here[0] is not place:
+            options = self._view._options
+            here = self._here = (place, place.client.with_options(timeout=options.timeout, retry=options.policy))
+        return here
+
+
+class PushClient(PushView):
+    """The client of the push service for code without an event loop: says of every user what happened.
+
+    ``with PushClient(base_url, api_key) as client:`` closes it at the end; else call ``close``. One is enough for all
+    threads of a process. It may be made before a fork: the child then has a client of its own, with a thread and
+    connections of its own, and nothing of what the parent had on its way. A call blocks its thread, also where that
+    runs an event loop: in a notebook that is fine, in async code use AsyncPushClient.
+
+    ``on_event`` and ``api_key`` callables are called in the client's own thread: they must be quick, and not call it.
+    A client that was not closed is closed at the end of the interpreter; what is on its way then has five seconds.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | KeySource | None = None,
+        *,
+        # What is repeated, how long things may take
+        retry: RetryPolicy | None = None,
+        timeout: Timeout | float | None = None,
+        # What is merged, what is held back
+        batching: Batching | None = None,
+        limits: Limits | None = None,
+        rate: Rate | None = None,
+        # The connections
+        proxy: str | None = None,
+        ssl: ssl_module.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+        keepalive: float = 4.0,
+        allow_insecure: bool = False,
+        # What is told, what is remembered
+        on_event: Callable[[Event], Any] | None = None,
+        claims: ClaimStore | None = None,
+    ) -> None:
+        """As AsyncPushClient's, but for ``session``, which would be another loop's. Nothing is opened yet.
+
+        ``claims`` is used in the client's loop, and closed with it. Raises ConfigurationError.
+        """
+        client = AsyncPushClient(
+            base_url,
+            api_key,
+            retry=retry,
+            timeout=timeout,
+            batching=batching,
+            limits=limits,
+            rate=rate,
+            proxy=proxy,
+            ssl=ssl,
+            headers=headers,
+            keepalive=keepalive,
+            allow_insecure=allow_insecure,
+            on_event=on_event,
+            claims=claims,
+        )
+        self._view = client
+        self._portal = Portal(client, claims)
+
+    def __repr__(self) -> str:
+        portal = getattr(self, "_portal", None)
+        if portal is None:
+            return "PushClient(not constructed)"
+        return f"PushClient({portal.client._engine.settings.base_url!r}, closed={portal.closed})"
+
+    def __enter__(self) -> Self:
+        self._portal.enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, drain: float = 30.0) -> DrainReport:
+        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest, close, and end the thread.
+
+        From any thread. The calls of other threads get their true outcome, NOT_SENT or UNKNOWN where they were ended.
+        The report says whom that concerns. Closing twice does nothing.
+        """
+        return self._portal.close(check_seconds("drain", drain, or_zero=True))
+
+
+class _Stop:
+    """The caller's ``threading.Event``, watched for the loop while the caller waits."""
+
+    def __init__(self, place: Place, stop: threading.Event | None) -> None:
+        if stop is not None and not isinstance(stop, threading.Event):
+            raise ConfigurationError("stop is a threading.Event: set it in another thread to end it early")
+        self._loop = place.worker.loop
+        self._stop = stop
+        #: The loop's.
+        self.event = None if stop is None else asyncio.Event()
+        self.look = None if stop is None else self._look
+
+    def _look(self) -> None:
+        if self._stop is not None and self.event is not None and self._stop.is_set():
+            self._loop.call_soon_threadsafe(self.event.set)
+
+
+def _told(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
+    """``on_progress``, for the loop: the thread that waits is asked to call it."""
+    if on_progress is None or not callable(on_progress):
+        return on_progress
+
+    def tell(progress: Progress) -> None:
+        try:
+            on_progress(progress)
+        except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
+            logger.error("on_progress raised %s", type(error).__name__)
+
+    return lambda progress: call.box.put(lambda: tell(progress))
