@@ -1,0 +1,189 @@
+"""Scenario 8: what `instrument(client)` costs a distinct single send, 64 in flight, and a merged one.
+
+Against the same client without it: with OpenTelemetry's API alone, and with its SDK behind it (a batch processor whose
+exporter drops what it gets, a metric reader that nobody asks): every send sampled, with and without metrics, and one
+in ten. What of it is the SDK's price shows beside a client that is not instrumented, whose caller makes the same one
+span around each send by hand. The same span, and a histogram entry, in a loop that does nothing else cost a third of
+that: a send leaves nothing of them in the processor's caches.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
+from opentelemetry.sdk import metrics as sdk_metrics
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+from opentelemetry.trace import NoOpTracerProvider, SpanKind
+from opentelemetry.trace import TracerProvider as AnyTracerProvider
+
+from benchmarks import contenders as c
+from benchmarks.coalesced import steadily
+from benchmarks.harness import Contender, Plan, Run, Series, compare, difference, ratio, user
+from benchmarks.report import Goal, result
+from benchmarks.sink import sink
+
+PLAN, QUICK = Plan(24, 0.25), Plan(3, 0.08)
+TOGETHER = 1000
+
+API, TRACES, ALL, TENTH = "API alone", "SDK, traces", "SDK, traces and metrics", "SDK, 1 in 10 traced"
+BY_HAND, BY_HAND_TENTH = "SDK, a span by hand", "SDK, by hand, 1 in 10"
+SPAN, ENTRY = "a span in a loop", "an entry in a loop"
+PLAIN_MERGED, MERGED = "pushsdk, merged", "SDK, all, merged"
+
+# As an attempt has them.
+STARTED = {
+    "http.request.method": "POST",
+    "server.address": "127.0.0.1",
+    "server.port": 8080,
+    "url.full": "http://127.0.0.1:8080/external/api/v1/push",
+    "pushsdk.users": 1,
+}
+ENDED = {"http.response.status_code": 204, "network.protocol.version": "1.1", "pushsdk.outcome": "ACCEPTED"}
+MEASURED = {name: STARTED[name] for name in ("http.request.method", "server.address", "server.port")} | {
+    name: ENDED[name] for name in ("http.response.status_code", "network.protocol.version")
+}
+
+
+class Dropped(SpanExporter):
+    """Exports nowhere."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
+
+
+def traces(share: float = 1.0) -> TracerProvider:
+    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(share))
+    # Long enough that nothing is dropped, with a warning, at rates that no application has.
+    provider.add_span_processor(BatchSpanProcessor(Dropped(), max_queue_size=1 << 18))
+    return provider
+
+
+def measures() -> MeterProvider:
+    return sdk_metrics.MeterProvider([InMemoryMetricReader()])
+
+
+@asynccontextmanager
+async def instrumented(
+    base_url: str, *, tracers: Callable[[], AnyTracerProvider], meters: Callable[[], MeterProvider]
+) -> AsyncIterator[c.Send]:
+    """pushsdk at its defaults, instrumented."""
+    from pushsdk import AsyncPushClient, MobilePush
+    from pushsdk.otel import instrument
+
+    client = AsyncPushClient(base_url, c.API_KEY)
+    async with instrument(client, tracer_provider=tracers(), meter_provider=meters()):
+
+        async def send(number: int) -> None:
+            await client.send(user(number), MobilePush(title=c.TITLE, body={"en": f"Hello {number}"}))
+
+        yield send
+
+
+@asynccontextmanager
+async def by_hand(base_url: str, *, share: float = 1.0) -> AsyncIterator[c.Send]:
+    """pushsdk as it is, and the span of its one attempt made around each send."""
+    from pushsdk import AsyncPushClient, MobilePush
+
+    tracer = traces(share).get_tracer("benchmark")
+    async with AsyncPushClient(base_url, c.API_KEY) as client:
+
+        async def send(number: int) -> None:
+            span = tracer.start_span("POST", kind=SpanKind.CLIENT, attributes=STARTED)
+            await client.send(user(number), MobilePush(title=c.TITLE, body={"en": f"Hello {number}"}))
+            if span.is_recording():
+                span.set_attributes(ENDED)
+            span.end()
+
+        yield send
+
+
+@asynccontextmanager
+async def merged(base_url: str, *, traced: bool) -> AsyncIterator[Run]:
+    """One message to all, from tasks of which each has a span of its own current."""
+    from opentelemetry import trace
+
+    from pushsdk import AsyncPushClient, MobilePush
+    from pushsdk.otel import instrument
+
+    message = MobilePush(title=c.TITLE, body={"en": "Hello"})
+    client, provider = AsyncPushClient(base_url, c.API_KEY), traces()
+    if traced:
+        instrument(client, tracer_provider=provider, meter_provider=measures())
+    tracer = provider.get_tracer("benchmark")
+    spans = [tracer.start_span("caller") for _ in range(TOGETHER)]
+
+    async def send(number: int) -> None:
+        with trace.use_span(spans[number % TOGETHER]):
+            await client.send(user(number), message)
+
+    async with client:
+        yield lambda numbers: steadily(send, numbers, tasks=TOGETHER)
+
+
+@asynccontextmanager
+async def spans_alone(base_url: str) -> AsyncIterator[Run]:
+    tracer = traces().get_tracer("benchmark")
+
+    async def run(numbers: range) -> None:
+        for _ in numbers:
+            span = tracer.start_span("POST", kind=SpanKind.CLIENT, attributes=STARTED)
+            span.set_attributes(ENDED)
+            span.end()
+
+    yield run
+
+
+@asynccontextmanager
+async def entries_alone(base_url: str) -> AsyncIterator[Run]:
+    entries = measures().get_meter("benchmark").create_histogram("http.client.request.duration", unit="s")
+
+    async def run(numbers: range) -> None:
+        for _ in numbers:
+            entries.record(0.002, MEASURED)
+
+    yield run
+
+
+def field() -> list[Contender]:
+    contenders = [
+        c.singly(c.OURS, c.ours),
+        c.singly(API, partial(instrumented, tracers=NoOpTracerProvider, meters=NoOpMeterProvider)),
+        c.singly(TENTH, partial(instrumented, tracers=partial(traces, 0.1), meters=NoOpMeterProvider)),
+        c.singly(TRACES, partial(instrumented, tracers=traces, meters=NoOpMeterProvider)),
+        c.singly(ALL, partial(instrumented, tracers=traces, meters=measures)),
+    ]
+    hands = [c.singly(BY_HAND, by_hand), c.singly(BY_HAND_TENTH, partial(by_hand, share=0.1))]
+    alone = [Contender(SPAN, spans_alone, posts="none"), Contender(ENTRY, entries_alone, posts="none")]
+    together = [
+        Contender(PLAIN_MERGED, partial(merged, traced=False), posts="merged"),
+        Contender(MERGED, partial(merged, traced=True), posts="merged"),
+    ]
+    return [*contenders, *hands, *alone, *together]
+
+
+def goals(series: dict[str, Series]) -> list[Goal]:
+    plain = series[c.OURS]
+    return [
+        Goal("x pushsdk, API alone", ratio(series[API], plain), at_least=0.9),
+        Goal("x pushsdk, 1 in 10 traced", ratio(series[TENTH], plain), at_least=0.9),
+        Goal("x pushsdk, every send traced", ratio(series[TRACES], plain), at_least=0.9),
+        Goal("x by hand, every send traced", ratio(series[TRACES], series[BY_HAND]), at_least=0.9),
+        Goal("x by hand, 1 in 10 traced", ratio(series[TENTH], series[BY_HAND_TENTH]), at_least=0.9),
+        Goal("x pushsdk, traces and metrics", ratio(series[ALL], plain)),
+        Goal("us of CPU, a span by hand", difference(series[BY_HAND], plain)),
+        Goal("us of CPU, every send traced", difference(series[TRACES], plain)),
+        Goal("us of CPU, the metrics on top", difference(series[ALL], series[TRACES])),
+        Goal("us of CPU, API alone: ours", difference(series[API], plain)),
+        Goal("x pushsdk, merged, traces and metrics", ratio(series[MERGED], series[PLAIN_MERGED])),
+    ]
+
+
+async def run(*, quick: bool) -> dict[str, Any]:
+    with sink() as server:
+        series = await compare(field(), server, QUICK if quick else PLAN)
+    return result("otel", "send", list(series.values()), goals(series), baseline=series[c.OURS])

@@ -1,0 +1,18 @@
+"""Each test's own OpenTelemetry; a span that is left open fails the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry import context
+from support.telemetry import Telemetry
+
+
+@pytest.fixture
+def telemetry() -> Iterator[Telemetry]:
+    telemetry = Telemetry()
+    yield telemetry
+    assert telemetry.open == []
+    assert context.get_current() == {}
+    telemetry.close()

@@ -1,0 +1,466 @@
+"""The spans of sends, campaigns and broadcasts, as trees, on the fake service and virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from opentelemetry.trace import SpanKind, StatusCode
+from support.fake_service import (
+    MESSAGE,
+    Behaviour,
+    FakeService,
+    answer,
+    client_of,
+    fails,
+    hang,
+    lost,
+    outcome_of,
+    refused,
+    stale,
+    start,
+)
+from support.telemetry import Telemetry
+from support.virtual_time import turns, virtual
+
+from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PushError, RetryPolicy, Timeout
+from pushsdk._core.outcome import Failure
+from pushsdk.otel.spans import MAX_LINKS
+
+RETRY = RetryPolicy.safe(base=0.1)
+
+
+def watched(telemetry: Telemetry, service: FakeService, **options: Any) -> AsyncPushClient:
+    """A client as `client_of` makes it, instrumented before it is opened."""
+    propagate = options.pop("propagate", False)
+    client = service.serve(
+        AsyncPushClient(**{"base_url": "https://push.example/api", "api_key": "secret-key", **options})
+    )
+    return telemetry.instrument(client, propagate=propagate)
+
+
+async def in_span(telemetry: Telemetry, name: str, client: AsyncPushClient, users: Any, **options: Any) -> Any:
+    """A send under a span of its caller's; its error as a value."""
+    with telemetry.span(name):
+        try:
+            return await client.send(users, MESSAGE, **options)
+        except PushError as error:
+            return error
+
+
+@virtual
+async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        await in_span(telemetry, "handler", client, ["a", "b"])
+    handler, post = telemetry.spans
+    assert (post.name, post.kind, post.parent) == ("POST", SpanKind.CLIENT, handler.context)
+    assert dict(post.attributes or {}) == {
+        "http.request.method": "POST",
+        "server.address": "push.example",
+        "server.port": 443,
+        "url.full": "https://push.example/api/v1/push",
+        "http.response.status_code": 204,
+        "network.protocol.version": "1.1",
+        "pushsdk.users": 2,
+        "pushsdk.outcome": "ACCEPTED",
+    }
+    assert (post.status.status_code, post.status.description, post.events) == (StatusCode.UNSET, None, ())
+    assert (post.instrumentation_scope.name, post.instrumentation_scope.schema_url) == (
+        "pushsdk",
+        "https://opentelemetry.io/schemas/1.23.1",
+    )
+
+
+@virtual
+async def test_a_retry_is_a_span_of_its_own_with_its_number(telemetry: Telemetry) -> None:
+    service = FakeService(answer(429), refused(), answer(503, {"Retry-After": "1"}))
+    async with watched(telemetry, service, retry=RETRY) as client:
+        await in_span(telemetry, "handler", client, "a")
+    assert telemetry.tree().splitlines() == [
+        "handler",
+        "├─ POST  429  REJECTED  error=429  users=1",
+        "├─ POST  NOT_SENT  error=refused  resend=1  users=1",
+        "├─ POST  503  REJECTED  error=503  resend=2  users=1",
+        "└─ POST  204  ACCEPTED  resend=3  users=1",
+    ]
+    assert [span.status.status_code.name for span in telemetry.spans[1:]] == ["ERROR", "ERROR", "ERROR", "UNSET"]
+    assert all(span.status.description is None for span in telemetry.spans)
+
+
+@virtual
+async def test_sends_that_share_a_request_share_a_span_that_links_to_each_of_them(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(answer(429)), retry=RETRY) as client:
+        await asyncio.gather(*(in_span(telemetry, f"job {user}", client, user) for user in "abc"))
+    assert telemetry.tree().splitlines() == [
+        "job a",
+        "└─ push batch  calls=3  users=3  links: job a, job b, job c",
+        "   ├─ POST  429  REJECTED  error=429  users=3",
+        "   └─ POST  204  ACCEPTED  resend=1  users=3",
+        "job b",
+        "job c",
+    ]
+    (batch,) = [span for span in telemetry.spans if span.name == "push batch"]
+    assert batch.kind is SpanKind.INTERNAL
+    assert (batch.attributes or {})["pushsdk.accepted"] == 3
+
+
+@virtual
+async def test_callers_of_one_span_are_linked_once(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        with telemetry.span("handler"):
+            await asyncio.gather(*(client.send(user, MESSAGE) for user in "abc"))
+    assert telemetry.tree().splitlines() == [
+        "handler",
+        "└─ push batch  calls=3  users=3  links: handler",
+        "   └─ POST  204  ACCEPTED  users=3",
+    ]
+
+
+@virtual
+async def test_callers_without_a_span_are_not_linked(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        await asyncio.gather(*(client.send(user, MESSAGE) for user in "abc"), in_span(telemetry, "job", client, "d"))
+    assert telemetry.tree().splitlines() == [
+        "job",
+        "└─ push batch  calls=4  users=4  links: job",
+        "   └─ POST  204  ACCEPTED  users=4",
+    ]
+
+
+@virtual
+async def test_without_any_span_of_a_caller_the_batch_is_a_root(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
+    assert telemetry.tree().splitlines() == ["push batch  calls=2  users=2", "└─ POST  204  ACCEPTED  users=2"]
+
+
+@pytest.mark.parametrize(("callers", "left_out"), [(MAX_LINKS, 0), (MAX_LINKS + 1, 1), (300, 300 - MAX_LINKS)])
+@virtual
+async def test_links_are_bounded_and_those_left_out_are_counted(
+    telemetry: Telemetry, callers: int, left_out: int
+) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        await asyncio.gather(*(in_span(telemetry, "job", client, f"user-{n}") for n in range(callers)))
+    (batch,) = [span for span in telemetry.spans if span.name == "push batch"]
+    assert len(batch.links) == min(callers, 128)
+    assert batch.dropped_links == 0
+    assert (batch.attributes or {}).get("pushsdk.links_left_out", 0) == left_out
+
+
+@virtual
+async def test_a_caller_whose_trace_is_not_sampled_is_neither_parent_nor_link(telemetry: Telemetry) -> None:
+    unsampled = Telemetry(ALWAYS_OFF)
+    async with watched(telemetry, FakeService()) as client:
+        await asyncio.gather(in_span(unsampled, "unsampled", client, "a"), in_span(telemetry, "job", client, "b"))
+    assert telemetry.tree().splitlines() == [
+        "job",
+        "└─ push batch  calls=2  users=2  links: job",
+        "   └─ POST  204  ACCEPTED  users=2",
+    ]
+    unsampled.close()
+
+
+@virtual
+async def test_a_send_in_a_trace_that_is_not_sampled_leaves_nothing_and_is_measured(telemetry: Telemetry) -> None:
+    quiet = Telemetry(ParentBased(ALWAYS_OFF))
+    service = FakeService(answer(429))
+    async with watched(quiet, service, retry=RETRY) as client:
+        await asyncio.gather(*(in_span(quiet, "job", client, user) for user in "ab"))
+    assert quiet.spans == []
+    assert sum(point.count for point in quiet.points("http.client.request.duration")) == 2
+    quiet.close()
+
+
+@virtual
+async def test_a_split_shows_its_pieces_under_the_batch(telemetry: Telemetry) -> None:
+    service = FakeService(answer(422), then=lambda request: answer(422 if "b" in request.users else 204))
+    async with watched(telemetry, service) as client:
+        await asyncio.gather(*(in_span(telemetry, f"job {user}", client, user) for user in "ab"))
+    assert telemetry.tree().splitlines() == [
+        "job a",
+        "└─ push batch  error=rejected  calls=2  users=2  links: job a, job b",
+        "   ├─ POST  422  REJECTED  error=422  users=2",
+        "   ├─ POST  204  ACCEPTED  users=1",
+        "   └─ POST  422  REJECTED  error=422  users=1",
+        "job b",
+    ]
+    (batch,) = [span for span in telemetry.spans if span.name == "push batch"]
+    assert {name: (batch.attributes or {})[f"pushsdk.{name}"] for name in ("accepted", "rejected")} == {
+        "accepted": 1,
+        "rejected": 1,
+    }
+
+
+@virtual
+async def test_a_call_that_is_too_large_is_cut_under_its_callers_span(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(answer(413))) as client:
+        await in_span(telemetry, "job", client, [letter * 100 for letter in "abcd"])
+    assert telemetry.tree().splitlines() == [
+        "job",
+        "├─ POST  413  REJECTED  error=413  users=4",
+        "├─ POST  204  ACCEPTED  users=2",
+        "└─ POST  204  ACCEPTED  users=2",
+    ]
+
+
+ENDINGS: list[tuple[Behaviour, list[str]]] = [
+    (answer(200), ["POST  200  ACCEPTED  users=1"]),
+    (answer(302), ["POST  302  REJECTED  error=302  users=1"]),
+    (answer(404), ["POST  404  REJECTED  error=404  users=1"]),
+    (answer(500), ["POST  500  UNKNOWN  error=500  users=1"]),
+    (lost(processed=True), ["POST  UNKNOWN  error=reset  users=1"]),
+    (hang(), ["POST  UNKNOWN  error=attempt_timeout  users=1"]),
+    (hang(connecting=True), ["POST  NOT_SENT  error=attempt_timeout  users=1"]),
+    (fails(Failure.CERTIFICATE), ["POST  NOT_SENT  error=certificate  users=1"]),
+]
+
+
+@pytest.mark.parametrize(("behaviour", "lines"), ENDINGS, ids=[lines[0].strip() for _, lines in ENDINGS])
+@virtual
+async def test_each_ending_has_its_outcome_and_its_error(
+    telemetry: Telemetry, behaviour: Behaviour, lines: list[str]
+) -> None:
+    service = FakeService(then=behaviour)
+    async with watched(telemetry, service, retry=RetryPolicy.none(), timeout=Timeout(attempt=1.0)) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+    assert telemetry.tree().splitlines() == lines
+    failed = "error=" in lines[0]
+    assert telemetry.spans[0].status.status_code is (StatusCode.ERROR if failed else StatusCode.UNSET)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "line"),
+    [
+        ({500: Outcome.ACCEPTED}, 500, "POST  500  ACCEPTED  users=1"),
+        ({204: Outcome.REJECTED}, 204, "POST  204  REJECTED  error=rejected  users=1"),
+    ],
+)
+@virtual
+async def test_a_status_that_the_user_reads_otherwise_is_an_error_as_they_read_it(
+    telemetry: Telemetry, statuses: dict[int, Outcome], status: int, line: str
+) -> None:
+    policy = RetryPolicy.none(statuses=statuses)
+    async with watched(telemetry, FakeService(answer(status)), retry=policy) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+    assert telemetry.tree() == line
+
+
+@virtual
+async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(stale(), stale())) as client:
+        await client.send("a", MESSAGE)
+        assert client.stats().stale_connections == 2
+    assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
+
+
+@virtual
+async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry: Telemetry) -> None:
+    async def slow_and_stale(request: Any) -> None:
+        # Past the deadline, and before the sweep that would end the attempt for it: no time for another.
+        await asyncio.sleep(1.002)
+        await stale()(request)
+
+    async with watched(telemetry, FakeService(then=slow_and_stale), timeout=1.0) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+    assert telemetry.tree() == "POST  error=stale  users=1"
+
+
+@virtual
+async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry: Telemetry) -> None:
+    def no_key() -> str:
+        raise RuntimeError("the vault's own text")
+
+    async with watched(telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none()) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+    assert telemetry.tree() == "POST  NOT_SENT  error=credentials  users=1"
+
+
+@virtual
+async def test_a_rotated_key_is_a_resend(telemetry: Telemetry) -> None:
+    keys = itertools.count()
+    service = FakeService(answer(401))
+    async with watched(telemetry, service, api_key=lambda: f"key-{next(keys)}") as client:
+        await client.send("a", MESSAGE)
+    assert telemetry.tree().splitlines() == [
+        "POST  401  REJECTED  error=401  users=1",
+        "POST  204  ACCEPTED  resend=1  users=1",
+    ]
+
+
+@virtual
+async def test_a_cancelled_lone_send_ends_its_span(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(hang())) as client:
+        task = start(in_span(telemetry, "job", client, "a"))
+        await asyncio.sleep(1.0)
+        assert len(telemetry.open) == 2
+        task.cancel()
+        await outcome_of(task)
+        assert telemetry.open == []
+    assert telemetry.tree().splitlines()[1] == "└─ POST  UNKNOWN  error=cancelled  users=1"
+
+
+@virtual
+async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(answer(after=5.0))) as client:
+        tasks = [start(in_span(telemetry, f"job {user}", client, user)) for user in "ab"]
+        await asyncio.sleep(1.0)
+        for task in tasks:
+            task.cancel()
+        await turns()
+        assert [span.name for span in telemetry.open] == ["push batch", "POST"]
+        await asyncio.sleep(5.0)
+        assert telemetry.open == []
+
+
+@virtual
+async def test_a_batch_whose_task_is_cancelled_ends_its_spans_as_unknown(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(hang())) as client:
+        tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
+        await asyncio.sleep(1.0)
+        for task in tuple(client._engine.coalescer._tasks):
+            task.cancel()
+        await asyncio.gather(*(outcome_of(task) for task in tasks))
+    assert telemetry.tree().splitlines() == [
+        "push batch  error=unknown  calls=2  users=2",
+        "└─ POST  UNKNOWN  error=cancelled  users=2",
+    ]
+
+
+@virtual
+async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(), batching=Batching(linger=5.0)) as client:
+        task = start(client.send("a", MESSAGE))
+        await asyncio.sleep(1.0)
+        task.cancel()
+        await outcome_of(task)
+    assert telemetry.spans == []
+
+
+@virtual
+async def test_a_batch_that_waits_is_told_by_whoever_frees_its_place_and_is_under_its_own_callers(
+    telemetry: Telemetry,
+) -> None:
+    async with watched(telemetry, FakeService(), limits=Limits(in_flight=1)) as client:
+        first = start(in_span(telemetry, "first", client, "a"))
+        await turns()
+        await asyncio.gather(*(in_span(telemetry, f"job {user}", client, user) for user in "bc"))
+        await outcome_of(first)
+    assert telemetry.tree().splitlines() == [
+        "first",
+        "└─ POST  204  ACCEPTED  users=1",
+        "job b",
+        "└─ push batch  calls=2  users=2  links: job b, job c",
+        "   └─ POST  204  ACCEPTED  users=2",
+        "job c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "lines"),
+    [
+        (answer(200, body=b'{"uuid": "11111111-2222-3333-4444-555555555555"}'), ["", "POST  200  ACCEPTED"]),
+        (answer(400), ["  error=rejected", "POST  400  REJECTED  error=400"]),
+        (hang(), ["  error=unknown", "POST  UNKNOWN  error=deadline"]),
+    ],
+)
+@virtual
+async def test_a_campaign_is_a_span_over_its_attempts(
+    telemetry: Telemetry, behaviour: Behaviour, lines: list[str]
+) -> None:
+    async with watched(telemetry, FakeService(behaviour), timeout=Timeout(total=2.0, attempt=None)) as client:
+        with telemetry.span("handler"):
+            await outcome_of(start(client.create_campaign({"name": "spring", "externalId": "spring"})))
+    assert telemetry.tree().splitlines() == ["handler", f"└─ push campaign{lines[0]}", f"   └─ {lines[1]}"]
+    assert telemetry.attempts[0]["url.full"] == "https://push.example/api/v1/campaigns"
+
+
+@virtual
+async def test_a_broadcast_is_one_span_over_one_span_per_attempt_without_links(telemetry: Telemetry) -> None:
+    service = FakeService(answer(), answer(429), then=lambda request: answer())
+    async with watched(telemetry, service, batching=Batching(max_users=2), limits=Limits(in_flight=1)) as client:
+        with telemetry.span("job"):
+            report = await client.broadcast([f"user-{n}" for n in range(6)], MESSAGE)
+    assert report.accepted == 6
+    job, run, *attempts = telemetry.spans
+    assert (run.name, run.parent, run.links) == ("push broadcast", job.context, ())
+    assert dict(run.attributes or {}) == {"pushsdk.users": 6, "pushsdk.requests": 3, "pushsdk.accepted": 6}
+    assert len(attempts) == 4
+    assert all(span.parent == run.context for span in attempts)
+    assert run.status.status_code is StatusCode.UNSET
+
+
+@virtual
+async def test_a_broadcast_with_rejected_users_is_an_error(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(then=answer(404))) as client:
+        await client.send_each([{"userIds": ["a"], "message": MESSAGE}])
+    run = telemetry.spans[0]
+    assert dict(run.attributes or {}) == {
+        "pushsdk.users": 1,
+        "pushsdk.requests": 1,
+        "pushsdk.rejected": 1,
+        "error.type": "rejected",
+    }
+
+
+@virtual
+async def test_a_view_is_traced_as_its_client_is(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        await client.with_options(timeout=5.0).send("a", MESSAGE)
+    assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
+
+
+@virtual
+async def test_on_event_is_told_as_ever(telemetry: Telemetry) -> None:
+    told = list[Any]()
+    async with watched(telemetry, FakeService(), on_event=told.append) as client:
+        await client.send("a", MESSAGE)
+    assert [type(event).__name__ for event in told] == ["AttemptEnded"]
+
+
+@virtual
+async def test_the_span_of_the_attempt_is_current_while_it_is_on_the_wire_and_no_longer(telemetry: Telemetry) -> None:
+    seen = list[Any]()
+
+    async def look(request: Any) -> None:
+        seen.append(trace.get_current_span())
+        await answer()(request)
+
+    async with watched(telemetry, FakeService(then=look)) as client:
+        with telemetry.span("handler") as handler:
+            await client.send("a", MESSAGE)
+            assert trace.get_current_span() is handler
+    assert seen == [telemetry.spans[1]]
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "port"),
+    [
+        ("https://push.example/api", "push.example", 443),
+        ("https://push.example:8443", "push.example", 8443),
+        ("http://localhost/a/b", "localhost", 80),
+        ("http://[::1]:8080", "::1", 8080),
+    ],
+)
+@virtual
+async def test_the_server_is_that_of_the_base_url(telemetry: Telemetry, url: str, address: str, port: int) -> None:
+    async with watched(telemetry, FakeService(), base_url=url) as client:
+        await client.send("a", MESSAGE)
+    (post,) = telemetry.attempts
+    assert (post["server.address"], post["server.port"], post["url.full"]) == (address, port, f"{url}/v1/push")
+
+
+@virtual
+async def test_without_an_observer_nothing_is_remembered_of_a_caller() -> None:
+    seen = list[Callable[[], Any]]()
+    async with client_of(FakeService()) as client:
+        engine = client._engine
+        task = start(client.send("a", MESSAGE))
+        await turns(1)
+        seen += [call.caller for call in engine.coalescer.ledger.active]
+        await task
+    assert seen == [None]

@@ -1,0 +1,118 @@
+"""OpenTelemetry for tests: an SDK that exports into memory, its spans as a tree in text, and none of them left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import Sampler
+
+from pushsdk.otel import instrument
+
+__all__ = ["Telemetry", "texts_of", "tree"]
+
+Client = TypeVar("Client")
+
+
+class _Memory(SpanProcessor):
+    """Keeps every span from its start."""
+
+    def __init__(self) -> None:
+        self.started: list[Span] = []
+
+    def on_start(self, span: Span, parent_context: Any = None) -> None:
+        self.started.append(span)
+
+
+class Telemetry:
+    """A tracer and a meter provider of a test's own."""
+
+    def __init__(self, sampler: Sampler | None = None) -> None:
+        self._memory = _Memory()
+        self.tracers = TracerProvider(sampler=sampler, shutdown_on_exit=False)
+        self.tracers.add_span_processor(self._memory)
+        self.reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self.reader], shutdown_on_exit=False)
+        self.tracer = self.tracers.get_tracer("test")
+
+    def instrument(self, client: Client, **options: Any) -> Client:
+        return instrument(client, tracer_provider=self.tracers, meter_provider=self.meters, **options)
+
+    def span(self, name: str) -> Any:
+        """A span of the application, current in the block."""
+        return self.tracer.start_as_current_span(name)
+
+    @property
+    def spans(self) -> list[Span]:
+        """All spans, in the order they began."""
+        return list(self._memory.started)
+
+    @property
+    def open(self) -> list[Span]:
+        """The spans that have not ended."""
+        return [span for span in self._memory.started if span.end_time is None]
+
+    @property
+    def attempts(self) -> list[Mapping[str, Any]]:
+        """The attributes of each attempt."""
+        return [dict(span.attributes or {}) for span in self.spans if span.name == "POST"]
+
+    def tree(self) -> str:
+        return tree(self.spans)
+
+    def points(self, name: str) -> list[Any]:
+        """The data points of one metric; none where nothing was recorded."""
+        return [point for metric in self.metrics() if metric.name == name for point in metric.data.data_points]
+
+    def metrics(self) -> list[Any]:
+        data = self.reader.get_metrics_data()
+        resources = data.resource_metrics if data else []
+        return [each for resource in resources for scope in resource.scope_metrics for each in scope.metrics]
+
+    def close(self) -> None:
+        self.tracers.shutdown()
+        self.meters.shutdown()
+
+
+def tree(spans: Iterable[ReadableSpan]) -> str:
+    """The spans as lines, each under its parent, with what is worth reading of them."""
+    spans = list(spans)
+    names = {span.context.span_id: span.name for span in spans}
+    lines: list[str] = []
+
+    def draw(parent: int | None, indent: str) -> None:
+        children = [span for span in spans if (span.parent.span_id if span.parent else None) == parent]
+        for number, span in enumerate(children, 1):
+            last = number == len(children)
+            branch = "" if parent is None else "└─ " if last else "├─ "
+            lines.append(f"{indent}{branch}{span.name}{''.join(f'  {note}' for note in _notes(span, names))}")
+            draw(span.context.span_id, indent + ("" if parent is None else "   " if last else "│  "))
+
+    draw(None, "")
+    return "\n".join(lines)
+
+
+def _notes(span: ReadableSpan, names: Mapping[int, str]) -> Iterator[str]:
+    attributes = span.attributes or {}
+    for name, word in (
+        ("http.response.status_code", ""),
+        ("pushsdk.outcome", ""),
+        ("error.type", "error="),
+        ("http.request.resend_count", "resend="),
+        ("pushsdk.calls", "calls="),
+        ("pushsdk.users", "users="),
+        ("pushsdk.links_left_out", "left out="),
+    ):
+        if name in attributes:
+            yield f"{word}{attributes[name]}"
+    if span.links:
+        yield "links: " + ", ".join(names.get(link.context.span_id, "?") for link in span.links)
+
+
+def texts_of(telemetry: Telemetry) -> str:
+    """Everything that would leave the process: all spans and all metrics, in full."""
+    spans = [span.to_json() + repr([event.attributes for event in span.events]) for span in telemetry.spans]
+    return "\n".join([*spans, *(metric.to_json() for metric in telemetry.metrics())])
