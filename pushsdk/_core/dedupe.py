@@ -16,7 +16,7 @@ import msgspec
 
 from pushsdk._core.errors import PushError, ValidationError
 from pushsdk._core.explain import error_for, partial_error, recorded_error
-from pushsdk._core.outcome import Attempt, Outcome, Verdict
+from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
 
@@ -180,9 +180,9 @@ def mark_of(verdict: Verdict) -> Position:
         return Position(Mark.ACCEPTED, _status(verdict))
     if verdict.outcome is Outcome.UNKNOWN:
         return Position(Mark.CLAIMED)
-    if verdict.outcome is Outcome.NOT_SENT or any(each.repeatable for each in _rejections(verdict)[-1:]):
-        return Position(Mark.OPEN)
-    return Position(Mark.REJECTED, _status(verdict))
+    if verdict.outcome is Outcome.REJECTED and _is_final(verdict):
+        return Position(Mark.REJECTED, _status(verdict))
+    return Position(Mark.OPEN)
 
 
 def conclude(users: Sequence[str], repeated: int, *, before: Record, shares: Sequence[Share]) -> Receipt | PushError:
@@ -211,8 +211,10 @@ def conclude(users: Sequence[str], repeated: int, *, before: Record, shares: Seq
     return recorded_error(told[-1][1], user_ids=tuple(users))
 
 
-def _rejections(verdict: Verdict) -> list[Attempt]:
-    return [each for each in verdict.attempts if each.outcome is Outcome.REJECTED]
+def _is_final(verdict: Verdict) -> bool:
+    """Whether the last word was the service's, and not 'not now'. Behind a 413 a part may never have been sent."""
+    last = verdict.attempts[-1]
+    return last.outcome is Outcome.REJECTED and not last.repeatable and verdict.failure is None
 
 
 def _status(verdict: Verdict) -> int | None:

@@ -137,6 +137,7 @@ class Guard:
                         return record
                     held = _Held(key, token, record, record.taken())
                     if await store.swap(key, found.token, Claim(token, held.record.encode()), store.claim_ttl):
+                        self._unwritten.pop(key, None)
                         return held
                 raise TimeoutError
         except PushError:
@@ -151,8 +152,9 @@ class Guard:
         known = self._unwritten.get(key)
         if known is None or known.token != found.token:
             return record
-        # What could not be written then may be now.
-        visit.start(self._put(known, known.before))
+        if not known.before.open():
+            # What could not be written then may be now.
+            visit.start(self._put(known, known.before))
         return known.before
 
     async def _undo(self, task: asyncio.Task[_Held | Record]) -> None:

@@ -18,6 +18,7 @@ from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Evidence
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing.answers import Answer
 
@@ -133,6 +134,7 @@ class FakeService:
         limits: Limits | None = None,
         rate: Rate | None = None,
         on_event: Callable[[Event], Any] | None = None,
+        claims: ClaimStore | None = None,
     ) -> AsyncPushClient:
         """A client of this service, for ``async with``. What is left out is as in any client."""
         return self.serve(
@@ -145,6 +147,7 @@ class FakeService:
                 limits=limits,
                 rate=rate,
                 on_event=on_event,
+                claims=claims,
             )
         )
 

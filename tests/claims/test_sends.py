@@ -1,0 +1,435 @@
+"""What a delivery with a dedupe key sends, records and answers; by the service's own count of who was pushed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+
+import pytest
+from support.shaky_claims import ShakyClaims
+from support.virtual_time import turns, virtual
+
+from pushsdk import (
+    AuthenticationError,
+    Batching,
+    ConfigurationError,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PartialError,
+    PushError,
+    RateLimitedError,
+    Receipt,
+    RejectedError,
+    RetryPolicy,
+    Timeout,
+    ValidationError,
+)
+from pushsdk._core.dedupe import Mark
+from pushsdk.client import AsyncPushClient
+from pushsdk.testing import Answer, FakeRequest, FakeService
+
+HELLO = MobilePush(title={"en": "Hello"})
+JOB = "job-42 of user-1"
+ONCE = RetryPolicy.none()
+CLAIMED, ACCEPTED, REJECTED, OPEN = Mark.CLAIMED, Mark.ACCEPTED, Mark.REJECTED, Mark.OPEN
+
+
+async def outcome_of(
+    client: AsyncPushClient, users: str | list[str] = "user-1", **options: object
+) -> Receipt | PushError:
+    """One delivery of the job: its receipt or error."""
+    try:
+        return await client.send(users, HELLO, **{"dedupe_key": JOB, **options})  # type: ignore[arg-type]
+    except PushError as error:
+        return error
+
+
+# -- one after the other --------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_job_delivered_again_is_answered_and_nobody_is_pushed_again() -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        first = await client.send(["user-1", "user-2", "user-1"], HELLO, dedupe_key=JOB)
+        again = await client.send(["user-1", "user-2", "user-1"], HELLO, dedupe_key=JOB)
+    assert (first.users, first.repeated, first.deduplicated, first.requests) == (2, 1, 0, 1)
+    assert again == Receipt(users=2, repeated=1, requests=0, attempts=(), deduplicated=2)
+    assert (again.outcome, again.status) == (Outcome.ACCEPTED, None)
+    assert service.users() == {"user-1": 1, "user-2": 1}
+    assert claims.ops == ["add", "swap", "add"]
+
+
+@virtual
+async def test_another_process_with_the_same_store_is_answered_too() -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        await client.send("user-1", HELLO, dedupe_key=JOB)
+    async with service.client(claims=claims) as client:
+        assert (await client.send("user-1", HELLO, dedupe_key=JOB)).deduplicated == 1
+    assert service.users() == {"user-1": 1}
+
+
+@virtual
+async def test_other_jobs_and_sends_without_a_key_are_pushed() -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        for key in ("a", "b", "A", "a ", None, None):
+            await client.send("user-1", HELLO, dedupe_key=key)
+    assert service.users() == {"user-1": 6}
+    assert claims.ops == ["add", "swap"] * 4
+
+
+@virtual
+async def test_sends_of_different_jobs_still_travel_together() -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        await asyncio.gather(*(client.send(f"user-{n}", HELLO, dedupe_key=f"job-{n}") for n in range(10)))
+    assert len(service.requests) == 1
+    assert claims.marks() == [[ACCEPTED]] * 10
+
+
+@virtual
+async def test_a_view_has_the_store_of_its_client() -> None:
+    service = FakeService()
+    async with service.client(claims=ShakyClaims()) as client:
+        await client.send("user-1", HELLO, dedupe_key=JOB)
+        assert (await client.with_options(timeout=1.0).send("user-1", HELLO, dedupe_key=JOB)).deduplicated
+    assert service.users() == {"user-1": 1}
+
+
+SETTLES = [
+    # The answer, what the store keeps, and the errors of this delivery and of the next.
+    pytest.param(Answer.status(400), [[REJECTED]], RejectedError, RejectedError, id="400"),
+    pytest.param(Answer.status(302), [[REJECTED]], RejectedError, RejectedError, id="302"),
+    pytest.param(Answer.status(501), [[REJECTED]], RejectedError, RejectedError, id="501"),
+    pytest.param(Answer.status(401), [[REJECTED]], AuthenticationError, AuthenticationError, id="401"),
+    pytest.param(Answer.status(429), [], RateLimitedError, None, id="429"),
+    pytest.param(Answer.status(408), [], RejectedError, None, id="408"),
+    pytest.param(Answer.status(503, headers={"Retry-After": "0"}), [], RateLimitedError, None, id="503, asked for"),
+    pytest.param(Answer.refused(), [], NotSentError, None, id="not sent"),
+    pytest.param(Answer.status(500), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="500"),
+    pytest.param(Answer.status(503), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="503"),
+    pytest.param(Answer.reset_after(), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="reset, taken"),
+    pytest.param(Answer.reset_before(), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="reset, not taken"),
+    pytest.param(Answer.hang(), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="silence"),
+]
+
+
+@pytest.mark.parametrize(("answer", "kept", "first", "second"), SETTLES)
+@virtual
+async def test_only_accepted_and_what_is_refused_for_good_settles(
+    answer: Answer, kept: list[list[Mark]], first: type[PushError], second: type[PushError] | None
+) -> None:
+    service, claims = FakeService(answer), ShakyClaims()
+    async with service.client(claims=claims, retry=ONCE) as client:
+        told = await outcome_of(client)
+        assert type(told) is first
+        assert len(told.attempts) == 1
+        assert claims.marks() == kept
+        again = await outcome_of(client)
+    if second is None:
+        assert isinstance(again, Receipt)
+        assert (again.deduplicated, len(service.requests)) == (0, 2)
+        return
+    assert type(again) is second
+    assert (again.outcome, again.attempts, again.user_ids) == (told.outcome, (), ("user-1",))
+    assert getattr(again, "status", None) == (getattr(told, "status", None) if kept == [[REJECTED]] else None)
+    assert len(service.requests) == 1
+    assert "this one sent nothing" in str(again)
+    assert not any(secret in f"{again} {again!r}" for secret in (JOB, "Hello", "user-1"))
+    assert pickle.loads(pickle.dumps(again)).outcome is again.outcome
+
+
+@virtual
+async def test_retries_within_a_call_are_of_one_delivery() -> None:
+    service, claims = FakeService(Answer.status(429), Answer.refused()), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        receipt = await client.send("user-1", HELLO, dedupe_key=JOB)
+    assert (len(receipt.attempts), claims.ops, claims.marks()) == (3, ["add", "swap"], [[ACCEPTED]])
+
+
+@virtual
+async def test_what_was_claimed_is_held_until_it_expires_and_then_sent() -> None:
+    service, claims = FakeService(Answer.reset_before()), ShakyClaims(claim_ttl=3600.0)
+    async with service.client(claims=claims) as client:
+        assert type(await outcome_of(client)) is OutcomeUnknownError
+        await asyncio.sleep(3590.0)
+        assert type(await outcome_of(client)) is OutcomeUnknownError
+        await asyncio.sleep(20.0)
+        assert isinstance(await outcome_of(client), Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+# -- at the same time -----------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_of_deliveries_at_the_same_time_one_sends_and_the_others_are_told() -> None:
+    service = FakeService(then=Answer.accept(after=1.0))
+    async with service.client(claims=ShakyClaims()) as client:
+        told = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
+        assert sorted(type(each).__name__ for each in told) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
+        assert "claimed by another delivery with this dedupe_key that has not settled" in str(told[-1])
+        assert isinstance(await outcome_of(client), Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+# -- users that ended differently -----------------------------------------------------------------------------------
+
+
+def long(*names: str) -> list[str]:
+    """Ids that are most of a request, or a 413 would not split it."""
+    return [name.ljust(200, "-") for name in names]
+
+
+def singly(fates: dict[str, list[Answer]]) -> FakeService:
+    """Takes no more than one user at a time, and answers by the user."""
+
+    def fate(request: FakeRequest) -> Answer:
+        if len(request.user_ids) > 1:
+            return Answer.status(413)
+        left = fates.get(request.user_ids[0].rstrip("-"), [])
+        return left.pop(0) if left else Answer.accept()
+
+    return FakeService(then=fate)
+
+
+USERS = long("accepted", "rejected", "unknown", "throttled", "unsent")
+TWO, THREE = long("user-1", "user-2"), long("user-1", "user-2", "user-3")
+FATES = {
+    "rejected": [Answer.status(404)],
+    "unknown": [Answer.reset_after()],
+    "throttled": [Answer.status(429), Answer.status(429)],
+    "unsent": [Answer.refused(), Answer.refused(), Answer.reset_after()],
+}
+
+
+@virtual
+async def test_a_later_delivery_sends_only_to_those_who_can_be_sent_to_again() -> None:
+    service, claims = singly({name: list(fates) for name, fates in FATES.items()}), ShakyClaims()
+    told, kept, sent = [], [], []
+    async with service.client(claims=claims, retry=ONCE) as client:
+        for _ in range(5):
+            service.requests.clear()
+            told.append(await outcome_of(client, USERS))
+            kept.append(claims.marks()[0])
+            sent.append({user for request in service.requests for user in request.user_ids})
+    assert kept == [
+        [ACCEPTED, REJECTED, CLAIMED, OPEN, OPEN],
+        [ACCEPTED, REJECTED, CLAIMED, OPEN, OPEN],
+        [ACCEPTED, REJECTED, CLAIMED, ACCEPTED, CLAIMED],
+        [ACCEPTED, REJECTED, CLAIMED, ACCEPTED, CLAIMED],
+        [ACCEPTED, REJECTED, CLAIMED, ACCEPTED, CLAIMED],
+    ]
+    assert sent == [set(USERS), set(USERS[3:]), set(USERS[3:]), set(), set()]
+    assert all(isinstance(each, PartialError) for each in told)
+    # The first time the unsent one was in a request that was refused with 413: so the call tells it, but not the store.
+    a, r, u, n = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN, Outcome.NOT_SENT
+    outcomes = [list(each.outcomes.items()) for each in told if isinstance(each, PartialError)]
+    assert outcomes == [
+        list(zip(USERS, ended, strict=True)) for ended in ([a, r, u, r, r], [a, r, u, r, n], *[[a, r, u, a, u]] * 3)
+    ]
+    assert [bool(each.attempts) for each in told] == [True, True, True, False, False]
+    assert service.duplicates() == {}
+    assert claims.records()[0].claimed_at > 0
+
+
+@virtual
+async def test_a_delivery_that_completes_the_job_is_accepted_and_says_how_many_it_left_out() -> None:
+    service, claims = singly({"user-2": [Answer.refused()]}), ShakyClaims()
+    async with service.client(claims=claims, retry=ONCE) as client:
+        assert isinstance(await outcome_of(client, THREE), PartialError)
+        receipt = await outcome_of(client, THREE)
+        assert isinstance(receipt, Receipt)
+        assert (receipt.users, receipt.deduplicated, receipt.requests, len(receipt.attempts)) == (3, 2, 1, 1)
+        assert isinstance(again := await outcome_of(client, THREE), Receipt)
+        assert (again.deduplicated, again.requests) == (3, 0)
+    assert service.users() == dict.fromkeys(THREE, 1)
+
+
+@virtual
+async def test_a_delivery_refused_like_the_one_before_is_refused_as_a_whole() -> None:
+    service = singly({"user-1": [Answer.status(404)], "user-2": [Answer.refused(), Answer.status(404)]})
+    claims = ShakyClaims()
+    async with service.client(claims=claims, retry=ONCE) as client:
+        await outcome_of(client, TWO)
+        assert claims.marks() == [[REJECTED, OPEN]]
+        told = await outcome_of(client, TWO)
+        assert type(told) is RejectedError
+        assert (told.user_ids, len(told.attempts), told.status) == (tuple(TWO), 1, 404)
+        again = await outcome_of(client, TWO)
+    assert (type(again), again.attempts) == (RejectedError, ())
+
+
+@virtual
+async def test_of_two_deliveries_that_go_on_with_a_job_at_the_same_time_one_sends() -> None:
+    service, claims = singly({"user-2": [Answer.refused(), Answer.accept(after=1.0)]}), ShakyClaims()
+    async with service.client(claims=claims, retry=ONCE) as client:
+        await outcome_of(client, TWO)
+        told = await asyncio.gather(*(outcome_of(client, TWO) for _ in range(3)))
+    assert sorted(type(each).__name__ for each in told) == ["PartialError", "PartialError", "Receipt"]
+    assert service.users() == dict.fromkeys(TWO, 1)
+
+
+# -- the same key for something else --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("users", "title", "fields"),
+    [
+        (["user-1"], "Hello", {"n": 1}),
+        (["user-2", "user-1"], "Hello", {"n": 1}),
+        (["user-1", "user-2", "user-3"], "Hello", {"n": 1}),
+        (["user-1", "user-2"], "Hallo", {"n": 1}),
+        (["user-1", "user-2"], "Hello", {"n": 2}),
+        (["user-1", "user-2"], "Hello", {}),
+        (["user-1", "user-2"], "Hello", None),
+    ],
+)
+@virtual
+async def test_the_same_key_with_another_payload_is_an_error(
+    users: list[str], title: str, fields: dict[str, int] | None
+) -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        await client.send(["user-1", "user-2"], {"title": {"en": "Hello"}}, custom_fields={"n": 1}, dedupe_key=JOB)
+        with pytest.raises(ValidationError, match="was used for another payload") as caught:
+            await client.send(users, {"title": {"en": title}}, custom_fields=fields, dedupe_key=JOB)
+        assert JOB not in str(caught.value)
+    assert len(service.requests) == 1
+    assert claims.marks() == [[ACCEPTED, ACCEPTED]]
+
+
+@virtual
+async def test_the_same_key_for_another_service_is_an_error() -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        await client.send("user-1", HELLO, dedupe_key=JOB)
+    async with service.client(claims=claims, base_url="https://push.example/other") as client:
+        assert isinstance(await outcome_of(client), ValidationError)
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["", 42, b"job", "a\0b", "\ud800", "x" * 513, "é" * 257, True, ["job"]], ids=repr)
+@virtual
+async def test_a_key_that_is_none_is_refused(key: object) -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        with pytest.raises(ValidationError, match="dedupe_key") as caught:
+            await client.send("user-1", HELLO, dedupe_key=key)  # type: ignore[arg-type]
+    assert (service.requests, claims.ops) == ([], [])
+    assert not any(char in str(caught.value) for char in ("xxx", "éé"))
+
+
+@pytest.mark.parametrize("key", ["x" * 512, "é" * 256, " ", "\n", "💌"])
+@virtual
+async def test_any_other_text_is_a_key(key: str) -> None:
+    async with FakeService().client(claims=ShakyClaims()) as client:
+        assert (await client.send("user-1", HELLO, dedupe_key=key)).deduplicated == 0
+        assert (await client.send("user-1", HELLO, dedupe_key=key)).deduplicated == 1
+
+
+@virtual
+async def test_a_key_without_a_store_is_an_error_and_nothing_is_sent() -> None:
+    service = FakeService()
+    async with service.client() as client:
+        with pytest.raises(ConfigurationError, match="pass claims="):
+            await client.send("user-1", HELLO, dedupe_key=JOB)
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("claims", ["claims.db", object(), ShakyClaims, 0])
+def test_a_store_that_is_none_is_refused(claims: object) -> None:
+    with pytest.raises(ConfigurationError, match="claims is a claim store"):
+        AsyncPushClient("https://push.example", "key", claims=claims)  # type: ignore[arg-type]
+
+
+@virtual
+async def test_nothing_of_who_or_what_is_stored(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    claims = ShakyClaims()
+    async with FakeService().client(claims=claims, api_key="the-secret") as client:
+        await client.send(["user-1"], HELLO, custom_fields={"city": "Bonn"}, dedupe_key=JOB)
+    ((key, (claim, _)),) = claims._claims.items()
+    stored = key + claim.token + claim.record.decode()
+    for secret in ("user-1", "Hello", "Bonn", "the-secret", "job-42", "push.example"):
+        assert secret not in stored + caplog.text
+    assert (len(key), len(claim.token)) == (64, 32)
+
+
+# -- deadlines ------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_call_past_its_deadline_stays_claimed_while_its_request_is_out() -> None:
+    service, claims = FakeService(Answer.accept(after=50.0)), ShakyClaims(claim_ttl=60.0)
+    patient = Timeout(total=100.0, attempt=None)
+    async with service.client(claims=claims, timeout=patient, batching=Batching(linger=0.1)) as client:
+        other = asyncio.create_task(client.send("user-2", HELLO))
+        first = await outcome_of(client)
+        assert type(first) is OutcomeUnknownError
+        assert "the deadline passed" in str(first)
+        assert type(await outcome_of(client)) is OutcomeUnknownError
+        await other
+    assert claims.marks() == [[CLAIMED]]
+    assert service.users() == {"user-1": 1, "user-2": 1}
+
+
+@virtual
+async def test_a_call_without_a_deadline_ends_before_its_claim_does() -> None:
+    service = FakeService(then=Answer.unreachable())
+    claims = ShakyClaims(claim_ttl=60.0)
+    async with service.client(claims=claims, timeout=Timeout(total=None, attempt=None, connect=None)) as client:
+        started = asyncio.get_running_loop().time()
+        assert type(await outcome_of(client)) is NotSentError
+        assert asyncio.get_running_loop().time() - started == pytest.approx(30.0, abs=0.1)
+    assert claims.marks() == []
+
+
+# -- cancellation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds", "kept"),
+    [
+        pytest.param(Answer.unreachable(), 1.0, [], id="before anything left"),
+        pytest.param(Answer.hang(accepted=True), 1.0, [[CLAIMED]], id="after"),
+    ],
+)
+@virtual
+async def test_a_cancelled_call_is_released_if_nothing_left(
+    answer: Answer, seconds: float, kept: list[list[Mark]]
+) -> None:
+    service, claims = FakeService(answer), ShakyClaims()
+    async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:
+        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert claims.marks() == kept
+        again = await outcome_of(client)
+    assert type(again) is (OutcomeUnknownError if kept else Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+@pytest.mark.parametrize("count", range(12))
+@virtual
+async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for(count: int) -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        await turns(count)
+        # Again and again, as anyio does.
+        while not task.done():
+            task.cancel()
+            await turns(1)
+        sent = bool(service.requests)
+        assert [mark for marks in claims.marks() for mark in marks] in ([[CLAIMED], [ACCEPTED]] if sent else [[]])
+        again = await outcome_of(client)
+    assert isinstance(again, Receipt) or sent
+    assert service.duplicates() == {}

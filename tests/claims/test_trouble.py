@@ -1,0 +1,299 @@
+"""A claim store that is down, slow or loses answers: before the send nothing is sent, after it the outcome is true."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from support.shaky_claims import Fault, ShakyClaims
+from support.virtual_time import virtual
+
+from pushsdk import ClaimStoreError, MobilePush, NotSentError, Outcome, OutcomeUnknownError, Receipt
+from pushsdk._core.dedupe import Mark
+from pushsdk.claims import Claim, ClaimStore, guard
+from pushsdk.client import AsyncPushClient
+from pushsdk.testing import Answer, FakeService
+
+HELLO = MobilePush(title={"en": "Hello"})
+JOB = "job-42"
+CLAIMED, ACCEPTED, OPEN = Mark.CLAIMED, Mark.ACCEPTED, Mark.OPEN
+
+
+async def deliver(
+    client: AsyncPushClient, users: str | list[str] = "user-1", *, timeout: float | None = None
+) -> object:
+    """The receipt, or the error."""
+    try:
+        return await client.send(users, HELLO, dedupe_key=JOB, timeout=timeout)
+    except NotSentError as error:
+        return error
+    except OutcomeUnknownError as error:
+        return error
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# -- before the send --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["down", "lost"])
+@virtual
+async def test_a_store_that_fails_is_an_error_and_nothing_is_sent(fault: Fault) -> None:
+    service, claims = FakeService(), ShakyClaims(add=[fault])
+    async with service.client(claims=claims) as client:
+        told = await deliver(client)
+        assert isinstance(told, ClaimStoreError)
+        assert (told.outcome, told.attempts) == (Outcome.NOT_SENT, ())
+        assert str(told) == "not sent: the claim store failed (StoreDownError)"
+        assert type(told.__cause__).__name__ == "StoreDownError"
+        assert service.requests == []
+        await asyncio.sleep(0.1)
+        assert claims.marks() == [], "what it wrote before it failed is taken back"
+        assert isinstance(await deliver(client), Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+@pytest.mark.parametrize("fault", ["hangs", "hangs, done"])
+@virtual
+async def test_a_store_that_hangs_is_an_error_after_its_timeout_and_nothing_is_sent(fault: Fault) -> None:
+    service, claims = FakeService(), ShakyClaims(add=[fault], timeout=2.0)
+    async with service.client(claims=claims) as client:
+        started = now()
+        assert isinstance(await deliver(client), ClaimStoreError)
+        assert now() - started == pytest.approx(2.0, abs=0.01)
+    assert (service.requests, claims.marks()) == ([], [])
+
+
+@pytest.mark.parametrize("fault", ["hangs", "hangs, done"])
+@virtual
+async def test_a_call_ends_at_its_deadline_whatever_the_store_does(fault: Fault) -> None:
+    service, claims = FakeService(), ShakyClaims(add=[fault])
+    async with service.client(claims=claims) as client:
+        started = now()
+        told = await deliver(client, timeout=0.5)
+        assert isinstance(told, ClaimStoreError)
+        assert "did not answer within the call's timeout" in str(told)
+        assert now() - started == pytest.approx(0.5, abs=0.01)
+    assert (service.requests, claims.marks()) == ([], [])
+
+
+@virtual
+async def test_a_claim_that_came_too_late_for_its_call_is_given_back() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["slow"])
+    async with service.client(claims=claims) as client:
+        assert isinstance(await deliver(client, timeout=0.5), ClaimStoreError)
+        await asyncio.sleep(1.0)
+        assert claims.ops == ["add", "remove"]
+    assert (service.requests, claims.marks()) == ([], [])
+
+
+@virtual
+async def test_a_claim_that_can_not_be_given_back_is_known_to_have_sent_nothing() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["lost"], remove=["down", "down"])
+    async with service.client(claims=claims) as client:
+        assert isinstance(await deliver(client), ClaimStoreError)
+        await asyncio.sleep(0.1)
+        assert claims.marks() == [[CLAIMED]]
+        assert isinstance(await deliver(client), Receipt)
+    assert service.users() == {"user-1": 1}
+    assert claims.marks() == [[ACCEPTED]]
+
+
+@virtual
+async def test_another_process_does_not_know_that_and_holds_it() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["lost"], remove=["down", "down"])
+    async with service.client(claims=claims) as client:
+        await deliver(client)
+    async with service.client(claims=claims) as client:
+        assert isinstance(await deliver(client), OutcomeUnknownError)
+    assert service.requests == []
+
+
+@virtual
+async def test_a_store_that_asks_again_by_itself_meets_its_own_claim() -> None:
+    class Repeating(ShakyClaims):
+        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+            await super().add(key, claim, ttl)
+            return await super().add(key, claim, ttl)
+
+    service = FakeService()
+    async with service.client(claims=Repeating()) as client:
+        assert isinstance(await deliver(client), Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+@pytest.mark.parametrize("record", [b"", b"{}", b"hello", b'{"fingerprint":1}'])
+@virtual
+async def test_what_is_no_record_is_an_error_and_nothing_is_sent(record: bytes) -> None:
+    class Odd(ShakyClaims):
+        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+            return Claim("x" * 32, record)
+
+    service = FakeService()
+    async with service.client(claims=Odd()) as client:
+        assert isinstance(await deliver(client), ClaimStoreError)
+    assert service.requests == []
+
+
+@virtual
+async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() -> None:
+    class Restless(ShakyClaims):
+        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+            await super().add(key, claim, ttl)
+            return Claim("x" * 32, self.records()[0].opened().encode())
+
+        async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+            self.ops.append("swap")
+            return False
+
+    service, claims = FakeService(), Restless()
+    async with service.client(claims=claims) as client:
+        assert isinstance(await deliver(client), ClaimStoreError)
+    assert claims.ops.count("swap") == guard.LOOKS
+    assert service.requests == []
+
+
+# -- after the send ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faults", [["down"], ["lost"], ["hangs"], ["hangs, done"], ["slow"]], ids=str)
+@virtual
+async def test_a_settlement_that_fails_once_is_made_all_the_same(faults: list[Fault]) -> None:
+    service, claims = FakeService(), ShakyClaims(swap=faults)
+    async with service.client(claims=claims) as client:
+        assert isinstance(await deliver(client), Receipt)
+    assert claims.marks() == [[ACCEPTED]]
+
+
+@virtual
+async def test_a_settlement_that_fails_changes_nothing_for_the_caller_and_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service, claims = FakeService(), ShakyClaims(swap=["down", "down"])
+    async with service.client(claims=claims) as client:
+        receipt = await deliver(client)
+        assert isinstance(receipt, Receipt)
+        assert (receipt.deduplicated, len(receipt.attempts)) == (0, 1)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert (
+        record.message
+        == "the claim store failed (StoreDownError): a push that has ended stays claimed, which is unknown"
+    )
+    assert claims.marks() == [[CLAIMED]]
+    async with service.client(claims=claims) as client:
+        assert isinstance(await deliver(client), OutcomeUnknownError)
+    assert service.users() == {"user-1": 1}
+
+
+@virtual
+async def test_what_could_not_be_settled_is_known_here_and_settled_at_the_next_delivery() -> None:
+    service, claims = FakeService(), ShakyClaims(swap=["down", "down"])
+    async with service.client(claims=claims) as client:
+        await deliver(client)
+        assert claims.marks() == [[CLAIMED]]
+        told = await deliver(client)
+        assert isinstance(told, Receipt)
+        assert told.deduplicated == 1
+        await asyncio.sleep(0.1)
+        assert claims.marks() == [[ACCEPTED]]
+    assert service.users() == {"user-1": 1}
+
+
+@virtual
+async def test_a_store_that_is_slow_to_settle_does_not_hold_the_call_past_its_deadline() -> None:
+    service, claims = FakeService(), ShakyClaims(swap=["slow"])
+    async with service.client(claims=claims) as client:
+        started = now()
+        assert isinstance(await deliver(client, timeout=0.5), Receipt)
+        assert now() - started == pytest.approx(0.5, abs=0.01)
+        assert claims.marks() == [[CLAIMED]]
+    assert claims.marks() == [[ACCEPTED]], "the end of the client waits for it"
+
+
+@virtual
+async def test_a_call_cancelled_while_it_settles_is_settled() -> None:
+    service, claims = FakeService(), ShakyClaims(swap=["slow"])
+    async with service.client(claims=claims) as client:
+        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert claims.marks() == [[ACCEPTED]]
+
+
+@virtual
+async def test_a_claim_that_has_gone_when_it_is_to_be_settled_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    service, claims = FakeService(Answer.accept(after=1.0)), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        task = asyncio.create_task(deliver(client))
+        await asyncio.sleep(0.5)
+        claims._claims.clear()
+        assert isinstance(await task, Receipt)
+    assert [record.message for record in caplog.records] == [
+        "the claim of a push had gone when it was to be settled: a redelivery would push again"
+    ]
+
+
+@virtual
+async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "UNWRITTEN_KEPT", 2)
+    service, claims = FakeService(), ShakyClaims(swap=["down"] * 6)
+    async with service.client(claims=claims) as client:
+        for key in "abc":
+            await client.send("user-1", HELLO, dedupe_key=key)
+        with pytest.raises(OutcomeUnknownError):
+            await client.send("user-1", HELLO, dedupe_key="a")
+        for key in "bc":
+            assert (await client.send("user-1", HELLO, dedupe_key=key)).deduplicated == 1
+    assert service.users() == {"user-1": 3}
+
+
+# -- the end of the client --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["hangs", "hangs, done", "slow"])
+@virtual
+async def test_closing_does_not_wait_longer_for_a_claim_than_the_store_may_take(fault: Fault) -> None:
+    service, claims = FakeService(), ShakyClaims(add=[fault], timeout=5.0)
+    client = service.client(claims=claims)
+    task = asyncio.create_task(deliver(client))
+    await asyncio.sleep(0.1)
+    started = now()
+    await client.aclose(drain=0)
+    assert now() - started < 11.0
+    told = await task
+    assert isinstance(told, NotSentError)
+    assert (service.requests, claims.marks()) == ([], [])
+
+
+@virtual
+async def test_closing_waits_for_what_is_sent_and_settled() -> None:
+    service, claims = FakeService(Answer.accept(after=2.0)), ShakyClaims(swap=["slow"])
+    client = service.client(claims=claims)
+    task = asyncio.create_task(deliver(client))
+    await asyncio.sleep(0.1)
+    report = await client.aclose()
+    assert report.accepted == ("user-1",)
+    assert claims.marks() == [[ACCEPTED]]
+    assert isinstance(await task, Receipt)
+
+
+@virtual
+async def test_flush_waits_for_what_is_claimed() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["slow"])
+    async with service.client(claims=claims) as client:
+        task = asyncio.create_task(deliver(client))
+        await asyncio.sleep(0.1)
+        await client.flush()
+        assert claims.marks() == [[ACCEPTED]]
+        await task
+
+
+def test_an_abstract_store_is_not_made() -> None:
+    with pytest.raises(TypeError):
+        ClaimStore()  # type: ignore[abstract]

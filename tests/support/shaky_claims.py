@@ -1,0 +1,75 @@
+"""A claim store that fails by script, and a look at what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from pushsdk._core.dedupe import Mark, Record, _decode
+from pushsdk.claims import Claim, MemoryClaims
+
+__all__ = ["Fault", "Op", "ShakyClaims"]
+
+Op = Literal["add", "swap", "remove"]
+#: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s.
+Fault = Literal["down", "lost", "hangs", "hangs, done", "slow"]
+
+
+class StoreDownError(Exception):
+    """As a driver raises it; its text must go nowhere."""
+
+
+class ShakyClaims(MemoryClaims):
+    """Each operation meets the next of its faults, then none."""
+
+    def __init__(self, *, claim_ttl: float = 7 * 86400.0, timeout: float = 5.0, **faults: list[Fault]) -> None:
+        super().__init__(claim_ttl=claim_ttl)
+        self.timeout = timeout
+        self.faults = {"add": [], "swap": [], "remove": [], **faults}
+        #: The operations, in the order they came.
+        self.ops: list[str] = []
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        await self._before("add")
+        found = await super().add(key, claim, ttl)
+        await self._after("add")
+        return found
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        await self._before("swap")
+        done = await super().swap(key, token, claim, ttl)
+        await self._after("swap")
+        return done
+
+    async def remove(self, key: str, token: str) -> bool:
+        await self._before("remove")
+        done = await super().remove(key, token)
+        await self._after("remove")
+        return done
+
+    def records(self) -> list[Record]:
+        """What it holds."""
+        return [_decode(claim.record) for claim, _ in self._claims.values()]
+
+    def marks(self) -> list[list[Mark]]:
+        """The marks of every delivery that it holds."""
+        return [[position.mark for position in record.positions()] for record in self.records()]
+
+    async def _before(self, op: Op) -> None:
+        self.ops.append(op)
+        # At least one turn of the loop, as any store takes.
+        await asyncio.sleep(1.0 if self.faults[op][:1] == ["slow"] else 0.0)
+        if self.faults[op][:1] in (["down"], ["hangs"]):
+            await self._fail(op)
+
+    async def _after(self, op: Op) -> None:
+        if self.faults[op]:
+            if self.faults[op][0] == "slow":
+                self.faults[op].pop(0)
+            else:
+                await self._fail(op)
+
+    async def _fail(self, op: Op) -> None:
+        if self.faults[op].pop(0).startswith("hangs"):
+            await asyncio.get_running_loop().create_future()
+        raise StoreDownError("user-1 Hello job-42 fake-key")
