@@ -32,7 +32,7 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     propagate: bool | TextMapPropagator = False,
 ) -> Client:
-    """Have a client traced and measured, and return it: before its first call, in ``async with`` or not.
+    """Have an AsyncPushClient or a PushClient traced and measured, and return it: before its first call.
 
     Each attempt is a CLIENT span by the HTTP conventions, under the caller's span. A request that several ``send()``
     calls share has a span of its own over its attempts: under the first sampled caller's, with links to all of them
@@ -44,7 +44,8 @@ def instrument(
 
     Raises ConfigurationError where the client is in use or instrumented already, or an argument is not what it takes.
     """
-    engine: Any = getattr(client, "_engine", None)
+    # A PushClient is one for threads around an async one.
+    engine: Any = getattr(getattr(client, "_view", client), "_engine", None)
     if not isinstance(engine, Engine):
         raise ConfigurationError("instrument takes a client, as AsyncPushClient(...)")
     if not isinstance(propagate, bool | TextMapPropagator):

@@ -1,0 +1,243 @@
+"""``instrument``: what it takes, what it sends along, and that nothing of OpenTelemetry can break a send."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, context
+from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from support.fake_service import MESSAGE, FakeService, answer, outcome_of, start
+from support.telemetry import Telemetry
+from support.virtual_time import virtual
+
+import pushsdk
+from pushsdk import AsyncPushClient, ConfigurationError, Receipt, RetryPolicy
+from pushsdk.otel import instrument
+from pushsdk.otel import spans as ours
+
+
+def client_of(service: FakeService | None = None, **options: Any) -> AsyncPushClient:
+    options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
+    return (service or FakeService()).serve(AsyncPushClient(**options))
+
+
+def in_a_child(code: str) -> str:
+    root = str(Path(pushsdk.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": root},
+    ).stdout
+
+
+def test_nothing_is_imported_where_nothing_is_instrumented() -> None:
+    code = (
+        "import sys; from pushsdk import AsyncPushClient; AsyncPushClient('http://localhost', 'k'); print(*sys.modules)"
+    )
+    assert not [name for name in in_a_child(code).split() if "otel" in name or "opentelemetry" in name]
+
+
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        "try: import pushsdk.otel\n"
+        "except ImportError as error: print(error, error.__cause__, error.__suppress_context__)"
+    )
+    assert in_a_child(code) == "pushsdk.otel needs opentelemetry-api: pip install 'pushsdk[otel]' None True\n"
+
+
+def test_it_returns_the_client_that_it_was_given() -> None:
+    client = client_of()
+    assert instrument(client) is client
+
+
+@pytest.mark.parametrize("wrong", [None, "client", object()])
+def test_only_a_client_is_taken(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="takes a client"):
+        instrument(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "traceparent"])
+def test_propagate_is_a_switch_or_a_propagator(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="propagate is True, False or a TextMapPropagator"):
+        instrument(client_of(), propagate=wrong)
+
+
+def test_a_client_is_instrumented_once() -> None:
+    client = instrument(client_of())
+    with pytest.raises(ConfigurationError, match="instrumented already"):
+        instrument(client)
+
+
+@virtual
+async def test_a_client_in_use_is_refused() -> None:
+    async with client_of() as client:
+        with pytest.raises(ConfigurationError, match="before its first call"):
+            instrument(client)
+        await client.send("a", MESSAGE)
+
+
+# -- what goes along ------------------------------------------------------------------------------------------------
+
+
+class Sets(TextMapPropagator):
+    """Injects what it is told to."""
+
+    def __init__(self, **headers: str) -> None:
+        self._headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
+        raise NotImplementedError
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = None) -> None:
+        carrier.update(self._headers)
+
+    @property
+    def fields(self) -> set[str]:
+        return set(self._headers)
+
+
+@virtual
+async def test_nothing_is_sent_along_unless_it_is_asked_for(telemetry: Telemetry) -> None:
+    service = FakeService()
+    async with telemetry.instrument(client_of(service)) as client:
+        with telemetry.span("handler"):
+            await client.send("a", MESSAGE)
+    assert [dict(request.headers) for request in service.requests] == [{}]
+
+
+@virtual
+async def test_each_attempt_sends_a_traceparent_of_its_own_and_no_baggage(telemetry: Telemetry) -> None:
+    service = FakeService(answer(429))
+    token = context.attach(baggage.set_baggage("user", "user-1"))
+    async with telemetry.instrument(client_of(service, retry=RetryPolicy.safe(base=0.01)), propagate=True) as client:
+        await client.send("a", MESSAGE)
+    context.detach(token)
+    spans = [span.context for span in telemetry.spans]
+    assert [dict(request.headers) for request in service.requests] == [
+        {"traceparent": f"00-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags):02x}"} for span in spans
+    ]
+    assert len(spans) == 2
+
+
+@virtual
+async def test_a_trace_that_is_not_sampled_is_propagated_as_such() -> None:
+    quiet, service = Telemetry(ALWAYS_OFF), FakeService()
+    async with quiet.instrument(client_of(service), propagate=True) as client:
+        await client.send("a", MESSAGE)
+    # The last two digits are the flags; the first of them is "sampled".
+    assert int(service.requests[0].headers["traceparent"][-2:], 16) & 1 == 0
+    quiet.close()
+
+
+@virtual
+async def test_a_propagator_of_ones_own_is_taken(telemetry: Telemetry) -> None:
+    service = FakeService()
+    async with telemetry.instrument(client_of(service), propagate=Sets(b3="1-2-1")) as client:
+        await client.send("a", MESSAGE)
+    assert service.requests[0].headers == {"b3": "1-2-1"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"api_key": "mine"}, {"Content_Type": "text/plain"}, {"b3": "1\r\nApi-Key: mine"}, {"b3": "1", "Api_Key": "mine"}],
+)
+@virtual
+async def test_a_propagator_does_not_set_the_clients_headers(
+    telemetry: Telemetry, headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    service = FakeService()
+    with caplog.at_level(logging.ERROR):
+        async with telemetry.instrument(client_of(service), propagate=Sets(**headers)) as client:
+            await client.send("a", MESSAGE)
+    assert service.requests[0].headers == {}
+    assert "the propagator set a header" in caplog.text
+    assert "mine" not in caplog.text
+
+
+# -- what raises ----------------------------------------------------------------------------------------------------
+
+
+class BrokenError(Exception):
+    """With a text that must not be logged."""
+
+
+def raises(*_: object, **__: object) -> Any:
+    raise BrokenError("secret text")
+
+
+class Broken(TextMapPropagator):
+    extract = inject = raises
+    fields = frozenset()  # type: ignore[assignment]
+
+
+def break_processor(telemetry: Telemetry, method: str) -> None:
+    setattr(telemetry._memory, method, raises)
+
+
+BREAKS: dict[str, Callable[[Telemetry, AsyncPushClient], Any]] = {
+    "the start of a span": lambda telemetry, client: break_processor(telemetry, "on_start"),
+    "the end of a span": lambda telemetry, client: break_processor(telemetry, "on_end"),
+    "a histogram of durations": lambda telemetry, client: setattr(
+        client._engine.observer._instruments.duration,
+        "record",
+        raises,  # type: ignore[union-attr]
+    ),
+    "a histogram of waits": lambda telemetry, client: setattr(
+        client._engine.observer._instruments.queue_wait,
+        "record",
+        raises,  # type: ignore[union-attr]
+    ),
+    "an attribute": lambda telemetry, client: setattr(ours, "_fail", raises),
+}
+
+
+async def every_kind(client: AsyncPushClient) -> Iterable[Any]:
+    """A lone send, two that share a rejected request, a campaign and a broadcast: how they ended."""
+    tasks = [start(client.send("lone", MESSAGE))]
+    await outcome_of(tasks[0])
+    tasks += [start(client.send(user, {"title": {"en": "Bye"}})) for user in "ab"]
+    tasks.append(start(client.create_campaign({"name": "spring"})))
+    tasks.append(start(client.broadcast(["c"], MESSAGE)))
+    return [type(await outcome_of(task)).__name__ for task in tasks]
+
+
+@pytest.mark.parametrize("name", BREAKS)
+@virtual
+async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    telemetry = Telemetry()
+    monkeypatch.setattr(ours, "_fail", ours._fail)
+    service = FakeService(then=lambda request: answer(404 if len(request.users) > 1 else 200))
+    async with telemetry.instrument(client_of(service)) as client:
+        BREAKS[name](telemetry, client)
+        with caplog.at_level(logging.ERROR):
+            ended = await every_kind(client)
+    assert ended == ["Receipt", "RejectedError", "RejectedError", "UnexpectedResponseError", "BroadcastReport"]
+    assert "OpenTelemetry raised BrokenError; the send goes on" in caplog.text
+    assert "secret text" not in caplog.text
+    assert context.get_current() == {}
+    telemetry.close()
+
+
+@virtual
+async def test_a_propagator_that_raises_sends_nothing_along(
+    telemetry: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = FakeService()
+    async with telemetry.instrument(client_of(service), propagate=Broken()) as client:
+        assert isinstance(await client.send("a", MESSAGE), Receipt)
+    assert service.requests[0].headers == {}
+    assert "BrokenError" in caplog.text
+    assert "secret text" not in caplog.text

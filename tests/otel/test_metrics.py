@@ -1,0 +1,202 @@
+"""The metrics, as a reader collects them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+from opentelemetry import metrics
+from support.fake_service import MESSAGE, FakeService, answer, hang, outcome_of, refused, start
+from support.telemetry import Telemetry
+from support.virtual_time import turns, virtual
+
+from pushsdk import AsyncPushClient, Batching, Limits, Rate, RetryPolicy
+from pushsdk.otel import instrument
+from pushsdk.otel import metrics as ours
+
+SERVER = {"server.address": "push.example", "server.port": 443}
+# By the HTTP conventions.
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+
+
+def watched(telemetry: Telemetry, service: FakeService, **options: Any) -> AsyncPushClient:
+    options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
+    return telemetry.instrument(service.serve(AsyncPushClient(**options)))
+
+
+def users(telemetry: Telemetry) -> dict[str, int]:
+    """The users by outcome, without zeros."""
+    points = telemetry.points("pushsdk.users")
+    assert all(
+        {**SERVER, "pushsdk.outcome": point.attributes["pushsdk.outcome"]} == point.attributes for point in points
+    )
+    return {point.attributes["pushsdk.outcome"]: point.value for point in points if point.value}
+
+
+def value(telemetry: Telemetry, name: str) -> float | None:
+    """Of a metric with one point, of this server; None where it has none."""
+    points = telemetry.points(name)
+    if not points:
+        return None
+    (point,) = points
+    assert point.attributes == SERVER
+    number: float = point.value
+    return number
+
+
+@virtual
+async def test_users_are_counted_by_outcome(telemetry: Telemetry) -> None:
+    service = FakeService(answer(), answer(404), answer(500), refused())
+    async with watched(telemetry, service, retry=RetryPolicy.none()) as client:
+        for group in (["a", "b"], "c", ["d", "e", "f"], "g"):
+            await outcome_of(start(client.send(group, MESSAGE)))
+        assert users(telemetry) == {"ACCEPTED": 2, "REJECTED": 1, "UNKNOWN": 3, "NOT_SENT": 1}
+
+
+@virtual
+async def test_the_users_of_a_client_that_is_gone_stay_counted(telemetry: Telemetry) -> None:
+    for _ in range(3):
+        async with watched(telemetry, FakeService()) as client:
+            await client.send(["a", "b"], MESSAGE)
+        del client
+        gc.collect()
+    assert len(ours.instruments_of(telemetry.meters)._sources) == 1
+    assert users(telemetry) == {"ACCEPTED": 6}
+    assert ours.instruments_of(telemetry.meters)._sources == []
+    assert users(telemetry) == {"ACCEPTED": 6}
+
+
+@virtual
+async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buckets(telemetry: Telemetry) -> None:
+    service = FakeService(answer(429, after=0.2), refused(after=3.0), answer(after=0.03))
+    async with watched(telemetry, service, retry=RetryPolicy.safe(base=0.001)) as client:
+        await client.send("a", MESSAGE)
+    (metric,) = [each for each in telemetry.metrics() if each.name == "http.client.request.duration"]
+    assert metric.unit == "s"
+    common = {"http.request.method": "POST", **SERVER}
+    assert [(point.attributes, point.count, round(point.sum, 3)) for point in metric.data.data_points] == [
+        (
+            {**common, "http.response.status_code": 429, "network.protocol.version": "1.1", "error.type": "429"},
+            1,
+            0.2,
+        ),
+        ({**common, "error.type": "refused"}, 1, 3.0),
+        ({**common, "http.response.status_code": 204, "network.protocol.version": "1.1"}, 1, 0.03),
+    ]
+    assert metric.data.data_points[0].explicit_bounds == BOUNDS
+
+
+@virtual
+async def test_an_attempts_duration_points_at_its_span(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        await client.send("a", MESSAGE)
+    ((exemplar,),) = [point.exemplars for point in telemetry.points("http.client.request.duration")]
+    assert exemplar.span_id == telemetry.spans[0].context.span_id
+
+
+@virtual
+async def test_the_size_of_each_request_of_more_than_one_user_is_recorded_once(telemetry: Telemetry) -> None:
+    service = FakeService(answer(429))
+    async with watched(telemetry, service, batching=Batching(max_users=4)) as client:
+        await client.send(["a", "b", "c"], MESSAGE)
+        await client.send("a", MESSAGE)
+        await asyncio.gather(*(client.send(user, MESSAGE) for user in "de"))
+        await client.broadcast(list("fghij"), MESSAGE)
+    (point,) = telemetry.points("pushsdk.batch.size")
+    assert (point.count, point.sum, point.attributes) == (3, 3 + 2 + 4, SERVER)
+
+
+@virtual
+async def test_the_wait_for_a_place_is_that_of_the_oldest_call_of_the_request(telemetry: Telemetry) -> None:
+    service = FakeService(answer(after=3.0))
+    async with watched(telemetry, service, limits=Limits(in_flight=1)) as client:
+        first = start(client.send("a", MESSAGE))
+        await asyncio.sleep(1.0)
+        second = start(client.send("b", MESSAGE))
+        await asyncio.sleep(0.5)
+        await client.send("c", MESSAGE)
+        assert [task.done() for task in (first, second)] == [True, True]
+    (point,) = telemetry.points("pushsdk.queue.duration")
+    assert (point.count, round(point.sum, 3), point.attributes) == (1, 2.0, SERVER)
+
+
+@virtual
+async def test_what_is_under_way_is_read_when_it_is_asked_for(telemetry: Telemetry) -> None:
+    assert telemetry.metrics() == []
+    async with watched(telemetry, FakeService(hang(), hang()), limits=Limits(in_flight=1)) as client:
+        tasks = [start(client.send(user, MESSAGE, timeout=5.0)) for user in ("a", ["b", "c"])]
+        await turns()
+        tasks.append(start(client.send(["d", "e"], {"title": {"en": "Bye"}}, timeout=5.0)))
+        await turns()
+        assert value(telemetry, "pushsdk.requests.in_flight") == 1
+        assert value(telemetry, "pushsdk.queue.users") == 2
+        for task in tasks:
+            await outcome_of(task)
+        assert value(telemetry, "pushsdk.requests.in_flight") == 0
+        assert value(telemetry, "pushsdk.queue.users") == 0
+    assert value(telemetry, "pushsdk.requests.in_flight") is None
+
+
+@virtual
+async def test_clients_of_one_service_are_read_together_and_of_their_budgets_the_least(telemetry: Telemetry) -> None:
+    service, idle = FakeService(refused(), hang()), FakeService(hang())
+    policy = RetryPolicy.safe(base=0.001)
+    unused = watched(telemetry, FakeService())
+    async with watched(telemetry, service, retry=policy) as one, watched(telemetry, idle) as another:
+        tasks = [start(client.send("a", MESSAGE, timeout=5.0)) for client in (one, another)]
+        await asyncio.sleep(1.0)
+        assert value(telemetry, "pushsdk.requests.in_flight") == 2
+        assert value(telemetry, "pushsdk.retry_budget") == 495
+        for task in tasks:
+            await outcome_of(task)
+    assert unused.stats().requests == 0
+
+
+@pytest.mark.parametrize(("fixed", "first"), [(None, None), (100.0, 100.0)])
+@virtual
+async def test_the_rate_is_there_while_there_is_one(
+    telemetry: Telemetry, fixed: float | None, first: float | None
+) -> None:
+    async with watched(telemetry, FakeService(answer(429)), rate=Rate(requests_per_second=fixed)) as client:
+        assert value(telemetry, "pushsdk.rate") == first
+        await client.send("a", MESSAGE)
+        throttled = value(telemetry, "pushsdk.rate")
+        assert throttled is not None
+        assert throttled == fixed or 300 < throttled < 500
+        await asyncio.sleep(60.0)
+        assert value(telemetry, "pushsdk.rate") == first
+
+
+def test_the_instruments_of_a_provider_are_made_once(telemetry: Telemetry) -> None:
+    assert ours.instruments_of(telemetry.meters) is ours.instruments_of(telemetry.meters)
+    assert ours.instruments_of(None) is ours.instruments_of(None)
+    assert ours.instruments_of(None) is ours.instruments_of(metrics.get_meter_provider())
+    assert ours.instruments_of(None) is not ours.instruments_of(telemetry.meters)
+
+
+@virtual
+async def test_a_provider_that_is_set_later_gets_the_metrics_of_clients_that_are_there(telemetry: Telemetry) -> None:
+    service = FakeService()
+    client = instrument(service.serve(AsyncPushClient("https://push.example/api", "secret-key")))
+    async with client:
+        await client.send("a", MESSAGE)
+    assert (await client.aclose()).accepted == ()
+
+
+@virtual
+async def test_units_and_descriptions_are_there(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(), rate=Rate(requests_per_second=100)) as client:
+        await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
+        units = {metric.name: metric.unit for metric in telemetry.metrics() if metric.description}
+    assert units == {
+        "http.client.request.duration": "s",
+        "pushsdk.batch.size": "{user}",
+        "pushsdk.queue.duration": "s",
+        "pushsdk.users": "{user}",
+        "pushsdk.requests.in_flight": "{request}",
+        "pushsdk.queue.users": "{user}",
+        "pushsdk.retry_budget": "{token}",
+        "pushsdk.rate": "{request}/s",
+    }

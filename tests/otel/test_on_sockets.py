@@ -1,0 +1,164 @@
+"""On real sockets: aiohttp's own instrumentation, headers as they arrive, threads, and a search of all that is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import aiohttp
+import pytest
+from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
+from support.telemetry import Telemetry, texts_of
+from support.virtual_time import turns
+from support.wire_server import WireServer
+
+from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, PushClient, RetryPolicy, Segment, Timeout
+from pushsdk.emulator import Emulator, Fault
+
+KEY, USER, TEXT = "KEYMARKER", "USERMARKER", "TEXTMARKER"
+MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT})
+CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))
+ECHO = f"no such user {USER}: {TEXT}, {KEY}"
+RETRY = RetryPolicy.safe(attempts=3, base=0.001, throttle_base=0.001)
+
+FAULTS = {
+    "nothing": Fault.delay(0.0),
+    "throttled": Fault.status(429, headers={"Retry-After": "0", "X-Echo": ECHO}, body=ECHO, first=2),
+    "rejected": Fault.status(400, headers={"X-Echo": ECHO}, body=ECHO),
+    "redirected": Fault.status(302, headers={"Location": f"https://elsewhere.example/{USER}?{TEXT}"}),
+    "unknown": Fault.status(500, body=ECHO),
+    "reset before": Fault.reset_before(),
+    "reset after": Fault.reset_after(),
+    "silence": Fault.hang(),
+    "truncated": Fault.truncated(),
+}
+
+
+@pytest.fixture
+def instrumented(telemetry: Telemetry, request: pytest.FixtureRequest) -> Iterator[bool]:
+    """aiohttp's own instrumentation, where the test asks for it."""
+    if not request.param:
+        yield False
+        return
+    instrumentor = AioHttpClientInstrumentor()
+    instrumentor.instrument(tracer_provider=telemetry.tracers, meter_provider=telemetry.meters)
+    yield True
+    instrumentor.uninstrument()
+
+
+@pytest.fixture
+async def emulator() -> AsyncIterator[Emulator]:
+    async with Emulator(api_key=KEY) as emulator:
+        yield emulator
+
+
+async def ended(work: Any) -> object:
+    return (await asyncio.gather(work, return_exceptions=True))[0]
+
+
+@pytest.mark.parametrize("instrumented", [False, True], ids=["", "with aiohttp's"], indirect=True)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_no_id_text_or_key_is_told_whatever_happens(telemetry: Telemetry, instrumented: bool, fault: str) -> None:
+    async with Emulator(api_key=KEY, faults=[FAULTS[fault]]) as emulator:
+        client = AsyncPushClient(emulator.base_url, KEY, retry=RETRY, timeout=Timeout(total=3.0, attempt=0.2))
+        async with telemetry.instrument(client, propagate=True):
+            with telemetry.span("handler"):
+                await ended(client.send(USER, MESSAGE))
+                await asyncio.gather(*(ended(client.send(f"{USER}-{n}", MESSAGE)) for n in range(3)))
+                await ended(client.create_campaign(CAMPAIGN))
+            async with asyncio.timeout(1.0):
+                stop = asyncio.Event()
+                asyncio.get_running_loop().call_later(0.3, stop.set)
+                await ended(client.broadcast([USER], MESSAGE, stop=stop))
+            told = texts_of(telemetry)
+    assert all(marker not in told for marker in (KEY, USER, TEXT))
+    assert all(name in told for name in ("POST", "push batch", "push campaign", "push broadcast", "pushsdk.users"))
+    assert all(span.events == () for span in telemetry.spans)
+    # One span each, by whichever instrumentation.
+    assert {span.instrumentation_scope.name for span in telemetry.spans if span.name == "POST"} == {"pushsdk"}
+
+
+async def test_a_cancelled_send_ends_its_span(telemetry: Telemetry) -> None:
+    async with (
+        Emulator(api_key=KEY, faults=[Fault.hang()]) as emulator,
+        telemetry.instrument(AsyncPushClient(emulator.base_url, KEY)) as client,
+    ):
+        task = asyncio.create_task(client.send("a", MESSAGE))
+        await turns(20)
+        assert [span.name for span in telemetry.open] == ["POST"]
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert telemetry.open == []
+
+
+@pytest.mark.parametrize("instrumented", [True], indirect=True)
+async def test_other_requests_of_the_application_keep_the_spans_of_aiohttps_instrumentation(
+    telemetry: Telemetry, instrumented: bool, emulator: Emulator
+) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        telemetry.instrument(AsyncPushClient(emulator.base_url, KEY, session=session)) as client,
+    ):
+        with telemetry.span("handler"):
+            await client.send("a", MESSAGE)
+            async with session.get(emulator.base_url):
+                pass
+    handler, ours, theirs = telemetry.spans
+    assert (ours.name, theirs.name) == ("POST", "GET")
+    assert ours.parent == theirs.parent == handler.context
+    assert "aiohttp" in theirs.instrumentation_scope.name
+
+
+@pytest.mark.parametrize("propagate", [False, True])
+@pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
+@pytest.mark.parametrize("instrumented", [False, True], ids=["", "with aiohttp's"], indirect=True)
+async def test_a_traceparent_arrives_only_where_it_was_asked_for(
+    telemetry: Telemetry, instrumented: bool, own: bool, propagate: bool
+) -> None:
+    async with WireServer() as server, aiohttp.ClientSession() as session:
+        client = AsyncPushClient(
+            server.base_url,
+            KEY,
+            session=None if own else session,
+            headers={"X-Team": "growth", "Traceparent": "mine"},
+        )
+        async with telemetry.instrument(client, propagate=propagate):
+            await client.send("a", MESSAGE)
+        (request,) = server.requests
+    (span,) = telemetry.spans
+    sent = f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{int(span.context.trace_flags):02x}"
+    assert request.headers["traceparent"] == (sent if propagate else "mine")
+    assert request.head.lower().count(b"traceparent:") == 1
+    assert (request.headers["api-key"], request.headers["x-team"]) == (KEY, "growth")
+    assert request.headers["content-type"] == "application/json"
+
+
+def test_threads_of_a_sync_client_are_the_callers(telemetry: Telemetry) -> None:
+    gate = threading.Barrier(2)
+
+    def job(client: PushClient, user: str) -> None:
+        with telemetry.span(f"job {user}"):
+            gate.wait()
+            client.send(user, MESSAGE)
+
+    async def served() -> None:
+        async with Emulator(api_key=KEY) as emulator:
+            await asyncio.to_thread(work, emulator.base_url)
+
+    def work(base_url: str) -> None:
+        with (
+            telemetry.instrument(PushClient(base_url, KEY)) as client,
+            ThreadPoolExecutor(2) as threads,
+        ):
+            list(threads.map(lambda user: job(client, user), "ab"))
+
+    asyncio.run(served())
+    jobs = {span.context.span_id for span in telemetry.spans if span.name.startswith("job")}
+    assert all(span.parent.span_id in jobs for span in telemetry.spans if span.name == "push batch")
+    linked = [link.context.span_id for span in telemetry.spans for link in span.links]
+    alone = [span.parent.span_id for span in telemetry.spans if span.name == "POST" and span.parent.span_id in jobs]
+    assert sorted(linked + alone) == sorted(jobs)
