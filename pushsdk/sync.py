@@ -1,6 +1,6 @@
 """PushClient: the client for code without an event loop, as Celery tasks, Django views, notebooks and scripts.
 
-The same core as AsyncPushClient, in one event loop in one thread of its own (``_sync``) that starts with the first call.
+The same core as AsyncPushClient, in one event loop in a thread of its own (``_sync``) that starts with the first call.
 """
 
 from __future__ import annotations

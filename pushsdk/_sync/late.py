@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from pushsdk._core.errors import PartialError, PushError
 from pushsdk._core.events import SendAbandoned
@@ -17,11 +18,12 @@ __all__ = ["tell_late"]
 logger = logging.getLogger("pushsdk")
 
 
-def tell_late(client: AsyncPushClient, users: tuple[str, ...], call: Call) -> None:
+def tell_late(client: AsyncPushClient, user_ids: Any, call: Call) -> None:
     """In the loop: what the call would have returned or raised, nobody will see."""
     engine = client._engine
     if engine.loop is None:  # the thread left before anything was done
         return
+    users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
     emit = emitter(engine.settings.on_event)
     for outcome, ids, attempts in _endings(users, call):
         event = SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts)

@@ -87,12 +87,11 @@ class Reader:
         if self._iterator is None:
             self._iterator = iter(self._items)
         due = time.monotonic() + PATIENCE
-        while len(block) < BLOCK and time.monotonic() < due:
-            some = list(itertools.islice(self._iterator, SOME))
+        while some := list(itertools.islice(self._iterator, SOME)):
             block += some
-            if len(some) < SOME:
-                self._ended = True
+            if len(block) >= BLOCK or time.monotonic() >= due:
                 return
+        self._ended = True
 
 
 def _settle(waiter: asyncio.Future[list[Any]], block: list[Any], failure: Exception | None) -> None:

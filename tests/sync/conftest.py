@@ -1,0 +1,31 @@
+"""The embedded service in a thread, a client for it, and no thread of a client left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support.service_thread import Service, served
+
+from pushsdk import PushClient
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with served(monkeypatch) as service:
+        yield service
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[PushClient]:
+    with PushClient() as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in threading.enumerate() if thread.name == "pushsdk" and thread not in before]
+    assert left == []

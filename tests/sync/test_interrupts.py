@@ -1,0 +1,256 @@
+"""An exception in the thread that waits: Ctrl-C, a signal handler's, a task's time limit. The call is cancelled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+from support.service_thread import HANGS, Service
+
+import pushsdk
+from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
+from pushsdk._sync import portal
+from pushsdk._sync import worker as worker_module
+from pushsdk._sync.call import Call
+from pushsdk._sync.worker import Worker
+from pushsdk.emulator import Fault
+
+HELLO = MobilePush(body={"en": "hi"})
+
+
+class SoftTimeLimitExceededError(Exception):
+    """As Celery's, which a signal handler raises in the main thread."""
+
+
+@contextlib.contextmanager
+def limited(when: Callable[[], object]) -> Iterator[None]:
+    """Raise in the main thread once ``when`` has returned in another."""
+
+    def handler(*_: object) -> None:
+        raise SoftTimeLimitExceededError
+
+    def alarm() -> None:
+        when()
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, handler)
+    thread = threading.Thread(target=alarm)
+    thread.start()
+    try:
+        with pytest.raises(SoftTimeLimitExceededError):
+            yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGALRM, before)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + HANGS
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def abandoned(events: list[object]) -> list[tuple[Outcome, tuple[str, ...]]]:
+    return [(each.outcome, each.user_ids) for each in events if isinstance(each, SendAbandoned)]
+
+
+def test_a_send_on_the_wire_is_unknown_and_told(service: Service) -> None:
+    service.faults = [Fault.hang()]
+    events: list[object] = []
+    with PushClient(on_event=events.append) as client:
+        started = time.monotonic()
+        with limited(lambda: service.wait_for(1)):
+            client.send("u", HELLO)
+        assert time.monotonic() - started < 4
+        assert abandoned(events) == [(Outcome.UNKNOWN, ("u",))]
+        assert client.stats().abandoned == 1
+        service.faults = []
+        assert client.send("v", HELLO).users == 1
+
+
+def test_a_send_that_waits_for_company_is_not_sent_and_told(service: Service) -> None:
+    events: list[object] = []
+    with PushClient(on_event=events.append, batching=Batching(linger=10.0)) as client:
+
+        def lingers() -> None:
+            wait_until(lambda: client.stats().queued_users)
+
+        with limited(lingers):
+            client.send("u", HELLO)
+        assert abandoned(events) == [(Outcome.NOT_SENT, ("u",))]
+    assert service.requests == 0
+
+
+def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(
+    service: Service, client: PushClient, tmp_path: Path
+) -> None:
+    service.faults = [Fault.hang(user="u1500")]
+    run = tmp_path / "run"
+    with limited(lambda: service.wait_for(2)):
+        client.broadcast((f"u{number}" for number in range(3000)), HELLO, run=run)
+    service.faults = []
+    report = client.resume(run)
+    assert report.planned == report.accepted + report.unknown == 3000
+    assert service.duplicates() == {}
+
+
+def test_an_interrupted_close_ends_what_is_on_its_way(service: Service) -> None:
+    service.faults = [Fault.hang()]
+    client, ended = PushClient(), Future[Outcome]()
+
+    def send() -> None:
+        with pytest.raises(pushsdk.PushError) as caught:
+            client.send("u", HELLO)
+        ended.set_result(caught.value.outcome)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    service.wait_for(1)
+
+    def closing() -> None:
+        wait_until(lambda: client._portal._places[0].worker.closing)
+
+    with limited(closing):
+        client.close()
+    client.close()
+    assert ended.result(HANGS) is Outcome.UNKNOWN
+    thread.join()
+
+
+# -- the moments between ------------------------------------------------------------------------------------------------
+
+
+class Moment:
+    """Raises in the calling thread at a moment that no signal of a test would meet."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type, name: str, *, after: bool) -> None:
+        self.reached = 0
+        real = getattr(kind, name)
+
+        def method(this: object, *args: object) -> object:
+            if self.reached:
+                return real(this, *args)
+            self.reached += 1
+            result = real(this, *args) if after else None
+            raise SoftTimeLimitExceededError(result)
+
+        monkeypatch.setattr(kind, name, method)
+
+
+def test_a_result_that_nobody_took_is_told(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[object] = []
+    waiting = portal._wait
+
+    def interrupted(worker: Worker, call: Call, look: object = None) -> None:
+        waiting(worker, call)
+        monkeypatch.setattr(portal, "_wait", waiting)
+        raise SoftTimeLimitExceededError
+
+    with PushClient(on_event=events.append) as client:
+        for answer in (204, 400, 500):
+            service.faults = [Fault.status(answer)]
+            monkeypatch.setattr(portal, "_wait", interrupted)
+            with pytest.raises(SoftTimeLimitExceededError):
+                client.send(["u", "v", "u"], HELLO, retry=RetryPolicy.none())
+        client.flush()
+        stats = client.stats()
+        report = client.close()
+    users = ("u", "v")
+    outcomes = [Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN]
+    assert abandoned(events) == [(outcome, users) for outcome in outcomes]
+    assert stats.abandoned == 3
+    assert [each.outcome for each in report.abandoned] == outcomes
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_an_interruption_around_the_submission_hangs_nobody(
+    service: Service, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    events: list[object] = []
+    with PushClient(on_event=events.append) as client:
+        client.send("first", HELLO)
+        Moment(monkeypatch, Worker, "submit", after=after)
+        with pytest.raises(SoftTimeLimitExceededError):
+            client.send("u", HELLO)
+        assert client.send("v", HELLO).users == 1
+        client.flush()
+    told = abandoned(events)
+    assert len(told) == 1
+    assert (told[0][0] is Outcome.NOT_SENT) == ("u" not in service.users())
+
+
+def test_a_lost_wake_up_is_made_up_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    with PushClient() as client:
+        client.send("first", HELLO)
+        Moment(monkeypatch, Worker, "wake", after=False)
+        with pytest.raises(SoftTimeLimitExceededError):
+            client.send("u", HELLO)
+        # As if the interrupted thread had not got to it.
+        client._portal._places[0].worker._awake = True
+        assert client.send("v", HELLO).users == 1
+    assert service.users()["v"] == 1
+
+
+def test_a_thread_does_not_wait_for_a_call_that_will_not_end(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "UNWIND", 0.05)
+    held, go_on = threading.Event(), threading.Event()
+
+    def key() -> str:
+        held.set()
+        assert go_on.wait(HANGS)
+        return service.api_key
+
+    with PushClient(api_key=key) as client:
+        with limited(held.wait):
+            client.send("u", HELLO)
+        go_on.set()
+
+
+COMMAND = """
+    import sys
+    from pushsdk import MobilePush, PushClient, SendAbandoned
+
+    def on_event(event):
+        if isinstance(event, SendAbandoned):
+            print("told", event.outcome, flush=True)
+
+    client = PushClient(on_event=on_event)
+    if sys.argv[1] == "with":
+        with client:
+            client.send("u", MobilePush())
+    client.send("u", MobilePush())
+"""
+
+
+@pytest.mark.parametrize("how", ["with", "bare"])
+def test_ctrl_c_ends_a_program_at_once_and_its_send_is_told(service: Service, how: str) -> None:
+    service.faults = [Fault.hang()]
+    root = str(Path(pushsdk.__file__).parents[1])
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(COMMAND), how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    service.wait_for(1)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=HANGS)
+    assert time.monotonic() - started < 4
+    assert out == "told UNKNOWN\n"
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+    assert process.returncode == -signal.SIGINT
+    assert "Traceback" not in err.partition("Traceback")[2]

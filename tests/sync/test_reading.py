@@ -1,0 +1,142 @@
+"""A caller's iterable is read in the caller's thread, and the loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.service_thread import HANGS, Service
+
+from pushsdk import ClientClosedError, MobilePush, PushClient
+from pushsdk._sync import reading
+
+HELLO = MobilePush(body={"en": "hi"})
+
+
+@pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 100, 10_000, 10_050])
+def test_every_user_of_a_generator_is_planned_once(client: PushClient, service: Service, count: int) -> None:
+    report = client.broadcast((f"u{number}" for number in range(count)), HELLO)
+    assert (report.planned, report.accepted) == (count, count)
+    assert len(service.users()) == count
+
+
+@pytest.mark.parametrize(
+    "users",
+    [["a", "b"], ("a", "b"), {"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}.keys(), iter("ab"), map(str, "ab")],
+    ids=lambda users: type(users).__name__,
+)
+def test_any_iterable_will_do(client: PushClient, service: Service, users: Iterable[str]) -> None:
+    assert client.broadcast(users, HELLO).accepted == 2
+
+
+def test_a_slow_iterable_holds_up_no_other_thread(client: PushClient, service: Service) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def users() -> Iterator[str]:
+        yield "first"
+        reached.set()
+        assert go_on.wait(HANGS)
+        yield "last"
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.broadcast, users(), HELLO)
+        assert reached.wait(HANGS)
+        assert client.send("meanwhile", HELLO).users == 1
+        go_on.set()
+        assert running.result(HANGS).accepted == 2
+
+
+def test_what_reads_ahead_is_handed_over_before_all_is_there(
+    client: PushClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PATIENCE", 0.0)
+    assert client.broadcast((f"u{number}" for number in range(120)), HELLO).accepted == 120
+
+
+def test_an_iterable_may_call_the_client(client: PushClient, service: Service) -> None:
+    def users() -> Iterator[str]:
+        client.send("inner", HELLO)
+        yield "outer"
+
+    assert client.broadcast(users(), HELLO).accepted == 1
+    assert service.users() == {"inner": 1, "outer": 1}
+
+
+def test_an_exception_of_the_iterable_comes_back_as_it_is_and_nothing_is_sent(
+    client: PushClient, service: Service
+) -> None:
+    def users() -> Iterator[str]:
+        yield from (f"u{number}" for number in range(5000))
+        raise LookupError("the database is gone")
+
+    with pytest.raises(LookupError, match="the database is gone"):
+        client.broadcast(users(), HELLO)
+    assert service.requests == 0
+    assert client.send("after", HELLO).users == 1
+
+
+def test_a_failing_progress_callback_changes_nothing(
+    client: PushClient, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    def progress(_: object) -> None:
+        raise LookupError
+
+    assert client.broadcast(iter(["u"]), HELLO, on_progress=progress).accepted == 1
+    assert "on_progress raised LookupError" in caplog.text
+
+
+def test_a_set_event_stops_a_broadcast_before_its_plan_is_whole(client: PushClient, service: Service) -> None:
+    stop = threading.Event()
+
+    def users() -> Iterator[str]:
+        for number in range(1_000_000):
+            if number == 20_000:
+                stop.set()
+            yield f"u{number}"
+
+    report = client.broadcast(users(), HELLO, stop=stop)
+    assert (report.stopped_by, service.requests) == ("asked", 0)
+
+
+def test_a_broadcast_that_is_not_stopped_comes_to_its_end(client: PushClient, service: Service) -> None:
+    assert client.broadcast(iter(["u"]), HELLO, stop=threading.Event()).accepted == 1
+
+
+def test_a_stop_from_another_thread_ends_a_broadcast_that_is_being_sent(
+    client: PushClient, service: Service, tmp_path: Path
+) -> None:
+    stop, one = threading.Event(), {"userIds": ["u"], "message": {}}
+    told = []
+
+    def progress(seen: Any) -> None:
+        told.append(seen.stage)
+        if seen.stage == "sending":
+            threading.Thread(target=stop.set).start()
+
+    report = client.send_each([one] * 60_000, run=tmp_path / "run", stop=stop, on_progress=progress)
+    assert report.stopped_by == "asked"
+    assert 0 < report.not_sent < 60_000
+
+
+def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(service: Service) -> None:
+    client = PushClient()
+    reached, go_on = threading.Event(), threading.Event()
+
+    def users() -> Iterator[str]:
+        yield "first"
+        reached.set()
+        assert go_on.wait(HANGS)
+        yield "last"
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.broadcast, users(), HELLO)
+        assert reached.wait(HANGS)
+        client.close()
+        go_on.set()
+        with pytest.raises(ClientClosedError, match="before the plan was finished"):
+            running.result(HANGS)
+    assert service.requests == 0

@@ -1,0 +1,187 @@
+"""PushClient has what AsyncPushClient has, and refuses what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.service_thread import Service
+
+import pushsdk
+from pushsdk import (
+    AsyncPushClient,
+    AsyncPushView,
+    CampaignRequest,
+    ClientClosedError,
+    ConfigurationError,
+    MobilePush,
+    Outcome,
+    PushClient,
+    PushView,
+    RetryPolicy,
+    ValidationError,
+)
+from pushsdk.claims import MemoryClaims
+
+HELLO = MobilePush(body={"en": "hi"})
+NOWHERE = "https://push.example"
+RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
+
+
+def parameters(function: Any) -> list[tuple[str, Any, Any]]:
+    return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(PushClient, AsyncPushClient), (PushView, AsyncPushView)])
+def test_the_methods_and_their_parameters_are_those_of_the_async_client(
+    ours: type[PushView], theirs: type[AsyncPushView]
+) -> None:
+    names = [name for name in dir(theirs) if not name.startswith("_") or name in RENAMED]
+    assert sorted(RENAMED.get(name, name) for name in names) == sorted(
+        name for name in dir(ours) if not name.startswith("_") or name in RENAMED.values()
+    )
+    for name in names:
+        assert parameters(getattr(ours, RENAMED.get(name, name))) == parameters(getattr(theirs, name)), name
+
+
+def test_the_constructor_is_that_of_the_async_client_but_for_the_session() -> None:
+    theirs = [each for each in parameters(AsyncPushClient.__init__) if each[0] != "session"]
+    assert parameters(PushClient.__init__) == theirs
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(PushClient, AsyncPushClient), (PushView, AsyncPushView)])
+def test_the_annotations_differ_only_in_what_belongs_to_a_loop(ours: Any, theirs: Any) -> None:
+    def worded(name: str, each: Any) -> str:
+        text = str(each)
+        return text.replace(" | AsyncIterable[str]", "").replace(
+            " | AsyncIterable[PushRequest | Mapping[str, Any]]", ""
+        ).replace("asyncio.Event", "threading.Event").replace("AsyncPushView", "PushView")
+
+    for name in ("send", "create_campaign", "broadcast", "send_each", "resume", "with_options", "flush", "stats"):
+        wanted = {key: worded(name, each) for key, each in inspect.get_annotations(getattr(theirs, name)).items()}
+        assert inspect.get_annotations(getattr(ours, name)) == wanted, name
+
+
+USES: dict[str, Callable[[PushClient], object]] = {
+    "send": lambda client: client.send("u", HELLO),
+    "create_campaign": lambda client: client.create_campaign(CampaignRequest(name="c")),
+    "broadcast": lambda client: client.broadcast(["u"], HELLO),
+    "send_each": lambda client: client.send_each([]),
+    "resume": lambda client: client.resume("spring.run"),
+    "a view's send": lambda client: client.with_options(timeout=1.0).send("u", HELLO),
+    "with": lambda client: client.__enter__(),
+    "flush": lambda client: client.flush(),
+}
+EVERY_USE = pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+
+
+@EVERY_USE
+@pytest.mark.parametrize("used", [True, False], ids=["used before", "never used"])
+def test_a_closed_client_is_not_used_again(service: Service, use: Callable[[PushClient], object], used: bool) -> None:
+    client = PushClient()
+    if used:
+        client.send("first", HELLO)
+    client.close()
+    with pytest.raises(ClientClosedError, match="make a new one") as caught:
+        use(client)
+    assert (caught.value.outcome, "closed=True" in repr(client)) == (Outcome.NOT_SENT, True)
+    assert client.close().accepted == ()
+
+
+def test_everything_is_sent_by_the_same_core(client: PushClient, service: Service, tmp_path: Path) -> None:
+    assert client.send(iter(["a", "b", "a"]), HELLO).repeated == 1
+    assert client.with_options(timeout=5.0, retry=RetryPolicy.none()).send("c", {"title": {"en": "t"}}).users == 1
+    assert client.create_campaign(CampaignRequest(name="c", external_id="e")).uuid
+    run = tmp_path / "spring.run"
+    assert client.broadcast(["d", "e"], HELLO, run=run, limit=1).stopped_by == "limit"
+    assert client.resume(run).accepted == 2
+    assert client.send_each([{"userIds": ["f"], "message": {}}]).accepted == 1
+    client.flush()
+    stats = client.stats()
+    assert (stats.accepted, stats.campaigns, stats.in_flight) == (6, 1, 0)
+    assert service.users() == dict.fromkeys("abcdef", 1)
+
+
+def test_a_client_that_was_not_used_has_counted_nothing() -> None:
+    assert PushClient(NOWHERE, "key").stats().requests == 0
+
+
+def test_a_dedupe_key_sends_once_and_the_store_is_closed_with_the_client(service: Service) -> None:
+    class Claims(MemoryClaims):
+        closed = 0
+
+        async def aclose(self) -> None:
+            self.closed += 1
+
+    claims = Claims()
+    with PushClient(claims=claims) as client:
+        receipts = [client.send("u", HELLO, dedupe_key="job-1") for _ in range(2)]
+    assert [receipt.deduplicated for receipt in receipts] == [0, 1]
+    assert (service.users(), claims.closed) == ({"u": 1}, 1)
+
+
+async def ids() -> AsyncIterator[Any]:
+    yield "u"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda client: client.send(ids(), HELLO), ValidationError, "async iterable"),
+        (lambda client: client.send(7, HELLO), ValidationError, "not int"),
+        (lambda client: client.send([], HELLO), ValidationError, "empty"),
+        (lambda client: client.send((f"u{n}" for n in range(1001)), HELLO), ValidationError, "more than 1000"),
+        (lambda client: client.broadcast(ids(), HELLO), ValidationError, "user_ids is an async .* AsyncPushClient"),
+        (lambda client: client.send_each(ids()), ValidationError, "requests is an async iterable"),
+        (lambda client: client.broadcast(7, HELLO), ValidationError, "not int"),
+        (lambda client: client.broadcast("u", HELLO), ValidationError, "one str"),
+        (lambda client: client.broadcast(["u"], HELLO, stop=7), ConfigurationError, "threading.Event"),
+        (lambda client: client.broadcast(["u"], HELLO, on_progress=7), ConfigurationError, "on_progress"),
+        (lambda client: client.close(drain=-1), ConfigurationError, "drain"),
+        (lambda client: client.send("u", HELLO, dedupe_key="k"), ConfigurationError, "claims="),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_sent(
+    client: PushClient, service: Service, call: Callable[[Any], object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        call(client)
+    assert service.requests == 0
+
+
+def test_a_client_is_neither_pickled_nor_copied() -> None:
+    client = PushClient(NOWHERE, "key")
+    for use in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="make one in each process"):
+            use(client)
+
+
+def test_a_repr_shows_the_address_and_no_key() -> None:
+    assert repr(PushClient(NOWHERE, "secret-key")) == f"PushClient({NOWHERE!r}, closed=False)"
+    assert repr(PushClient.__new__(PushClient)) == "PushClient(not constructed)"
+
+
+def test_a_wrong_argument_leaves_nothing_to_close() -> None:
+    with pytest.raises(ConfigurationError, match="retry is a RetryPolicy"):
+        PushClient(NOWHERE, "key", retry="safe")  # type: ignore[arg-type]
+
+
+def test_leaving_the_block_by_an_exception_closes_too() -> None:
+    client = PushClient(NOWHERE, "key")
+    with pytest.raises(LookupError), client:
+        raise LookupError
+    assert "closed=True" in repr(client)
+
+
+def test_the_async_client_is_imported_without_the_sync_one() -> None:
+    code = "import sys; from pushsdk import AsyncPushClient; print(*sys.modules)"
+    root = str(Path(pushsdk.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert [name for name in done.stdout.split() if name.startswith(("pushsdk.sync", "pushsdk._sync"))] == []

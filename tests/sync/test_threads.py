@@ -1,0 +1,221 @@
+"""Many threads and one loop: who meets whom, and in which thread what is called."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from support.service_thread import Service
+
+from pushsdk import (
+    Batching,
+    ConfigurationError,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    Progress,
+    PushClient,
+    PushError,
+    PushRequest,
+)
+from pushsdk.emulator import Fault
+from pushsdk.emulator.presets import preset
+
+HELLO = MobilePush(body={"en": "hi"})
+THREADS = 32
+
+
+def spread(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
+    """What the work returns in so many threads that begin together."""
+    together = threading.Barrier(threads)
+
+    def begin(number: int) -> Any:
+        together.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(begin, range(threads)))
+
+
+def test_32_threads_know_the_outcome_of_each_send_under_faults_and_nobody_is_pushed_twice(
+    service: Service, client: PushClient
+) -> None:
+    service.set_faults(preset("flaky").faults, seed=7)
+
+    def work(thread: int) -> dict[str, Outcome]:
+        told = {}
+        for number in range(40):
+            user = f"{thread}-{number}"
+            try:
+                told[user] = client.send(user, MobilePush(body={"en": user})).outcome
+            except PushError as error:
+                told[user] = error.outcome
+        return told
+
+    told = {user: outcome for each in spread(work) for user, outcome in each.items()}
+    accepted = service.users()
+    counts = Counter(told.values())
+    assert len(told) == 40 * THREADS
+    assert counts[Outcome.UNKNOWN] > 0
+    assert service.duplicates() == {}
+    assert {user for user, outcome in told.items() if outcome is Outcome.ACCEPTED} <= accepted.keys()
+    assert not {u for u, each in told.items() if each in {Outcome.REJECTED, Outcome.NOT_SENT}} & accepted.keys()
+    stats = client.stats()
+    assert (stats.accepted, stats.unknown, stats.in_flight) == (counts[Outcome.ACCEPTED], counts[Outcome.UNKNOWN], 0)
+
+
+def test_sends_of_threads_are_merged_into_one_request(service: Service) -> None:
+    with PushClient(batching=Batching(linger=0.2, max_users=THREADS)) as client:
+        receipts = spread(lambda number: client.send(f"u{number}", HELLO))
+    assert (service.requests, len(service.users())) == (1, THREADS)
+    assert {receipt.users for receipt in receipts} == {1}
+
+
+def test_every_thread_gets_an_exception_of_its_own(service: Service) -> None:
+    service.faults = [Fault.status(403)]
+
+    def work(number: int) -> PushError:
+        with pytest.raises(PushError) as caught:
+            client.send(f"u{number}", HELLO)
+        return caught.value
+
+    with PushClient(batching=Batching(linger=0.2, max_users=8)) as client:
+        errors = spread(work, 8)
+    assert len({id(error) for error in errors}) == 8
+    assert [error.user_ids for error in errors] == [(f"u{number}",) for number in range(8)]
+
+
+def test_first_calls_of_many_threads_start_one_loop(service: Service) -> None:
+    seen = set()
+    with PushClient(on_event=lambda event: seen.add(threading.get_ident())) as client:
+        spread(lambda number: client.send(f"u{number}", MobilePush(body={"en": f"{number}"})))
+        assert [each.name for each in threading.enumerate()].count("pushsdk") == 1
+    assert len(seen) == 1
+    assert len(service.users()) == THREADS
+
+
+def test_ids_users_and_progress_are_the_calling_threads(service: Service, client: PushClient) -> None:
+    seen: dict[str, set[int]] = {"ids": set(), "users": set(), "requests": set(), "progress": set()}
+
+    def told(what: str) -> None:
+        seen[what].add(threading.get_ident())
+
+    def from_thread(what: str, items: list[Any]) -> Iterator[Any]:
+        told(what)
+        yield from items
+
+    def progress(_: Progress) -> None:
+        told("progress")
+
+    client.send(from_thread("ids", ["a"]), HELLO)
+    client.broadcast(from_thread("users", ["b"]), HELLO, on_progress=progress)
+    client.send_each(from_thread("requests", [PushRequest(user_ids=["c"], message=HELLO)]), on_progress=progress)
+    assert seen == dict.fromkeys(seen, {threading.get_ident()})
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_events_and_keys_are_the_clients_threads(service: Service, kind: str) -> None:
+    names = set()
+
+    def key() -> str:
+        names.add(threading.current_thread().name)
+        return service.api_key
+
+    async def async_key() -> str:
+        await asyncio.sleep(0)
+        return key()
+
+    asked = key if kind == "sync" else async_key
+    with PushClient(api_key=asked, on_event=lambda event: names.add(threading.current_thread().name)) as client:
+        client.send("u", HELLO)
+    assert names == {"pushsdk"}
+
+
+def test_the_callers_context_is_that_of_what_is_done_for_it(service: Service) -> None:
+    span = contextvars.ContextVar("span", default="none")
+    seen = []
+
+    def key() -> str:
+        seen.append(span.get())
+        return service.api_key
+
+    with PushClient(api_key=key) as client:
+        span.set("the caller's")
+        client.send("u", HELLO)
+    assert seen == ["the caller's"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda client: client.send("v", HELLO),
+        lambda client: client.broadcast(["v"], HELLO),
+        lambda client: client.flush(),
+        lambda client: client.close(),
+    ],
+    ids=["send", "broadcast", "flush", "close"],
+)
+def test_a_call_in_the_clients_own_thread_is_refused_not_hung(
+    service: Service, use: Callable[[PushClient], object]
+) -> None:
+    raised: list[BaseException] = []
+
+    def on_event(_: object) -> None:
+        assert client.stats().requests >= 0
+        try:
+            use(client)
+        except ConfigurationError as error:
+            raised.append(error)
+
+    with PushClient(on_event=on_event) as client:
+        client.send("u", HELLO)
+        assert client.send("w", HELLO).users == 1
+    assert ["in its own thread" in str(error) for error in raised] == [True, True]
+    assert service.users() == {"u": 1, "w": 1}
+
+
+def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: Service) -> None:
+    def key() -> str:
+        client.send("v", HELLO)
+        return "never"
+
+    with PushClient(api_key=key) as client, pytest.raises(NotSentError):
+        client.send("u", HELLO)
+    assert service.requests == 0
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_callback_that_ends_the_interpreter_ends_no_other_threads_calls(
+    service: Service, kind: type[BaseException]
+) -> None:
+    raising = [kind()]
+
+    def on_event(_: object) -> None:
+        if raising:
+            raise raising.pop()
+
+    def work(number: int) -> str:
+        try:
+            return client.send(f"u{number}", HELLO).outcome
+        except BaseException as error:  # noqa: BLE001 - whichever it is, it has to come
+            return type(error).__name__
+
+    with PushClient(on_event=on_event, batching=Batching(linger=0.1, max_users=4)) as client:
+        spread(work, 4)
+        assert client.send("after", HELLO).users == 1
+    # asyncio logs what nobody awaited: here, not at the end of all tests.
+    gc.collect()
+
+
+def test_a_call_in_a_running_loops_thread_works_as_in_a_notebook(service: Service, client: PushClient) -> None:
+    async def cell() -> int:
+        return client.send("u", HELLO).users
+
+    assert asyncio.run(cell()) == 1
