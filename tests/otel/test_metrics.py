@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,7 +188,7 @@ async def test_a_provider_that_is_set_later_gets_the_metrics_of_clients_that_are
 
 
 @virtual
-async def test_units_and_descriptions_are_there(telemetry: Telemetry) -> None:
+async def test_each_metric_has_a_unit_a_description_and_a_place_in_the_readme(telemetry: Telemetry) -> None:
     async with watched(telemetry, FakeService(), rate=Rate(requests_per_second=100)) as client:
         await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
         units = {metric.name: metric.unit for metric in telemetry.metrics() if metric.description}
@@ -200,3 +202,5 @@ async def test_units_and_descriptions_are_there(telemetry: Telemetry) -> None:
         "pushsdk.retry_budget": "{token}",
         "pushsdk.rate": "{request}/s",
     }
+    text = (Path(__file__).parents[2] / "README.md").read_text().partition("\n## Tracing\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`((?:http|pushsdk)\.[a-z_.]+)`", text)) == units.keys()

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, assert_never, assert_type
 
 import aiohttp
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.trace import TracerProvider
 
 import pushsdk
 from pushsdk import (
@@ -90,6 +93,7 @@ from pushsdk import (
 )
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
+from pushsdk.otel import instrument
 from pushsdk.testing import (
     Answer,
     ArmedFaults,
@@ -418,6 +422,13 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         await client.send("user-1", message, dedupe_key=42)  # type: ignore[arg-type]
     AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
     await stores[0].aclose()
+
+
+async def traced(tracers: TracerProvider, meters: MeterProvider, propagator: TextMapPropagator) -> None:
+    async with instrument(AsyncPushClient(), tracer_provider=tracers, meter_provider=meters, propagate=True) as client:
+        assert_type(client, AsyncPushClient)
+    assert_type(instrument(PushClient(), propagate=propagator), PushClient)
+    instrument(AsyncPushClient(), propagate="b3")  # type: ignore[arg-type]
 
 
 def test_with_the_service(push: PushInbox, push_env: PushInbox, push_emulator: Emulator) -> None:
