@@ -96,7 +96,6 @@ class Engine:
         from pushsdk._io.retrying import repeat
 
         settings = self.settings
-        self.loop = loop
         emit = emitter(settings.on_event)
         self.deadlines = Deadlines(loop)
         self.gate = Gate(settings.rate)
@@ -149,6 +148,8 @@ class Engine:
         self.plans: set[Any] = set()
         self.draining: list[Call] = []
         self.sender.when_paused = self.coalescer.pause
+        # Last: another thread may ask for ``stats`` meanwhile.
+        self.loop = loop
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """The running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""

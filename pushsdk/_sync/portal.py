@@ -136,8 +136,15 @@ class Portal:
                             await claims.aclose()
 
                 worker = Worker(close)
-                opened(worker)
-                place = self._places[generation] = Place(worker, client)
+                place = Place(worker, client)
+                try:
+                    opened(worker)
+                finally:
+                    # A signal may have come when the thread had started.
+                    if worker.thread.ident is not None:
+                        self._places[generation] = place
+                    else:
+                        worker.loop.close()
         return place
 
     def _lock(self) -> threading.RLock:

@@ -26,17 +26,10 @@ def opened(worker: Worker) -> None:
     if _ending:
         raise ClientClosedError("the interpreter is ending: nothing more is sent")
     for other in tuple(_open):
-        if not other.thread.is_alive():
+        if other.thread.ident is not None and not other.thread.is_alive():
             _open.discard(other)
-    try:
-        worker.thread.start()
-        _open.add(worker)
-    except BaseException:
-        if worker.thread.ident is None:
-            worker.loop.close()
-        else:
-            worker.end(0.0)
-        raise
+    _open.add(worker)
+    worker.thread.start()
 
 
 def _at_exit() -> None:

@@ -127,6 +127,7 @@ class Worker:
             loop.close()
             # From now on, who comes finds the loop closed.
             self._awake = False
+            self._ends.clear()
             while self._inbox:
                 self._inbox.popleft().end(closed())
 

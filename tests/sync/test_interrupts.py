@@ -201,9 +201,7 @@ def test_a_lost_wake_up_is_made_up_for(service: Service, monkeypatch: pytest.Mon
     assert service.users()["v"] == 1
 
 
-def test_a_thread_does_not_wait_for_a_call_that_will_not_end(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_does_not_wait_for_a_call_that_will_not_end(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "UNWIND", 0.05)
     held, go_on = threading.Event(), threading.Event()
 

@@ -60,9 +60,12 @@ def test_the_constructor_is_that_of_the_async_client_but_for_the_session() -> No
 def test_the_annotations_differ_only_in_what_belongs_to_a_loop(ours: Any, theirs: Any) -> None:
     def worded(name: str, each: Any) -> str:
         text = str(each)
-        return text.replace(" | AsyncIterable[str]", "").replace(
-            " | AsyncIterable[PushRequest | Mapping[str, Any]]", ""
-        ).replace("asyncio.Event", "threading.Event").replace("AsyncPushView", "PushView")
+        return (
+            text.replace(" | AsyncIterable[str]", "")
+            .replace(" | AsyncIterable[PushRequest | Mapping[str, Any]]", "")
+            .replace("asyncio.Event", "threading.Event")
+            .replace("AsyncPushView", "PushView")
+        )
 
     for name in ("send", "create_campaign", "broadcast", "send_each", "resume", "with_options", "flush", "stats"):
         wanted = {key: worded(name, each) for key, each in inspect.get_annotations(getattr(theirs, name)).items()}

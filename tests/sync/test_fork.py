@@ -1,0 +1,273 @@
+"""A client made before a fork: the child has one of its own, and the parent goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from support.programs import Ended, run_program
+from support.service_thread import Service
+
+from pushsdk.emulator import Fault
+
+# `fork` runs the child's function there and prints what it returns; `wait` is the parent's end of it.
+HEAD = """
+    import os, sys, threading, time, warnings
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+    from pushsdk import MobilePush, PushClient, PushError
+    HELLO = MobilePush(body={"en": "hi"})
+
+    def fork(work):
+        pid = os.fork()
+        if not pid:
+            print("child", work(), flush=True)
+            sys.exit(0)
+        return pid
+
+    def wait(pid):
+        print("exit", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+    def until(condition):
+        end = time.monotonic() + 30
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.001)
+"""
+
+
+def forked(body: str, *arguments: str) -> Ended:
+    return run_program(textwrap.dedent(HEAD) + textwrap.dedent(body), *arguments)
+
+
+@pytest.mark.parametrize("used", ["used", "unused"])
+def test_a_client_made_before_the_fork_works_on_both_sides(service: Service, used: str) -> None:
+    ended = forked(
+        """
+        client = PushClient()
+        view = client.with_options(timeout=5.0)
+        if sys.argv[1] == "used":
+            client.send("before", HELLO)
+            view.send("before-view", HELLO)
+
+        def child():
+            client.send("child", HELLO)
+            view.send("child-view", HELLO)
+            return client.stats().accepted
+
+        pid = fork(child)
+        client.send("parent", HELLO)
+        view.send("parent-view", HELLO)
+        wait(pid)
+        client.send("after", HELLO)
+        """,
+        used,
+    )
+    assert ended == (0, "child 2\nexit 0\n", "")
+    before = {"before": 1, "before-view": 1} if used == "used" else {}
+    others = ("child", "child-view", "parent", "parent-view", "after")
+    assert service.users() == {**before, **dict.fromkeys(others, 1)}
+
+
+def test_what_the_parent_has_on_its_way_is_not_the_childs(service: Service) -> None:
+    service.faults = [Fault.delay(0.5)]
+    ended = forked(
+        """
+        events = []
+        client = PushClient(on_event=events.append)
+
+        def work(n):
+            outcomes.append(client.send(f"u{n}", MobilePush(body={"en": str(n)})).outcome)
+
+        outcomes = []
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        until(lambda: client.stats().in_flight == 16)
+
+        def child():
+            stats = client.stats()
+            report = client.close()
+            return stats.requests, stats.in_flight, report
+
+        pid = fork(child)
+        wait(pid)
+        for thread in threads:
+            thread.join()
+        print(len(outcomes), set(map(str, outcomes)), len(events))
+        """
+    )
+    assert ended.err == ""
+    assert ended.out.splitlines()[0].startswith("child (0, 0, DrainReport(accepted=0")
+    assert ended.out.splitlines()[1:] == ["exit 0", "16 {'ACCEPTED'} 16"]
+    assert len(service.users()) == 16
+    assert service.duplicates() == {}
+
+
+def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(service: Service, tmp_path: Path) -> None:
+    service.faults = [Fault.delay(0.3)]
+    ended = forked(
+        """
+        client = PushClient()
+        reports = []
+        run = sys.argv[1]
+
+        def work():
+            reports.append(client.broadcast([f"u{n}" for n in range(200_000)], HELLO, run=run))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        until(lambda: client.stats().in_flight)
+        pids = [fork(lambda: "ended") for _ in range(3)]
+        for pid in pids:
+            wait(pid)
+        thread.join()
+        print(reports[0].accepted)
+        """,
+        str(tmp_path / "run"),
+    )
+    assert ended.err == ""
+    assert sorted(ended.out.splitlines()) == ["200000"] + ["child ended"] * 3 + ["exit 0"] * 3
+    assert service.duplicates() == {}
+
+
+def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(service: Service) -> None:
+    ended = forked(
+        """
+        client = PushClient()
+        client.send("before", HELLO)
+        fds = {key.fd for key in client._portal._places[0].worker.selector.get_map().values()}
+        fds.add(client._portal._places[0].worker.selector.fileno())
+
+        def child():
+            return {os.readlink(f"/proc/self/fd/{fd}") for fd in fds}, any(map(os.get_inheritable, fds))
+
+        wait(fork(child))
+        print(len(fds) >= 3, client.send("after", HELLO).users)
+        """
+    )
+    assert ended == (0, "child ({'/dev/null'}, False)\nexit 0\nTrue 1\n", "")
+
+
+def test_a_client_closed_before_the_fork_is_closed_in_the_child(service: Service) -> None:
+    ended = forked(
+        """
+        client = PushClient()
+        client.send("u", HELLO)
+        client.close()
+
+        def child():
+            try:
+                client.send("v", HELLO)
+            except PushError as error:
+                return type(error).__name__
+
+        wait(fork(child))
+        """
+    )
+    assert ended == (0, "child ClientClosedError\nexit 0\n", "")
+
+
+def test_a_fork_while_another_thread_starts_the_client_hangs_nobody(service: Service) -> None:
+    ended = forked(
+        """
+        client = PushClient()
+        lock = client._portal._lock()
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold():
+            with lock:
+                held.set()
+                go_on.wait()
+
+        threading.Thread(target=hold).start()
+        held.wait()
+        pid = fork(lambda: client.send("child", HELLO).users)
+        wait(pid)
+        go_on.set()
+        """
+    )
+    assert ended == (0, "child 1\nexit 0\n", "")
+
+
+def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_parent(service: Service) -> None:
+    service.faults = [Fault.delay(1.0)]
+    ended = forked(
+        """
+        import signal
+        pids = []
+        signal.signal(signal.SIGUSR1, lambda *_: pids.append(os.fork()))
+        client = PushClient()
+
+        def interrupt():
+            until(lambda: client.stats().in_flight)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+        threading.Thread(target=interrupt).start()
+        try:
+            print("parent", client.send("u", HELLO).outcome, flush=True)
+            wait(pids[0])
+        except PushError as error:
+            print("child", error.outcome, "in the parent" in str(error), flush=True)
+        """
+    )
+    assert ended.err == ""
+    assert sorted(ended.out.splitlines()) == ["child UNKNOWN True", "exit 0", "parent ACCEPTED"]
+    assert service.users() == {"u": 1}
+
+
+def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service: Service) -> None:
+    ended = forked(
+        """
+        import multiprocessing
+
+        client = PushClient()
+        client.send("before", HELLO)
+
+        def work(number):
+            return client.send(f"u{number}", HELLO).users
+
+        with multiprocessing.get_context("fork").Pool(3) as pool:
+            print(sum(pool.map(work, range(30))))
+        """
+    )
+    assert ended == (0, "30\n", "")
+    assert service.duplicates() == {}
+    assert len(service.users()) == 31
+
+
+def test_a_grandchild_has_a_client_of_its_own_too(service: Service) -> None:
+    ended = forked(
+        """
+        client = PushClient()
+        client.send("a", HELLO)
+
+        def child():
+            client.send("b", HELLO)
+            wait(fork(lambda: client.send("c", HELLO).users))
+            return client.send("d", HELLO).users
+
+        wait(fork(child))
+        """
+    )
+    assert ended == (0, "child 1\nexit 0\nchild 1\nexit 0\n", "")
+    assert service.users() == dict.fromkeys("abcd", 1)
+
+
+def test_a_fork_in_the_clients_own_thread_gives_the_child_a_client_too(service: Service) -> None:
+    ended = forked(
+        """
+        pids = []
+
+        def on_event(event):
+            if not pids:
+                pids.append(os.fork())
+                if not pids[0]:
+                    print("child", client.send("child", HELLO).users, flush=True)
+                    os._exit(0)
+
+        client = PushClient(on_event=on_event)
+        client.send("u", HELLO)
+        wait(pids[0])
+        """
+    )
+    assert ended == (0, "child 1\nexit 0\n", "")

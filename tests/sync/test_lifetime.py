@@ -1,0 +1,353 @@
+"""When a client's thread ends: closed, dropped, at the end of the interpreter. And what it leaves behind: nothing."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from support.programs import run_program
+from support.service_thread import HANGS, Service
+
+from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient, PushError
+from pushsdk._sync import process
+from pushsdk._sync.call import Call
+from pushsdk._sync.threads import DaemonThreads
+from pushsdk.claims import MemoryClaims
+from pushsdk.emulator import Fault
+
+HELLO = MobilePush(body={"en": "hi"})
+
+
+def threads_of_clients() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "pushsdk"]
+
+
+def test_no_thread_is_started_before_the_first_call(service: Service) -> None:
+    client = PushClient()
+    assert threads_of_clients() == []
+    client.send("u", HELLO)
+    assert len(threads_of_clients()) == 1
+    client.close()
+    assert threads_of_clients() == []
+
+
+def sending(client: PushClient) -> Future[Outcome]:
+    """A send in a thread of its own, and how it ends."""
+    ended: Future[Outcome] = Future()
+
+    def send() -> None:
+        try:
+            ended.set_result(client.send("u", HELLO).outcome)
+        except PushError as error:
+            ended.set_result(error.outcome)
+
+    threading.Thread(target=send).start()
+    return ended
+
+
+def test_closing_waits_for_the_calls_of_other_threads_and_tells_of_them(service: Service) -> None:
+    service.faults = [Fault.delay(0.3)]
+    client = PushClient()
+    ended = sending(client)
+    service.wait_for(1)
+    report = client.close()
+    assert (ended.result(HANGS), report.accepted) == (Outcome.ACCEPTED, ("u",))
+
+
+def test_closing_ends_the_calls_of_other_threads_after_the_drain(service: Service) -> None:
+    service.faults = [Fault.hang()]
+    client = PushClient()
+    ended = sending(client)
+    service.wait_for(1)
+    report = client.close(drain=0.0)
+    assert (ended.result(HANGS), report.unknown) == (Outcome.UNKNOWN, ("u",))
+
+
+def test_many_threads_close_one_client_and_all_wait_for_its_end(service: Service) -> None:
+    service.faults = [Fault.delay(0.2)]
+    client = PushClient()
+    ended = sending(client)
+    service.wait_for(1)
+
+    def close(_: int) -> tuple[bool, int]:
+        report = client.close()
+        return threads_of_clients() == [], len(report.accepted)
+
+    with ThreadPoolExecutor(8) as pool:
+        closed = list(pool.map(close, range(8)))
+    assert ended.result(HANGS) is Outcome.ACCEPTED
+    assert sorted(closed) == [(True, 0)] * 7 + [(True, 1)]
+
+
+def test_closing_while_threads_send_tells_each_of_its_send(service: Service) -> None:
+    client = PushClient()
+    started = threading.Barrier(9)
+
+    def work(thread: int) -> dict[str, Outcome]:
+        told = {}
+        started.wait()
+        for number in range(10_000):
+            user = f"{thread}-{number}"
+            try:
+                told[user] = client.send(user, MobilePush(body={"en": user})).outcome
+            except ClientClosedError as error:
+                told[user] = error.outcome
+                return told
+        return told
+
+    with ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(work, number) for number in range(8)]
+        started.wait()
+        service.wait_for(50)
+        client.close()
+        told = {user: outcome for each in running for user, outcome in each.result(HANGS).items()}
+    assert {user for user, outcome in told.items() if outcome is Outcome.ACCEPTED} == service.users().keys()
+    assert [outcome for outcome in told.values() if outcome is not Outcome.ACCEPTED] == [Outcome.NOT_SENT] * 8
+
+
+def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_ended(service: Service) -> None:
+    class Claims(MemoryClaims):
+        async def aclose(self) -> None:
+            raise OSError("the store is gone")
+
+    client = PushClient(claims=Claims())
+    client.send("u", HELLO)
+    with pytest.raises(OSError, match="the store is gone"):
+        client.close()
+    client.close()
+    assert threads_of_clients() == []
+
+
+def test_a_dropped_client_warns_and_leaves_no_thread(service: Service) -> None:
+    client = PushClient()
+    client.send("u", HELLO)
+    view = client.with_options(timeout=5.0)
+    thread = threads_of_clients()[0]
+    del client
+    gc.collect()
+    # The view is as good as the client.
+    assert view.send("v", HELLO).users == 1
+    with pytest.warns(ResourceWarning, match=r"unclosed PushClient\('http://127.0.0.1"):
+        del view
+        gc.collect()
+    thread.join(HANGS)
+    assert not thread.is_alive()
+
+
+def test_a_client_that_was_closed_or_never_used_is_dropped_in_silence(service: Service) -> None:
+    clients = [PushClient(), PushClient()]
+    clients[0].send("u", HELLO)
+    clients[0].close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clients.clear()
+        gc.collect()
+
+
+def test_ended_clients_are_not_kept(service: Service) -> None:
+    for _ in range(3):
+        with PushClient() as client:
+            client.send("u", HELLO)
+    assert len(process._open) <= 1
+
+
+def test_a_call_that_finds_its_thread_gone_is_told_so(service: Service) -> None:
+    client = PushClient()
+    client.send("u", HELLO)
+    worker = client._portal._places[0].worker
+    client.close()
+    worker.closing = False
+    with pytest.raises(ClientClosedError):
+        client.send("v", HELLO)
+    # As where the thread ended between the call and its wake-up.
+    worker._awake = True
+    with pytest.raises(ClientClosedError):
+        client.send("v", HELLO)
+
+
+def test_what_is_in_the_inbox_at_the_end_is_told_so(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = PushClient()
+    client.send("u", HELLO)
+    worker = client._portal._places[0].worker
+    late = Call()
+    worker.loop.call_soon_threadsafe(lambda: setattr(worker, "_take", lambda: None))
+    worker._inbox.append(late)
+    closing = worker._end(0.0)
+    worker.loop.call_soon_threadsafe(lambda: worker.loop.create_task(closing))
+    worker.thread.join(HANGS)
+    assert isinstance(late.error, ClientClosedError)
+    client.close()
+
+
+def test_a_thread_that_can_not_be_started_leaves_nothing(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    client = PushClient()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            client.send("u", HELLO)
+    assert client.send("u", HELLO).users == 1
+    client.close()
+
+
+def test_a_start_that_is_interrupted_leaves_nothing(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        real(thread)
+        monkeypatch.setattr(threading.Thread, "start", real)
+        raise KeyboardInterrupt
+
+    client = PushClient()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        client.send("u", HELLO)
+    assert client.send("u", HELLO).users == 1
+    client.close()
+
+
+def test_blocking_work_is_done_by_few_daemon_threads_that_end() -> None:
+    threads = DaemonThreads()
+    go_on = threading.Event()
+    names = [threads.submit(lambda: (go_on.wait(HANGS), threading.current_thread())[1]) for _ in range(20)]
+    cancelled = threads.submit(time.monotonic)
+    assert cancelled.cancel()
+    failing = threads.submit(lambda: 1 // 0)
+    go_on.set()
+    used = {each.result(HANGS) for each in names}
+    assert (len(used), {thread.daemon for thread in used}) == (16, {True})
+    assert isinstance(failing.exception(HANGS), ZeroDivisionError)
+    again = threads.submit(threading.current_thread).result(HANGS)
+    assert again in used
+    threads.shutdown()
+    for thread in used:
+        thread.join(HANGS)
+
+
+# -- the end of the interpreter -----------------------------------------------------------------------------------------
+
+HEAD = """
+    import os, sys, threading, time
+    from pushsdk import MobilePush, PushClient
+    client = PushClient()
+"""
+QUIET: dict[str, str] = {
+    "never closed": 'client.send("u", MobilePush())',
+    "never used": "",
+    "closed": 'client.send("u", MobilePush())\n    client.close()',
+    "by sys.exit": 'client.send("u", MobilePush())\n    sys.exit(0)',
+    "not closed, in a cycle": 'client.send("u", MobilePush())\n    client.me = client',
+    "a view is all that is left": 'client = client.with_options(timeout=3.0)\n    client.send("u", MobilePush())',
+    "threads go on sending": """
+    def work(n):
+        threading.main_thread().join()
+        for i in range(20):
+            client.send(f"u{n}-{i}", MobilePush(body={"en": f"{n} {i}"}))
+    for n in range(8):
+        threading.Thread(target=work, args=(n,)).start()
+    """,
+    "used first when the main thread has ended": """
+    def work():
+        threading.main_thread().join()
+        assert client.broadcast((f"u{n}" for n in range(2000)), MobilePush()).accepted == 2000
+    threading.Thread(target=work).start()
+    """,
+    "used at the end": """
+    import atexit
+    def late():
+        try:
+            client.send("u", MobilePush())
+        except Exception as error:
+            assert type(error).__name__ == "ClientClosedError", error
+        else:
+            raise AssertionError
+    client.send("u", MobilePush())
+    atexit._clear()
+    from pushsdk._sync import process
+    atexit.register(late)
+    atexit.register(process._at_exit)
+    """,
+}
+
+
+@pytest.mark.parametrize("body", QUIET.values(), ids=QUIET.keys())
+def test_a_program_ends_at_once_and_in_silence(service: Service, body: str) -> None:
+    started = time.monotonic()
+    ended = run_program(HEAD + "\n    " + body.strip("\n ") + "\n")
+    assert ended == (0, "", "")
+    assert time.monotonic() - started < 10
+
+
+def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Service) -> None:
+    run_program(HEAD + QUIET["threads go on sending"])
+    assert len(service.users()) == 160
+    assert service.duplicates() == {}
+
+
+def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Service) -> None:
+    body = """
+    def work():
+        threading.main_thread().join()
+        with PushClient(os.environ["PUSHSDK_BASE_URL"].replace("127.0.0.1", "localhost")) as client:
+            client.send("u", MobilePush())
+    threading.Thread(target=work).start()
+    """
+    assert run_program(HEAD + body) == (0, "", "")
+    assert service.users() == {"u": 1}
+
+
+def test_a_program_that_dies_by_an_exception_shows_that_one_only(service: Service) -> None:
+    ended = run_program(HEAD + '\n    client.send("u", MobilePush())\n    raise LookupError("mine")\n')
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == "LookupError: mine"
+    assert ended.err.count("Traceback") == 1
+    assert "Error" not in ended.err.replace("LookupError", "")
+
+
+DAEMON = """
+    from contextlib import suppress
+    from pushsdk import PushError
+    def work():
+        with suppress(PushError):
+            client.send("u", MobilePush())
+    threading.Thread(target=work, daemon=True).start()
+    while not client.stats().in_flight:
+        time.sleep(0.001)
+    started = time.monotonic()
+    import atexit
+    atexit.unregister(process._at_exit)
+    atexit.register(lambda: print(time.monotonic() - started))
+    atexit.register(process._at_exit)
+"""
+
+
+@pytest.mark.parametrize(("fault", "least", "most"), [(Fault.delay(0.5), 0.1, 4.0), (Fault.hang(), 1.9, 6.0)])
+def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
+    service: Service, fault: Fault, least: float, most: float
+) -> None:
+    service.faults = [fault]
+    limits = "\n    from pushsdk._sync import process\n    process.AT_EXIT = 2.0\n"
+    ended = run_program(HEAD + limits + DAEMON)
+    assert (ended.code, ended.err) == (0, "")
+    assert least < float(ended.out) < most
+
+
+def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: Service) -> None:
+    body = """
+    from pushsdk._sync import process
+    process.AT_EXIT = process.GRACE = 0.2
+    held = threading.Event()
+    def on_event(event):
+        held.set()
+        time.sleep(1e6)
+    client = PushClient(on_event=on_event)
+    threading.Thread(target=client.send, args=("u", MobilePush()), daemon=True).start()
+    held.wait()
+    """
+    assert run_program(HEAD + body) == (0, "", "")
