@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["RedisClaims"]
 
 SCHEMES = ("redis://", "rediss://", "unix://")
+# Commands at a time: a pool of redis-py fails where more connections are asked for than it may have, rather than wait.
+AT_A_TIME = 16
 # An entry is its token (so many digits), then the record.
 TOKEN = 32
 # A comparison and a change that nothing comes between.
@@ -56,6 +59,7 @@ class RedisClaims(ClaimStore):
             raise ConfigurationError("prefix is a str that is not empty")
         self._prefix = prefix
         self._loop = LoopBound()
+        self._turns = asyncio.Semaphore(AT_A_TIME)
         self._own = isinstance(server, str)
         self._redis: Any = _connected(sealed(server), self.timeout) if isinstance(server, str) else _checked(server)
 
@@ -65,22 +69,25 @@ class RedisClaims(ClaimStore):
     async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
         self._loop.check()
         name, value = self._prefix + key, _value(claim)
-        while True:
-            if await self._redis.set(name, value, nx=True, px=int(ttl * 1000)):
-                return None
-            found = await self._redis.get(name)
-            # None: it has expired in between, or was given back.
-            if found is not None:
-                return _claim(found)
+        async with self._turns:
+            while True:
+                if await self._redis.set(name, value, nx=True, px=int(ttl * 1000)):
+                    return None
+                found = await self._redis.get(name)
+                # None: it has expired in between, or was given back.
+                if found is not None:
+                    return _claim(found)
 
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         self._loop.check()
         name = self._prefix + key
-        return bool(await self._redis.eval(_SWAP, 1, name, token, _value(claim), int(ttl * 1000)))
+        async with self._turns:
+            return bool(await self._redis.eval(_SWAP, 1, name, token, _value(claim), int(ttl * 1000)))
 
     async def remove(self, key: str, token: str) -> bool:
         self._loop.check()
-        return bool(await self._redis.eval(_REMOVE, 1, self._prefix + key, token))
+        async with self._turns:
+            return bool(await self._redis.eval(_REMOVE, 1, self._prefix + key, token))
 
     async def aclose(self) -> None:
         """Close the connections, where they are not yours."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
 from redis.asyncio import Redis
+from support.claim_jobs import arguments_of
 from support.servers import Server, postgres_server, redis_server
 
 from pushsdk.claims import ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
-
-numbers = itertools.count()
-SHARED = ["sqlite", "redis", "postgres"]
 
 
 @pytest.fixture(scope="session")
@@ -43,16 +38,6 @@ def own_postgres() -> Iterator[Server]:
     """One that a test may stop."""
     with postgres_server() as server:
         yield server
-
-
-def arguments_of(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What names a new place of this kind, for another process as well."""
-    if kind == "redis":
-        return {"server": request.getfixturevalue("redis_url"), "prefix": f"test-{next(numbers)}:"}
-    if kind == "postgres":
-        return {"server": request.getfixturevalue("postgres_url"), "table": f"test_{next(numbers)}"}
-    folder: Path = request.getfixturevalue("tmp_path")
-    return {"path": str(folder / f"{next(numbers)}.claims")}
 
 
 @pytest.fixture(params=["memory", "sqlite", "sqlite durable", "redis", "redis of mine", "postgres", "pool of mine"])

@@ -64,6 +64,12 @@ async def test_of_many_at_once_one_is_stored(another: Another) -> None:
     assert [found for found in told if found is not None] == [winner] * 39
 
 
+async def test_a_thousand_at_once_are_all_stored(store: ClaimStore) -> None:
+    keys = [f"{number:064x}" for number in range(1000)]
+    assert await asyncio.gather(*(store.add(key, ONE, WEEK) for key in keys)) == [None] * 1000
+    assert await asyncio.gather(*(store.swap(key, ONE.token, TWO, WEEK) for key in keys)) == [True] * 1000
+
+
 async def test_a_claim_is_swapped_by_its_token_only(store: ClaimStore) -> None:
     await store.add(KEY, ONE, WEEK)
     assert not await store.swap(KEY, TWO.token, THREE, WEEK)

@@ -1,0 +1,448 @@
+"""What is particular to a store: its file, its server, what it is made of, what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import sqlite3
+import stat
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+from support.servers import Server
+from support.virtual_time import virtual
+
+import pushsdk.claims
+from pushsdk import ClaimStoreError, ConfigurationError
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import memory as memory_module
+from pushsdk.claims import postgres as postgres_module
+from pushsdk.claims import sqlite as sqlite_module
+from pushsdk.claims.store import LoopBound
+from pushsdk.testing import FakeService
+
+KEY, WEEK = "0f" * 32, 7 * 86400.0
+ONE, TWO = Claim("1" * 32, b'{"v":1}'), Claim("2" * 32, b'{"v":2}')
+REDIS, POSTGRES = "redis://localhost", "postgresql://localhost"
+
+
+def key(number: int) -> str:
+    return f"{number:064x}"
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+MAKERS: list[Callable[..., ClaimStore]] = [
+    MemoryClaims,
+    lambda **options: SqliteClaims("x.claims", **options),
+    lambda **options: RedisClaims(REDIS, **options),
+    lambda **options: PostgresClaims(POSTGRES, **options),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_claims_are_kept_for_a_week_and_that_can_be_changed(make: Callable[..., ClaimStore]) -> None:
+    assert (make().claim_ttl, make().timeout) == (WEEK, 5.0)
+    assert make(claim_ttl=60).claim_ttl == 60.0
+    for wrong in (59.9, 0, -1, 367 * 86400, float("nan"), float("inf"), "60", None, True):
+        with pytest.raises(ConfigurationError, match="claim_ttl"):
+            make(claim_ttl=wrong)
+
+
+@pytest.mark.parametrize("make", MAKERS[1:])
+@pytest.mark.parametrize("wrong", [0, -1, "5", None, True])
+def test_a_timeout_is_a_number_of_seconds(make: Callable[..., ClaimStore], wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match="timeout"):
+        make(timeout=wrong)
+
+
+@pytest.mark.parametrize(
+    ("module", "make", "told"),
+    [
+        ("redis.asyncio", lambda: RedisClaims(REDIS), r"pip install 'pushsdk\[redis\]'"),
+        ("asyncpg", lambda: PostgresClaims(POSTGRES), r"pip install 'pushsdk\[postgres\]'"),
+    ],
+)
+def test_without_its_extra_a_store_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, make: Callable[[], ClaimStore], told: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigurationError, match=told):
+        make()
+
+
+def test_the_names_are_imported_when_they_are_asked_for() -> None:
+    assert dir(pushsdk.claims) == sorted(pushsdk.claims.__all__)
+    assert all(getattr(pushsdk.claims, name).__doc__ for name in pushsdk.claims.__all__)
+    assert not hasattr(pushsdk.claims, "NoClaims")
+
+
+async def test_a_store_belongs_to_one_loop() -> None:
+    bound = LoopBound()
+    bound.check()
+    bound.check()
+    with pytest.raises(ConfigurationError, match="another event loop"):
+        await asyncio.to_thread(lambda: asyncio.run(checked(bound)))
+
+
+async def checked(bound: LoopBound) -> None:
+    bound.check()
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_expired_claims_do_not_pile_up_in_memory() -> None:
+    store = MemoryClaims()
+    for number in range(1000):
+        await store.add(key(number), ONE, 60.0)
+        await asyncio.sleep(1.0)
+    assert len(store._claims) <= 60 + memory_module.SWEPT
+    assert repr(store) == f"MemoryClaims(claims={len(store._claims)})"
+
+
+# -- SQLite -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        async with SqliteClaims(tmp_path / "c") as store:
+            await store.add(KEY, ONE, WEEK)
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in os.scandir(tmp_path)}
+    finally:
+        os.umask(old)
+    assert modes == {"c": 0o600, "c-wal": 0o600, "c-shm": 0o600}
+    assert os.listdir(tmp_path) == ["c"]
+    assert b"SQLite format 3" in (tmp_path / "c").read_bytes()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_it_is_a_log_ahead_and_synced_where_asked(tmp_path: Path, durable: bool) -> None:
+    async with SqliteClaims(tmp_path / "c", durable=durable) as store:
+        await store.add(KEY, ONE, WEEK)
+        db = store._db
+        assert db is not None
+        asked = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert asked == ["wal", 2 if durable else 1]
+
+
+async def test_what_comes_while_it_commits_shares_the_next_commit(tmp_path: Path) -> None:
+    async with SqliteClaims(tmp_path / "c") as store:
+        await store.add(KEY, ONE, WEEK)
+        commits = []
+        real = store._commit
+        store._commit = lambda orders: commits.append(len(orders)) or real(orders)  # type: ignore[method-assign]
+        await asyncio.gather(*(store.add(key(number), ONE, WEEK) for number in range(200)))
+    assert sum(commits) == 200
+    assert len(commits) < 100
+
+
+async def test_expired_rows_go_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_module, "SWEPT", 2)
+    async with SqliteClaims(tmp_path / "c") as store:
+        for number in range(5):
+            await store.add(key(number), ONE, -1.0)
+        await store.add(key(9), ONE, WEEK)
+        store._swept = 0.0
+        for number in range(10, 14):
+            await store.add(key(number), ONE, WEEK)
+    db = sqlite3.connect(tmp_path / "c")
+    assert db.execute("SELECT count(*) FROM claims WHERE expires < ?", (time.time(),)).fetchone() == (0,)
+    assert db.execute("SELECT count(*) FROM claims").fetchone() == (5,)
+    db.close()
+
+
+def _foreign(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE claims(mine)")
+    db.close()
+
+
+def _newer(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA application_id = {sqlite_module.APPLICATION}")
+    db.execute("PRAGMA user_version = 2")
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (lambda path: path.mkdir(), IsADirectoryError),
+        (lambda path: path.write_bytes(b"no database at all" * 100), sqlite3.DatabaseError),
+        (lambda path: path.symlink_to("elsewhere"), OSError),
+        (_foreign, ConfigurationError),
+        (_newer, ConfigurationError),
+    ],
+    ids=["a folder", "no database", "a link", "of something else", "newer"],
+)
+async def test_a_file_that_is_not_its_own_is_an_error_and_stays_as_it_was(
+    tmp_path: Path, spoil: Callable[[Path], object], kind: type[Exception]
+) -> None:
+    path = tmp_path / "c"
+    spoil(path)
+    before = path.read_bytes() if path.is_file() else None
+    async with SqliteClaims(path) as store:
+        for _ in range(2):
+            with pytest.raises(kind):
+                await store.add(KEY, ONE, WEEK)
+    assert before is None or path.read_bytes() == before
+
+
+async def test_a_folder_that_is_not_there_is_a_claim_store_error_to_the_sender(tmp_path: Path) -> None:
+    service = FakeService()
+    async with SqliteClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
+        with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
+            await client.send("user-1", {"title": {"en": "Hello"}}, dedupe_key="job")
+    assert service.requests == []
+
+
+async def test_a_file_that_another_program_holds_is_an_error_in_time(tmp_path: Path) -> None:
+    async with SqliteClaims(tmp_path / "c", timeout=0.05) as store:
+        await store.add(KEY, ONE, WEEK)
+        other = sqlite3.connect(tmp_path / "c", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError):
+            await store.swap(KEY, ONE.token, TWO, WEEK)
+        other.execute("ROLLBACK")
+        other.close()
+        assert await store.swap(KEY, ONE.token, TWO, WEEK)
+
+
+async def test_a_change_to_a_log_that_is_refused_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Db:
+        def __init__(self, answer: object) -> None:
+            self.answer = answer
+
+        def execute(self, sql: str) -> Db:
+            return self
+
+        def fetchone(self) -> object:
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return (self.answer,)
+
+    busy, full = sqlite3.OperationalError("busy"), sqlite3.OperationalError("full")
+    busy.sqlite_errorcode, full.sqlite_errorcode = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL
+    store: Any = SqliteClaims(tmp_path / "c", timeout=0.01)
+    for answer, kind in ((busy, sqlite3.OperationalError), (full, sqlite3.OperationalError)):
+        with pytest.raises(kind, match=str(answer)):
+            store._log_ahead(Db(answer))
+    with pytest.raises(ConfigurationError, match="no write-ahead log"):
+        store._log_ahead(Db("delete"))
+
+
+async def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
+    store = SqliteClaims(tmp_path / "c")
+    await store.aclose()
+    with pytest.raises(ConfigurationError, match="is closed"):
+        await store.add(KEY, ONE, WEEK)
+
+
+async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SqliteClaims(tmp_path / "c") as store:
+        await store.add(KEY, ONE, WEEK)
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: -1)
+            with pytest.raises(ConfigurationError, match="before a fork"):
+                await store.add(KEY, ONE, WEEK)
+            thread = store._thread
+            await store.aclose()
+        assert thread is not None
+        thread.submit(store._close).result(60)
+        thread.shutdown()
+
+
+def _take(path: str, number: int) -> list[int]:
+    async def take() -> list[int]:
+        async with SqliteClaims(path) as store:
+            claim = Claim(f"{number:032x}", b"{}")
+            found = await asyncio.gather(*(store.add(key(each), claim, WEEK) for each in range(200)))
+            return [each for each, there in enumerate(found) if there is None]
+
+    return asyncio.run(take())
+
+
+def test_processes_that_begin_at_the_same_time_share_the_file(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        taken = pool.starmap(_take, [(str(tmp_path / "c"), number) for number in range(4)])
+    assert sorted(each for some in taken for each in some) == list(range(200))
+
+
+# -- Redis ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "localhost", "http://localhost", "redis://:s3cret@host:port", 42, None, object()]
+)
+def test_what_is_no_redis_is_refused_without_showing_it(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RedisClaims(wrong)
+    assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
+
+
+@pytest.mark.parametrize("wrong", ["", None, 3])
+def test_a_prefix_is_a_text(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="prefix"):
+        RedisClaims(REDIS, prefix=wrong)
+
+
+async def test_redis_lets_claims_expire_by_itself(redis_url: str) -> None:
+    async with RedisClaims(redis_url, prefix="ttl:") as store, Redis.from_url(redis_url) as redis:
+        await store.add(KEY, ONE, 100.0)
+        assert 90_000 < await redis.pttl(f"ttl:{KEY}") <= 100_000
+        await store.swap(KEY, ONE.token, TWO, 1000.0)
+        assert 900_000 < await redis.pttl(f"ttl:{KEY}") <= 1_000_000
+        assert await redis.get(f"ttl:{KEY}") == b"2" * 32 + b'{"v":2}'
+
+
+async def test_a_client_of_mine_is_not_closed(redis_url: str) -> None:
+    async with Redis.from_url(redis_url) as mine:
+        async with RedisClaims(mine, prefix="mine:") as store:
+            await store.add(KEY, ONE, WEEK)
+        assert await mine.exists(f"mine:{KEY}")
+
+
+async def test_a_claim_that_goes_between_two_looks_is_looked_for_again(redis_url: str) -> None:
+    async with Redis.from_url(redis_url) as mine:
+        store = RedisClaims(mine, prefix="between:")
+        await store.add(KEY, ONE, WEEK)
+        real = mine.get
+
+        async def get(name: str) -> Any:
+            mine.get = real  # type: ignore[method-assign]
+            await mine.delete(name)
+            return await real(name)
+
+        mine.get = get  # type: ignore[method-assign]
+        assert await store.add(KEY, TWO, WEEK) is None
+
+
+# -- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["", "localhost", "mysql://u:s3cret@host", 42, None, object()])
+def test_what_is_no_postgres_is_refused_without_showing_it(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        PostgresClaims(wrong)
+    assert "s3cret" not in f"{caught.value!r}"
+
+
+@pytest.mark.parametrize("wrong", ["", "Claims", "a b", "a;b", "a.b.c", "1a", "x" * 52, 'a"b', None, 3])
+def test_a_table_is_a_plain_name(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="table"):
+        PostgresClaims(POSTGRES, table=wrong)
+
+
+async def test_a_connection_of_mine_is_refused_as_it_may_be_in_a_transaction(postgres_url: str) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    with pytest.raises(ConfigurationError, match=r"asyncpg\.Pool"):
+        PostgresClaims(connection)
+    await connection.close()
+
+
+async def test_processes_that_begin_at_the_same_time_make_one_table(postgres_url: str) -> None:
+    stores = [PostgresClaims(postgres_url, table="begun_together") for _ in range(8)]
+    told = await asyncio.gather(*(store.add(KEY, ONE, WEEK) for store in stores for _ in range(2)))
+    assert told.count(None) == 1
+    for store in stores:
+        await store.aclose()
+
+
+async def test_a_role_that_may_make_no_table_uses_the_one_that_is_there(postgres_url: str) -> None:
+    admin = await asyncpg.connect(postgres_url)
+    await admin.execute("CREATE SCHEMA jobs; CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA jobs TO worker")
+    url = postgres_url.replace("postgres@", "worker@")
+    async with PostgresClaims(url, table="jobs.claims") as store:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await store.add(KEY, ONE, WEEK)
+        await admin.execute(PostgresClaims.schema("jobs.claims"))
+        await admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.claims TO worker")
+        assert await store.add(KEY, ONE, WEEK) is None
+        assert await store.add(KEY, TWO, WEEK) == ONE
+    await admin.close()
+
+
+async def test_expired_rows_of_the_table_go_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_module, "SWEEP_EVERY", 0.0)
+    async with PostgresClaims(postgres_url, table="swept") as store:
+        for number in range(3):
+            await store.add(key(number), ONE, -1.0)
+        await store.add(key(9), ONE, WEEK)
+        pool = await store._open()
+        assert await pool.fetchval("SELECT count(*) FROM swept") == 1
+
+
+async def test_a_row_that_goes_between_two_looks_is_looked_for_again(postgres_url: str) -> None:
+    async with asyncpg.create_pool(postgres_url, min_size=0) as pool:
+        store = PostgresClaims(pool, table="between")
+        await store.add(KEY, ONE, WEEK)
+
+        class Pool:
+            """Removes the row at the first look; then lets another take an expired one first."""
+
+            looks = 0
+
+            async def fetchval(self, *words: Any) -> Any:
+                if "SET token" in words[0] and self.looks == 2:
+                    await pool.execute("DELETE FROM between")
+                return await pool.fetchval(*words)
+
+            async def fetchrow(self, *words: Any) -> Any:
+                self.looks += 1
+                if self.looks == 1:
+                    await pool.execute("DELETE FROM between")
+                    await pool.execute("INSERT INTO between VALUES ($1, 'x', '{}', now() - interval '1 s')", KEY + "x")
+                elif self.looks == 2:
+                    await pool.execute("UPDATE between SET expires = now() - interval '1 s'")
+                return await pool.fetchrow(*words)
+
+        store._pool = Pool()
+        assert await store.add(KEY, TWO, WEEK) is None
+        store._pool = pool
+        await store.add(key(1), ONE, WEEK)
+        store._pool = Pool()
+        store._pool.looks = 1
+        assert await store.add(key(1), TWO, WEEK) is None
+
+
+async def test_a_closed_postgres_store_takes_nothing(postgres_url: str) -> None:
+    store = PostgresClaims(postgres_url)
+    await store.aclose()
+    with pytest.raises(ConfigurationError, match="is closed"):
+        await store.add(KEY, ONE, WEEK)
+
+
+# -- servers that go away ---------------------------------------------------------------------------------------------
+
+
+async def through_an_outage(store: ClaimStore, server: Server) -> None:
+    """A client sends while the server is up, down, and up again."""
+    service, hello = FakeService(), {"title": {"en": "Hello"}}
+    async with store, service.client(claims=store) as client:
+        await client.send("user-1", hello, dedupe_key="a")
+        server.stop()
+        with pytest.raises(ClaimStoreError) as caught:
+            await client.send("user-1", hello, dedupe_key="b", timeout=10.0)
+        assert caught.value.__cause__ is not None
+        assert service.accepted("user-1") == 1
+        server.start()
+        await client.send("user-1", hello, dedupe_key="b")
+    assert service.accepted("user-1") == 2
+
+
+async def test_a_redis_that_is_down_is_an_error_and_nothing_is_sent(own_redis: Server) -> None:
+    await through_an_outage(RedisClaims(own_redis.url), own_redis)
+
+
+async def test_a_postgres_that_is_down_is_an_error_and_nothing_is_sent(own_postgres: Server) -> None:
+    await through_an_outage(PostgresClaims(own_postgres.url), own_postgres)

@@ -1,0 +1,159 @@
+"""Jobs delivered more than once, by processes of which some are killed; judged by what the service accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.claim_jobs import SHARED, arguments_of, deliver, store_of
+
+from pushsdk import AsyncPushClient, Batching, RetryPolicy, Timeout
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.emulator.presets import preset
+
+ROOT = Path(__file__).parents[2]
+KEY = "key-of-the-jobs"
+PATIENCE = 60.0
+# What a caller was told, the later the more it says of the job, whatever another delivery was told at the same time.
+STRENGTH = ["NOT_SENT", "REJECTED", "UNKNOWN", "DEDUPLICATED", "ACCEPTED"]
+FAULTS = [
+    Fault.status(500, probability=0.1),
+    Fault.reset_after(probability=0.1),
+    Fault.status(429, probability=0.1),
+    Fault.delay(0.05, probability=0.5),
+]
+
+
+class Worker:
+    """A process that delivers jobs."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, job: dict[str, Any]) -> Worker:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "support.claim_jobs",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(job).encode() + b"\n")
+        process.stdin.close()
+        return cls(process)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def end(self) -> tuple[int, list[tuple[str, str]]]:
+        """How it ended, and what the callers of its deliveries were told."""
+        async with asyncio.timeout(PATIENCE):
+            out, _ = await self._process.communicate()
+        assert self._process.returncode is not None
+        return self._process.returncode, [tuple(json.loads(line)) for line in out.splitlines()]
+
+
+@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize(("end", "pushed"), [("claimed", 0), ("answered", 1)])
+async def test_a_job_whose_worker_was_killed_is_unknown_and_pushes_nobody_again(
+    kind: str, end: str, pushed: int, request: pytest.FixtureRequest
+) -> None:
+    arguments = arguments_of(kind, request)
+    async with Emulator() as service:
+        job = {"kind": kind, "arguments": arguments, "base_url": service.base_url, "key": service.api_key}
+        worker = await Worker.start({**job, "keys": ["job"], "end": end})
+        assert await worker.end() == (-signal.SIGKILL, [])
+        assert sum(service.users().values()) == pushed
+        before = service.requests
+        worker = await Worker.start({**job, "keys": ["job", "job", "another"]})
+        code, told = await worker.end()
+        assert (code, sorted(told)) == (0, [("another", "ACCEPTED"), ("job", "UNKNOWN"), ("job", "UNKNOWN")])
+        assert service.requests == before + 1
+        assert service.duplicates() == {}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+async def test_jobs_delivered_by_workers_that_are_killed_are_all_accounted_for_and_none_is_doubled(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    arguments, dice = arguments_of(kind, request), random.Random(5)
+    jobs = [f"job-{number}" for number in range(400)]
+    last: dict[str, str] = {}
+    async with Emulator(faults=FAULTS) as service:
+        job = {"kind": kind, "arguments": arguments, "base_url": service.base_url, "key": service.api_key}
+        for life in range(4):
+            # Those that were not known to be accepted come again, to both; with new ones.
+            left = [each for each in jobs[: 100 * (life + 1)] if last.get(each) not in ("ACCEPTED", "DEDUPLICATED")]
+            workers = [await Worker.start({**job, "keys": dice.sample(left, len(left))}) for _ in range(2)]
+            if life < 3:
+                seen = service.requests
+                some = dice.randint(1, 20)
+                async with asyncio.timeout(PATIENCE):
+                    while service.requests < seen + some:  # noqa: ASYNC110 - the emulator counts, and tells nobody
+                        await asyncio.sleep(0.001)
+                workers[0].kill()
+            for worker in workers:
+                _, told = await worker.end()
+                for each, outcome in told:
+                    last[each] = max(outcome, last.get(each, outcome), key=STRENGTH.index)
+        accepted = service.users()
+        assert service.duplicates() == {}
+    assert last.keys() == set(jobs)
+    for each, outcome in last.items():
+        most = 0 if outcome in ("NOT_SENT", "REJECTED") else 1
+        least = 1 if outcome in ("ACCEPTED", "DEDUPLICATED") else 0
+        assert least <= accepted.get(f"user of {each}", 0) <= most, outcome
+    assert Counter(last.values())["ACCEPTED"] > len(jobs) / 3
+
+
+@pytest.mark.parametrize("kind", SHARED)
+async def test_jobs_delivered_twice_or_thrice_at_the_same_time_to_a_flaky_service_push_once(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    arguments, dice = arguments_of(kind, request), random.Random(3)
+    deliveries = [f"job-{number}" for number in range(400) for _ in range(dice.choice((2, 3)))]
+    dice.shuffle(deliveries)
+    told: dict[str, list[str]] = defaultdict(list)
+    retry = RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005)
+    async with Emulator(faults=preset("flaky").faults) as service:
+        places = [store_of(kind, arguments) for _ in range(3)]
+        patience = Timeout(total=20.0, attempt=1.0)
+        clients = [
+            AsyncPushClient(
+                service.base_url,
+                service.api_key,
+                claims=store,
+                retry=retry,
+                timeout=patience,
+                batching=Batching(max_users=5),
+            )
+            for store in places
+        ]
+
+        async def one(number: int, key: str) -> None:
+            told[key].append(await deliver(clients[number % 3], key))
+
+        await asyncio.gather(*(one(number, key) for number, key in enumerate(deliveries)))
+        for client, store in zip(clients, places, strict=True):
+            await client.aclose()
+            await store.aclose()
+        accepted = service.users()
+        assert service.duplicates() == {}
+    for key, outcomes in told.items():
+        assert outcomes.count("ACCEPTED") <= 1
+        if {"ACCEPTED", "DEDUPLICATED"} & set(outcomes):
+            assert accepted[f"user of {key}"] == 1
+        elif "UNKNOWN" not in outcomes:
+            assert f"user of {key}" not in accepted
+    assert sum("ACCEPTED" in outcomes for outcomes in told.values()) > 200

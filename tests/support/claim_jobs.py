@@ -1,0 +1,101 @@
+"""Deliveries of jobs in processes of their own, some of which are killed: ``python -m support.claim_jobs`` reads jobs.
+
+A line of JSON each on stdin: a store's kind and arguments, an address, keys to deliver at the same time, and where to
+die. On stdout comes a line for each delivery that ended: its key and what the caller was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pushsdk import AsyncPushClient, Batching, PushError, Receipt, RetryPolicy, Timeout
+from pushsdk.claims import Claim, ClaimStore, PostgresClaims, RedisClaims, SqliteClaims
+
+__all__ = ["SHARED", "arguments_of", "deliver", "store_of"]
+
+numbers = itertools.count()
+
+SHARED = ["sqlite", "redis", "postgres"]
+KINDS: dict[str, Any] = {"sqlite": SqliteClaims, "redis": RedisClaims, "postgres": PostgresClaims}
+MESSAGE = {"title": {"en": "Spring"}}
+
+
+def arguments_of(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What names a new place of this kind, for another process as well."""
+    if kind == "redis":
+        return {"server": request.getfixturevalue("redis_url"), "prefix": f"test-{next(numbers)}:"}
+    if kind == "postgres":
+        return {"server": request.getfixturevalue("postgres_url"), "table": f"test_{next(numbers)}"}
+    folder: Path = request.getfixturevalue("tmp_path")
+    return {"path": str(folder / f"{next(numbers)}.claims")}
+
+
+def store_of(kind: str, arguments: dict[str, Any]) -> ClaimStore:
+    """A store of that kind and place."""
+    store: ClaimStore = KINDS[kind](**arguments)
+    return store
+
+
+async def deliver(client: AsyncPushClient, key: str) -> str:
+    """One delivery of a job: what the caller was told."""
+    try:
+        receipt: Receipt = await client.send(f"user of {key}", MESSAGE, dedupe_key=key)
+    except PushError as error:
+        return str(error.outcome)
+    return "DEDUPLICATED" if receipt.deduplicated else str(receipt.outcome)
+
+
+def die(*words: object) -> None:
+    """As kill -9 does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prepare(store: ClaimStore, end: str | None) -> None:
+    """Have this process die after its claim was written, or after the answer came and before that is written."""
+    if end == "claimed":
+        add = store.add
+
+        async def added(key: str, claim: Claim, ttl: float) -> Claim | None:
+            found = await add(key, claim, ttl)
+            if found is None:
+                die()
+            return found
+
+        store.add = added  # type: ignore[method-assign]
+    elif end == "answered":
+        store.swap = die  # type: ignore[assignment]
+
+
+async def _work(job: dict[str, Any]) -> None:
+    store = store_of(job["kind"], job["arguments"])
+    _prepare(store, job.get("end"))
+    # Some answers never come: the faults of the service.
+    patience = Timeout(total=20.0, attempt=job.get("attempt", 5.0))
+    retry = RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005)
+    small = Batching(max_users=3)
+    async with (
+        store,
+        AsyncPushClient(
+            job["base_url"], job["key"], claims=store, timeout=patience, retry=retry, batching=small
+        ) as client,
+    ):
+
+        async def one(key: str) -> None:
+            told = await deliver(client, key)
+            os.write(1, json.dumps([key, told]).encode() + b"\n")
+
+        await asyncio.gather(*map(one, job["keys"]))
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        asyncio.run(_work(json.loads(line)))
