@@ -29,7 +29,12 @@ def opened(worker: Worker) -> None:
         if other.thread.ident is not None and not other.thread.is_alive():
             _open.discard(other)
     _open.add(worker)
-    worker.thread.start()
+    try:
+        worker.thread.start()
+    except BaseException:
+        if worker.thread.ident is None:
+            _open.discard(worker)
+        raise
 
 
 def _at_exit() -> None:

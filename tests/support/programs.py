@@ -23,7 +23,7 @@ class Ended(NamedTuple):
     err: str
 
 
-def run_program(text: str, *arguments: str, options: tuple[str, ...] = ("-X", "dev")) -> Ended:
+def run_program(text: str, *arguments: str, options: tuple[str, ...] = ("-W", "default")) -> Ended:
     """Run it to its end; a program that hangs fails the test."""
     process = subprocess.run(
         [sys.executable, *options, "-c", textwrap.dedent(text), *arguments],

@@ -18,15 +18,18 @@ HEAD = """
     from pushsdk import MobilePush, PushClient, PushError
     HELLO = MobilePush(body={"en": "hi"})
 
+    def tell(line):
+        os.write(1, f"{line}\\n".encode())
+
     def fork(work):
         pid = os.fork()
         if not pid:
-            print("child", work(), flush=True)
+            tell(f"child {work()}")
             sys.exit(0)
         return pid
 
     def wait(pid):
-        print("exit", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        tell(f"exit {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}")
 
     def until(condition):
         end = time.monotonic() + 30
@@ -204,10 +207,10 @@ def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_pare
 
         threading.Thread(target=interrupt).start()
         try:
-            print("parent", client.send("u", HELLO).outcome, flush=True)
+            tell(f"parent {client.send('u', HELLO).outcome}")
             wait(pids[0])
         except PushError as error:
-            print("child", error.outcome, "in the parent" in str(error), flush=True)
+            tell(f"child {error.outcome} {'in the parent' in str(error)}")
         """
     )
     assert ended.err == ""
@@ -262,7 +265,7 @@ def test_a_fork_in_the_clients_own_thread_gives_the_child_a_client_too(service: 
             if not pids:
                 pids.append(os.fork())
                 if not pids[0]:
-                    print("child", client.send("child", HELLO).users, flush=True)
+                    tell(f"child {client.send('child', HELLO).users}")
                     os._exit(0)
 
         client = PushClient(on_event=on_event)

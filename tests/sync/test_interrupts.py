@@ -127,7 +127,7 @@ def test_an_interrupted_close_ends_what_is_on_its_way(service: Service) -> None:
     thread.join()
 
 
-# -- the moments between ------------------------------------------------------------------------------------------------
+# -- the moments between ---------------------------------------------------------------------------------------------
 
 
 class Moment:

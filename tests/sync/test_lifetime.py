@@ -132,8 +132,7 @@ def test_a_dropped_client_warns_and_leaves_no_thread(service: Service) -> None:
     # The view is as good as the client.
     assert view.send("v", HELLO).users == 1
     with pytest.warns(ResourceWarning, match=r"unclosed PushClient\('http://127.0.0.1"):
-        del view
-        gc.collect()
+        view = None  # type: ignore[assignment]
     thread.join(HANGS)
     assert not thread.is_alive()
 
@@ -230,7 +229,7 @@ def test_blocking_work_is_done_by_few_daemon_threads_that_end() -> None:
         thread.join(HANGS)
 
 
-# -- the end of the interpreter -----------------------------------------------------------------------------------------
+# -- the end of the interpreter --------------------------------------------------------------------------------------
 
 HEAD = """
     import os, sys, threading, time

@@ -117,7 +117,7 @@ def test_ids_users_and_progress_are_the_calling_threads(service: Service, client
     client.send(from_thread("ids", ["a"]), HELLO)
     client.broadcast(from_thread("users", ["b"]), HELLO, on_progress=progress)
     client.send_each(from_thread("requests", [PushRequest(user_ids=["c"], message=HELLO)]), on_progress=progress)
-    assert seen == dict.fromkeys(seen, {threading.get_ident()})
+    assert seen == {what: {threading.get_ident()} for what in seen}
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
