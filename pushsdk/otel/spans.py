@@ -38,6 +38,9 @@ _SUPPRESS: str = getattr(otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "su
 _BAD = (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED)
 _FIGURES = {outcome: f"pushsdk.{outcome.lower()}" for outcome in Outcome}
 
+# Looked up once: a member of an enumeration costs more to reach than a global.
+_ACCEPTED, _CLIENT = Outcome.ACCEPTED, SpanKind.CLIENT
+
 _Value = str | int
 
 
@@ -61,6 +64,9 @@ class ClientObserver:
         self._server = self.where.attributes
         self._request: dict[str, _Value] = {"http.request.method": "POST", **self._server}
         self._urls = {endpoint: f"{base_url}/{path}" for endpoint, path in PATHS.items()}
+        # Of nearly every attempt: the first, of one user. Whoever is given attributes copies them.
+        self._single: dict[str, _Value] = {**self._request, "url.full": self._urls["push"], "pushsdk.users": 1}
+        self._accepted = _Ending(self._request, 204, Outcome.ACCEPTED, None)
         # By status, outcome and failure: how an attempt ended, for its span and for its metric.
         self._endings: dict[tuple[int | None, Outcome, Failure | None], _Ending] = {}
 
@@ -79,32 +85,24 @@ class ClientObserver:
     def attempt(self, endpoint: Literal["push", "campaigns"], users: int, resends: int) -> WatchedAttempt:
         """See ``Observer.attempt``."""
         try:
-            attributes = {**self._request, "url.full": self._urls[endpoint]}
-            if users:
-                attributes["pushsdk.users"] = users
-            if resends:
-                attributes["http.request.resend_count"] = resends
-            elif users > 1:
-                self._instruments.batch_size.record(users, self._server)
-            span = self._tracer.start_span("POST", kind=SpanKind.CLIENT, attributes=attributes)
-            return _Attempt(self, span)
+            attributes = self._single
+            if users != 1 or resends:
+                attributes = self._attributes(endpoint, users, resends)
+                if users > 1 and not resends:
+                    self._instruments.batch_size.record(users, self._server)
+            span = self._tracer.start_span("POST", None, _CLIENT, attributes)
+            return _Attempt(self, span, self._propagator)
         except Exception as error:  # noqa: BLE001 - as above
             _complain(error)
         return _NOTHING
 
-    def headers(self, context: Context) -> Mapping[str, str] | None:
-        """What goes with a request in this context."""
-        if self._propagator is None:
-            return None
-        carrier: dict[str, str] = {}
-        try:
-            self._propagator.inject(carrier, context)
-            return check_headers(carrier)
-        except ConfigurationError:
-            logger.error("the propagator set a header that the client sets itself, or that is none; nothing is sent")
-        except Exception as error:  # noqa: BLE001 - as above
-            _complain(error)
-        return None
+    def _attributes(self, endpoint: Literal["push", "campaigns"], users: int, resends: int) -> dict[str, _Value]:
+        attributes = {**self._request, "url.full": self._urls[endpoint]}
+        if users:
+            attributes["pushsdk.users"] = users
+        if resends:
+            attributes["http.request.resend_count"] = resends
+        return attributes
 
     def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:
         """See ``Observer.batch``."""
@@ -137,10 +135,11 @@ class ClientObserver:
 
     def note(self, span: Span, attempt: Attempt, failure: Failure | None) -> None:
         """Write down how an attempt ended."""
-        key = attempt.status, attempt.outcome, failure
-        ending = self._endings.get(key)
-        if ending is None:
-            ending = self._endings[key] = _Ending(self._request, *key)
+        if attempt.status == 204 and attempt.outcome is _ACCEPTED and failure is None:
+            ending = self._accepted
+        else:
+            key = attempt.status, attempt.outcome, failure
+            ending = self._endings.get(key) or self._endings.setdefault(key, _Ending(self._request, *key))
         if span.is_recording():
             span.set_attributes(ending.of_span)
             if ending.failed:
@@ -175,11 +174,11 @@ class _Attempt:
 
     __slots__ = ("_observer", "_span", "_token", "headers")
 
-    def __init__(self, observer: ClientObserver, span: Span) -> None:
+    def __init__(self, observer: ClientObserver, span: Span, propagator: TextMapPropagator | None) -> None:
         self._observer = observer
         self._span = span
         context = trace.set_span_in_context(span, otel_context.set_value(_SUPPRESS, True))
-        self.headers = observer.headers(context)
+        self.headers = None if propagator is None else _injected(propagator, context)
         self._token = otel_context.attach(context)
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
@@ -243,6 +242,19 @@ def _callers(calls: Sequence[Call]) -> tuple[Context, list[Link], int]:
     first: Context = next(iter(contexts.values()))[0] if contexts else calls[0].caller[1]
     linked = list(contexts.values())[:MAX_LINKS]
     return first, [Link(of_span) for _, of_span in linked], len(contexts) - len(linked)
+
+
+def _injected(propagator: TextMapPropagator, context: Context) -> Mapping[str, str] | None:
+    """What goes with a request in this context."""
+    carrier: dict[str, str] = {}
+    try:
+        propagator.inject(carrier, context)
+        return check_headers(carrier)
+    except ConfigurationError:
+        logger.error("the propagator set a header that the client sets itself, or that is none; nothing is sent")
+    except Exception as error:  # noqa: BLE001 - as above
+        _complain(error)
+    return None
 
 
 def _fail(span: Span, kind: str) -> None:
