@@ -19,6 +19,7 @@ class Mutant(NamedTuple):
 
 
 CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_broadcast/"
+OTEL, T_OTEL = "pushsdk/otel/", "tests/otel/test_spans.py"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
@@ -1311,6 +1312,65 @@ EMULATOR_STORE = [
     ),
 ]
 
+TELEMETRY = [
+    Mutant(
+        "a repeat is not told from a first attempt",
+        IO + "sender.py",
+        "observer.attempt(job.endpoint, job.users, job.own)",
+        "observer.attempt(job.endpoint, job.users, 0)",
+        T_OTEL,
+    ),
+    Mutant(
+        "a span is left open where an attempt ends before it is judged",
+        IO + "sender.py",
+        "            if job.watched is not None:\n                self._watched(job, None)\n            self._slots",
+        "            self._slots",
+        T_OTEL,
+    ),
+    Mutant(
+        "aiohttp's instrumentation makes a second span",
+        OTEL + "spans.py",
+        "otel_context.set_value(_SUPPRESS, True)",
+        "otel_context.get_current()",
+        "tests/otel/test_on_sockets.py",
+    ),
+    Mutant(
+        "a shared request is under whoever freed its place",
+        OTEL + "spans.py",
+        'self._tracer.start_span("push batch", context, attributes',
+        'self._tracer.start_span("push batch", None, attributes',
+        T_OTEL,
+    ),
+    Mutant(
+        "links are not bounded",
+        OTEL + "spans.py",
+        "list(contexts.values())[:MAX_LINKS]",
+        "list(contexts.values())",
+        T_OTEL,
+    ),
+    Mutant(
+        "a propagator may set the Api-Key",
+        OTEL + "spans.py",
+        "return check_headers(carrier)",
+        "return carrier",
+        "tests/otel/test_instrument.py",
+    ),
+    Mutant(
+        "baggage goes along",
+        OTEL + "__init__.py",
+        "TraceContextTextMapPropagator() if propagate is True",
+        "__import__('opentelemetry.propagate').propagate.get_global_textmap() if propagate is True",
+        "tests/otel/test_instrument.py",
+    ),
+    Mutant(
+        "the users of a client that is gone are not counted any more",
+        OTEL + "metrics.py",
+        "                _count(self._past, source)\n",
+        "",
+        "tests/otel/test_metrics.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1330,4 +1390,5 @@ MUTANTS = [
     *EMULATOR_CONTROL,
     *EMULATOR_STORE,
     *SEGMENTS,
+    *TELEMETRY,
 ]
