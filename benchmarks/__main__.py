@@ -27,6 +27,7 @@ SCENARIOS = {
     "emulator": True,
     "sync": True,
     "otel": True,
+    "claims": False,
 }
 LIMIT = 180.0  # seconds one scenario may take before it is stopped
 

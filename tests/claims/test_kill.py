@@ -114,7 +114,8 @@ async def test_jobs_delivered_by_workers_that_are_killed_are_all_accounted_for_a
         most = 0 if outcome in ("NOT_SENT", "REJECTED") else 1
         least = 1 if outcome in ("ACCEPTED", "DEDUPLICATED") else 0
         assert least <= accepted.get(f"user of {each}", 0) <= most, outcome
-    assert Counter(last.values())["ACCEPTED"] > len(jobs) / 3
+    # Of the hundred that came in the last life, to workers that were not killed, most.
+    assert Counter(last.values())["ACCEPTED"] > 40
 
 
 @pytest.mark.parametrize("kind", SHARED)

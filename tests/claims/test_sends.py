@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
+from pathlib import Path
 
 import pytest
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import turns, virtual
 
+import pushsdk.claims
 from pushsdk import (
+    Attempt,
     AuthenticationError,
     Batching,
     ConfigurationError,
@@ -27,7 +30,8 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
-from pushsdk._core.dedupe import Mark
+from pushsdk._core.dedupe import Mark, mark_of
+from pushsdk._core.outcome import Verdict
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import Answer, FakeRequest, FakeService
 
@@ -433,3 +437,27 @@ async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for(count: 
         again = await outcome_of(client)
     assert isinstance(again, Receipt) or sent
     assert service.duplicates() == {}
+
+
+# -- the README -------------------------------------------------------------------------------------------------------
+
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def test_the_table_of_what_is_noted_is_that_of_the_code() -> None:
+    rows = [line.split("|")[1:4] for line in README.partition("| a user of an earlier")[2].splitlines()[2:6]]
+    noted = [(ended.split()[0].strip(","), mark.strip()) for ended, mark, _ in rows]
+    assert noted == [("accepted", ACCEPTED), ("rejected", REJECTED), ("rejected", OPEN), ("unknown", CLAIMED)]
+    assert mark_of(Verdict(outcome=Outcome.ACCEPTED)).mark == ACCEPTED
+    assert mark_of(Verdict(outcome=Outcome.UNKNOWN)).mark == CLAIMED
+    for repeatable, mark in ((False, REJECTED), (True, OPEN)):
+        attempt = Attempt(outcome=Outcome.REJECTED, status=400, repeatable=repeatable)
+        assert mark_of(Verdict(outcome=Outcome.REJECTED, attempts=(attempt,))).mark == mark
+    assert mark_of(Verdict(outcome=Outcome.NOT_SENT)).mark == OPEN
+    assert f"{ShakyClaims().claim_ttl / 86400:.0f} days" in README
+
+
+def test_every_store_has_a_row_in_the_readme() -> None:
+    stores = {name for name in pushsdk.claims.__all__ if name.endswith("Claims")}
+    assert {name for name in stores if f"| `{name}(" in README} == stores

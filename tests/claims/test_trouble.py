@@ -91,6 +91,19 @@ async def test_a_claim_that_came_too_late_for_its_call_is_given_back() -> None:
 
 
 @virtual
+async def test_a_call_cancelled_while_it_claims_gives_back_what_it_claimed() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["slow"])
+    async with service.client(claims=claims) as client:
+        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (claims.ops, claims.marks()) == (["add", "remove"], [])
+    assert service.requests == []
+
+
+@virtual
 async def test_a_claim_that_can_not_be_given_back_is_known_to_have_sent_nothing() -> None:
     service, claims = FakeService(), ShakyClaims(add=["lost"], remove=["down", "down"])
     async with service.client(claims=claims) as client:

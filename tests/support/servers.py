@@ -57,14 +57,17 @@ class Server:
 
 
 @contextmanager
-def redis_server(*, tcp: bool = False) -> Iterator[Server]:
-    """Redis, which writes nothing to the disk; also on a port of 127.0.0.1 for those who know no Unix sockets."""
+def redis_server(*, tcp: bool = False, durable: bool = False) -> Iterator[Server]:
+    """Redis, which writes nothing to the disk (``durable``: an AOF, synced every second).
+
+    ``tcp``: also on a port of 127.0.0.1, for those who know no Unix sockets.
+    """
     command = _find("redis-server")
     with _folder("nobody") as (folder, as_user):
         sock = folder / "redis.sock"
         port = _free_port() if tcp else 0
         words = [*as_user, command, "--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(sock)]
-        words += ["--save", "", "--dir", str(folder)]
+        words += ["--save", "", "--dir", str(folder), "--appendonly", "yes" if durable else "no"]
         url = f"redis://127.0.0.1:{port}/0" if tcp else f"unix://{sock}"
         server = Server(url, lambda: _answers(sock), words, signal="KILL", env=dict(os.environ))
         server.start()
@@ -75,8 +78,11 @@ def redis_server(*, tcp: bool = False) -> Iterator[Server]:
 
 
 @contextmanager
-def postgres_server() -> Iterator[Server]:
-    """PostgreSQL, without syncing to the disk. As the user postgres where this is root, which it refuses to run as."""
+def postgres_server(*, durable: bool = False) -> Iterator[Server]:
+    """PostgreSQL, without syncing to the disk, but where ``durable``.
+
+    As the user postgres where this is root, which it refuses to run as.
+    """
     initdb, postgres = _find("initdb"), _find("postgres")
     with _folder("postgres") as (folder, as_user):
         data, env = folder / "data", {**os.environ, "LC_ALL": "C", "PGDATA": str(folder / "data")}
@@ -87,7 +93,8 @@ def postgres_server() -> Iterator[Server]:
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        settings = ("listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "shared_buffers=16MB")
+        fsync = f"fsync={'on' if durable else 'off'}"
+        settings = ("listen_addresses=", f"unix_socket_directories={folder}", fsync, "shared_buffers=16MB")
         words = [*as_user, postgres, *(word for each in settings for word in ("-c", each))]
         url = f"postgresql://postgres@/postgres?host={folder}"
         # Its last line, once it is up.
