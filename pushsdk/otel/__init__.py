@@ -37,7 +37,7 @@ def instrument(
     Each attempt is a CLIENT span by the HTTP conventions, under the caller's span. A request that several ``send()``
     calls share has a span of its own over its attempts: under the first sampled caller's, with links to all of them
     (at most 128). So have campaigns and broadcasts. No span or metric holds a user id, a text or the key. The spans
-    of aiohttp's own instrumentation are left out for these requests.
+    of aiohttp's own instrumentation (0.60b0 or later) are left out for these requests.
 
     The providers are the global ones where None. ``propagate`` sends ``traceparent`` and ``tracestate`` (never
     baggage), or what a propagator of yours injects; headers that the client sets itself stay as they are.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
 
 from pushsdk._core.counters import Counters
 from pushsdk._core.outcome import Outcome
@@ -20,8 +20,8 @@ __all__ = ["BUCKETS", "SCHEMA", "Instruments", "Where", "instruments_of"]
 # The release that made the HTTP conventions stable.
 SCHEMA = "https://opentelemetry.io/schemas/1.23.1"
 # As the conventions advise for http.client.request.duration; and for sizes up to Batching.max_users.
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-SIZES = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
+BUCKETS: Sequence[float] = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+SIZES: Sequence[float] = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 
 
 class Where(NamedTuple):
@@ -53,19 +53,19 @@ class Instruments:
         self._sources: list[_Source] = []
         # The users by outcome of clients that are gone: a counter never goes down.
         self._past: dict[Where, dict[Outcome, int]] = {}
-        self.duration = meter.create_histogram(
+        self.duration: Histogram = meter.create_histogram(
             "http.client.request.duration",
             unit="s",
             description="Duration of HTTP client requests: here, of one attempt.",
             explicit_bucket_boundaries_advisory=BUCKETS,
         )
-        self.batch_size = meter.create_histogram(
+        self.batch_size: Histogram = meter.create_histogram(
             "pushsdk.batch.size",
             unit="{user}",
             description="Users of each request that has more than one.",
             explicit_bucket_boundaries_advisory=SIZES,
         )
-        self.queue_wait = meter.create_histogram(
+        self.queue_wait: Histogram = meter.create_histogram(
             "pushsdk.queue.duration",
             unit="s",
             description="How long the oldest call of a request waited for a place on the wire, where it had to.",

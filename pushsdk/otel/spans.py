@@ -28,11 +28,11 @@ from pushsdk.otel.metrics import SCHEMA, Instruments, Where
 
 __all__ = ["MAX_LINKS", "ClientObserver"]
 
-logger = logging.getLogger("pushsdk")
+logger: logging.Logger = logging.getLogger("pushsdk")
 # What the SDK keeps of a span's links by default.
 MAX_LINKS = 128
 # aiohttp's instrumentation makes no span where this is set in the current context: its
-# ``is_http_instrumentation_enabled``. The key has a random part, so it can only be had from the API.
+# ``is_http_instrumentation_enabled``, since 0.60b0. The key has a random part, so it can only be had from the API.
 _SUPPRESS: str = getattr(otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation")
 # Worst first.
 _BAD = (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED)
@@ -57,7 +57,7 @@ class ClientObserver:
     ) -> None:
         parts = urlsplit(base_url)
         #: The service, for its metrics.
-        self.where = Where(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        self.where: Where = Where(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
         self._tracer = trace.get_tracer("pushsdk", __version__, tracer_provider, SCHEMA)
         self._instruments = instruments
         self._propagator = propagator
