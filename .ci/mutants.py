@@ -1371,6 +1371,66 @@ TELEMETRY = [
     ),
 ]
 
+CLAIMS, T_CLAIMS = "pushsdk/claims/", "tests/claims/test_"
+CLAIM_STORES = [
+    Mutant(
+        "an UNKNOWN is sent again at the next delivery",
+        CORE + "dedupe.py",
+        "        return Position(Mark.CLAIMED)\n",
+        "        return Position(Mark.OPEN)\n",
+        "tests/core/test_dedupe.py",
+    ),
+    Mutant(
+        "a part that was never sent, behind a 413, is settled as rejected",
+        CORE + "dedupe.py",
+        "last.outcome is Outcome.REJECTED and not last.repeatable",
+        "not last.repeatable",
+        "tests/core/test_dedupe.py",
+    ),
+    Mutant(
+        "parts of a payload run together in its fingerprint",
+        CORE + "dedupe.py",
+        'b"%d:" % len(part) + part',
+        "part",
+        "tests/core/test_dedupe.py",
+    ),
+    Mutant(
+        "a store that asks again takes its own claim for another's",
+        CLAIMS + "guard.py",
+        "found is None or found.token == token",
+        "found is None",
+        T_CLAIMS + "trouble.py",
+    ),
+    Mutant(
+        "a claim whose answer was lost is not given back",
+        CLAIMS + "guard.py",
+        "            visit.start(self._put(held, held.before))\n",
+        "",
+        T_CLAIMS + "trouble.py",
+    ),
+    Mutant(
+        "a claim may expire while its request is out",
+        CLAIMS + "guard.py",
+        "self._store.claim_ttl / 2)",
+        "self._store.claim_ttl * 2)",
+        T_CLAIMS + "sends.py",
+    ),
+    Mutant(
+        "a settled claim never expires in Redis",
+        CLAIMS + "redis.py",
+        "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])",
+        "redis.call('SET', KEYS[1], ARGV[2])",
+        T_CLAIMS + "stores.py " + T_CLAIMS + "each_store.py",
+    ),
+    Mutant(
+        "an expired claim is swapped in SQLite",
+        CLAIMS + "sqlite.py",
+        'WHERE key = ? AND token = ? AND expires > ?"\n_REMOVE',
+        'WHERE key = ? AND token = ? AND expires > ? - 9e9"\n_REMOVE',
+        T_CLAIMS + "stores.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1391,4 +1451,5 @@ MUTANTS = [
     *EMULATOR_STORE,
     *SEGMENTS,
     *TELEMETRY,
+    *CLAIM_STORES,
 ]
