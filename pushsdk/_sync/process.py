@@ -31,9 +31,12 @@ def opened(worker: Worker) -> None:
     _open.add(worker)
     try:
         worker.thread.start()
-    except BaseException:
+    except BaseException as error:
         if worker.thread.ident is None:
             _open.discard(worker)
+        if isinstance(error, RuntimeError) and "interpreter shutdown" in str(error):
+            # Python 3.12, once the main thread has ended.
+            raise ClientClosedError("the interpreter is ending: make the first call before") from None
         raise
 
 

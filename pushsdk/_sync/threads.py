@@ -41,9 +41,18 @@ class DaemonThreads(ThreadPoolExecutor):
 
         self._todo.put(work)
         if not self._resting.acquire(blocking=False) and self._count < MOST:
-            self._count += 1
-            threading.Thread(target=self._work, name="pushsdk-work", daemon=True).start()
+            self._start()
         return future
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._work, name="pushsdk-work", daemon=True).start()
+        except RuntimeError:
+            # Python 3.12 starts none once the main thread has ended: then it waits for those there are.
+            if not self._count:
+                raise
+        else:
+            self._count += 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the threads go when they have done what there is; whatever was asked, nobody waits for them."""

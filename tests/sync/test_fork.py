@@ -106,13 +106,16 @@ def test_what_the_parent_has_on_its_way_is_not_the_childs(service: Service) -> N
     assert service.duplicates() == {}
 
 
-def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(service: Service, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["spring.run", ""], ids=["in a file", "in a temporary one"])
+def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
+    service: Service, tmp_path: Path, file: str
+) -> None:
     service.faults = [Fault.delay(0.3)]
     ended = forked(
         """
         client = PushClient()
         reports = []
-        run = sys.argv[1]
+        run = sys.argv[1] or None
 
         def work():
             reports.append(client.broadcast([f"u{n}" for n in range(200_000)], HELLO, run=run))
@@ -124,12 +127,12 @@ def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(serv
         for pid in pids:
             wait(pid)
         thread.join()
-        print(reports[0].accepted)
+        print(reports[0].accepted, os.path.exists(reports[0].file))
         """,
-        str(tmp_path / "run"),
+        str(tmp_path / file) if file else "",
     )
     assert ended.err == ""
-    assert sorted(ended.out.splitlines()) == ["200000"] + ["child ended"] * 3 + ["exit 0"] * 3
+    assert sorted(ended.out.splitlines()) == ["200000 True"] + ["child ended"] * 3 + ["exit 0"] * 3
     assert service.duplicates() == {}
 
 

@@ -211,7 +211,22 @@ def test_a_start_that_is_interrupted_leaves_nothing(service: Service, monkeypatc
     client.close()
 
 
-def test_blocking_work_is_done_by_few_daemon_threads_that_end() -> None:
+def not_now(thread: threading.Thread) -> None:
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+
+def test_a_first_call_at_the_end_of_the_interpreter_is_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = PushClient()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", not_now)
+        with pytest.raises(ClientClosedError, match="make the first call before"):
+            client.send("u", HELLO)
+    assert service.requests == 0
+
+
+def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = DaemonThreads()
     go_on = threading.Event()
     names = [threads.submit(lambda: (go_on.wait(HANGS), threading.current_thread())[1]) for _ in range(20)]
@@ -224,6 +239,11 @@ def test_blocking_work_is_done_by_few_daemon_threads_that_end() -> None:
     assert isinstance(failing.exception(HANGS), ZeroDivisionError)
     again = threads.submit(threading.current_thread).result(HANGS)
     assert again in used
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", not_now)
+        assert threads.submit(threading.current_thread).result(HANGS) in used
+        with pytest.raises(RuntimeError, match="interpreter shutdown"):
+            DaemonThreads().submit(threading.current_thread)
     threads.shutdown()
     for thread in used:
         thread.join(HANGS)
@@ -244,6 +264,7 @@ QUIET: dict[str, str] = {
     "not closed, in a cycle": 'client.send("u", MobilePush())\n    client.me = client',
     "a view is all that is left": 'client = client.with_options(timeout=3.0)\n    client.send("u", MobilePush())',
     "threads go on sending": """
+    client.send("first", MobilePush())
     def work(n):
         threading.main_thread().join()
         for i in range(20):
@@ -252,9 +273,13 @@ QUIET: dict[str, str] = {
         threading.Thread(target=work, args=(n,)).start()
     """,
     "used first when the main thread has ended": """
+    from pushsdk import ClientClosedError
     def work():
         threading.main_thread().join()
-        assert client.broadcast((f"u{n}" for n in range(2000)), MobilePush()).accepted == 2000
+        try:
+            assert client.broadcast((f"u{n}" for n in range(2000)), MobilePush()).accepted == 2000
+        except ClientClosedError:
+            assert sys.version_info[:2] == (3, 12)
     threading.Thread(target=work).start()
     """,
     "used at the end": """
@@ -285,20 +310,23 @@ def test_a_program_ends_at_once_and_in_silence(service: Service, body: str) -> N
 
 def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Service) -> None:
     run_program(HEAD + QUIET["threads go on sending"])
-    assert len(service.users()) == 160
+    assert len(service.users()) == 161
     assert service.duplicates() == {}
 
 
 def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Service) -> None:
     body = """
-    def work():
+    def work(client):
         threading.main_thread().join()
-        with PushClient(os.environ["PUSHSDK_BASE_URL"].replace("127.0.0.1", "localhost")) as client:
+        with client:
             client.send("u", MobilePush())
-    threading.Thread(target=work).start()
+    client = PushClient(os.environ["PUSHSDK_BASE_URL"].replace("127.0.0.1", "localhost"), keepalive=0.001)
+    client.send("first", MobilePush())
+    time.sleep(0.01)
+    threading.Thread(target=work, args=(client,)).start()
     """
     assert run_program(HEAD + body) == (0, "", "")
-    assert service.users() == {"u": 1}
+    assert service.users() == {"first": 1, "u": 1}
 
 
 def test_a_program_that_dies_by_an_exception_shows_that_one_only(service: Service) -> None:

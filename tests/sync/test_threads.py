@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -136,6 +137,32 @@ def test_events_and_keys_are_the_clients_threads(service: Service, kind: str) ->
     with PushClient(api_key=asked, on_event=lambda event: names.add(threading.current_thread().name)) as client:
         client.send("u", HELLO)
     assert names == {"pushsdk"}
+
+
+def test_calls_that_are_taken_in_together_keep_their_contexts(service: Service) -> None:
+    span = contextvars.ContextVar("span", default="none")
+    seen, go_on = [], threading.Event()
+
+    def key() -> str:
+        seen.append(span.get())
+        return service.api_key
+
+    def work(number: int) -> None:
+        span.set(f"of {number}")
+        client.send(f"u{number}", MobilePush(body={"en": f"{number}"}))
+
+    with PushClient(api_key=key) as client:
+        client.send("first", HELLO)
+        worker = client._portal._places[0].worker
+        worker.loop.call_soon_threadsafe(go_on.wait)
+        with ThreadPoolExecutor(4) as pool:
+            running = [pool.submit(work, number) for number in range(4)]
+            while len(worker._inbox) < 4:
+                time.sleep(0.001)
+            go_on.set()
+            for each in running:
+                each.result()
+    assert sorted(seen) == ["none", "of 0", "of 1", "of 2", "of 3"]
 
 
 def test_the_callers_context_is_that_of_what_is_done_for_it(service: Service) -> None:
