@@ -20,6 +20,7 @@ class Mutant(NamedTuple):
 
 CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_broadcast/"
 OTEL, T_OTEL = "pushsdk/otel/", "tests/otel/test_spans.py"
+SYNC, T_SYNC = "pushsdk/_sync/", "tests/sync/test_"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
@@ -1371,6 +1372,65 @@ TELEMETRY = [
     ),
 ]
 
+SYNC_CODE = [
+    Mutant(
+        "a child keeps the parent's connections",
+        SYNC + "process.py",
+        "        _disconnect(worker)\n",
+        "",
+        T_SYNC + "fork.py",
+    ),
+    Mutant(
+        "an interrupted call goes on",
+        SYNC + "worker.py",
+        "            call.task.cancel()",
+        "            pass",
+        T_SYNC + "interrupts.py",
+    ),
+    Mutant(
+        "a result that its thread did not take is told to nobody",
+        SYNC + "worker.py",
+        "        if call.ended and late is not None:",
+        "        if not call.begun and late is not None:",
+        T_SYNC + "interrupts.py",
+    ),
+    Mutant(
+        "the caller's iterable is read in the loop",
+        SYNC + "reading.py",
+        "    return Reader(items, ask)",
+        "    return items",
+        T_SYNC + "threads.py",
+    ),
+    Mutant(
+        "the caller's context is lost",
+        SYNC + "worker.py",
+        ", context=call.context)",
+        ")",
+        T_SYNC + "threads.py",
+    ),
+    Mutant(
+        "of two that close the client one cuts the drain of the other",
+        SYNC + "worker.py",
+        "            self._ends.pop()\n",
+        "            self._ends[0]\n",
+        T_SYNC + "lifetime.py",
+    ),
+    Mutant(
+        "a call in on_event waits for itself",
+        SYNC + "portal.py",
+        "if worker.thread.ident == threading.get_ident():",
+        "if worker.thread.ident == 0:",
+        T_SYNC + "threads.py",
+    ),
+    Mutant(
+        "a dropped client keeps its thread",
+        SYNC + "portal.py",
+        "if place is not None and place.worker.end(AT_EXIT) is not None:",
+        "if place is not None:",
+        T_SYNC + "lifetime.py",
+    ),
+]
+
 CLAIMS, T_CLAIMS = "pushsdk/claims/", "tests/claims/test_"
 CLAIM_STORES = [
     Mutant(
@@ -1451,5 +1511,6 @@ MUTANTS = [
     *EMULATOR_STORE,
     *SEGMENTS,
     *TELEMETRY,
+    *SYNC_CODE,
     *CLAIM_STORES,
 ]

@@ -23,6 +23,7 @@ from pushsdk import (
 from pushsdk._sync import portal, process, reading
 from pushsdk._sync.call import Call
 from pushsdk._sync.late import tell_late
+from pushsdk._sync.threads import DaemonThreads
 from pushsdk._sync.worker import Worker
 from pushsdk.emulator import Fault
 
@@ -169,3 +170,19 @@ def test_a_client_that_is_just_starting_in_another_thread_is_not_forgotten(servi
     finally:
         process._open.discard(starting)
         starting.loop.close()
+
+
+def test_blocking_work_waits_for_a_thread_where_no_other_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    threads, go_on = DaemonThreads(), threading.Event()
+    first = threads.submit(go_on.wait, HANGS)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        second = threads.submit(threading.current_thread)
+    go_on.set()
+    assert first.result(HANGS)
+    thread = second.result(HANGS)
+    threads.shutdown()
+    thread.join(HANGS)
