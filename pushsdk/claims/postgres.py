@@ -122,16 +122,15 @@ class PostgresClaims(ClaimStore):
     async def _open(self) -> Any:
         if self._closed:
             raise ConfigurationError("the claim store is closed: close the client before it")
+        self._loop.check()
         if not self._ready:
             async with self._opening:
-                if not self._ready:
-                    self._loop.check()
-                    await self._prepare()
-                    self._ready = True
-        self._loop.check()
+                await self._prepare()
         return self._pool
 
     async def _prepare(self) -> None:
+        if self._ready:
+            return  # by who was before in the line
         if self._pool is None:
             self._pool = await _pool_of(str(self._url), self.timeout)
         async with self._pool.acquire() as connection:
@@ -140,6 +139,7 @@ class PostgresClaims(ClaimStore):
                 async with connection.transaction():
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
                     await connection.execute(self._schema)
+        self._ready = True
 
     async def _sweep(self, pool: Any) -> None:
         now = time.monotonic()
