@@ -60,7 +60,9 @@ def section(title: str) -> str:
 
 PYTHON = blocks("python")
 TESTS = [block for block in PYTHON if "def test_" in block]
-EXAMPLES = [block for block in PYTHON if block not in TESTS]
+# Those that begin with a file name are run by tests/workers, with the frameworks they are for.
+MODULES = [block for block in PYTHON if re.match(r"# \w+\.py\n", block.lstrip())]
+EXAMPLES = [block for block in PYTHON if block not in TESTS + MODULES]
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""How each framework takes jobs, and how its worker is run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+__all__ = ["FRAMEWORKS", "Framework", "installed", "required"]
+
+AT_A_TIME = 50
+
+
+class Framework(NamedTuple):
+    """How jobs are handed over, and how the worker is run."""
+
+    needs: str
+    """The package without which its tests are skipped."""
+    command: Sequence[str]
+    enqueue: Callable[[str, int], Awaitable[None]]
+    left: Callable[[Redis], int] | None = None
+    """How many jobs the broker still has, where it may lose one by itself."""
+
+
+def installed(package: str, framework: str) -> None:
+    """Skip the test where the package is missing, unless PUSHSDK_REQUIRE_WORKERS names the framework."""
+    if find_spec(package) is None and framework not in os.environ.get("PUSHSDK_REQUIRE_WORKERS", "").split():
+        extra = "workers-arq" if framework == "arq" else "workers"
+        pytest.skip(f"{package} is not installed (pip install -e '.[{extra}]')")
+
+
+def required(framework: str) -> Framework:
+    """It; or the test is skipped."""
+    found = FRAMEWORKS[framework]
+    installed(found.needs, framework)
+    return found
+
+
+async def _each(jobs: int, hand_over: Callable[[str], Awaitable[object]]) -> None:
+    for first in range(0, jobs, AT_A_TIME):
+        await asyncio.gather(*(hand_over(f"{number:05}") for number in range(first, min(jobs, first + AT_A_TIME))))
+
+
+async def _to_arq(redis_url: str, jobs: int) -> None:
+    from arq.connections import RedisSettings, create_pool
+
+    pool = await create_pool(RedisSettings.from_dsn(redis_url))
+    await _each(jobs, lambda order: pool.enqueue_job("shipped", order, f"user-{order}"))
+    await pool.aclose()
+
+
+async def _to_taskiq(redis_url: str, jobs: int) -> None:
+    from taskiq.kicker import AsyncKicker
+    from taskiq_redis import RedisStreamBroker
+
+    broker = RedisStreamBroker(redis_url, consumer_id="0")
+    await broker.startup()
+    await _each(jobs, lambda order: AsyncKicker("taskiq_jobs:shipped", broker, {}).kiq(order, f"user-{order}"))
+    await broker.shutdown()
+
+
+async def _to_faststream(redis_url: str, jobs: int) -> None:
+    from faststream.redis import RedisBroker
+    from redis.asyncio import Redis
+
+    async with Redis.from_url(redis_url) as redis:
+        await redis.xgroup_create("shipped", "push", id="0", mkstream=True)
+    async with RedisBroker(redis_url) as broker:
+        await _each(jobs, lambda order: broker.publish({"order": order, "user": f"user-{order}"}, stream="shipped"))
+
+
+async def _to_celery(redis_url: str, jobs: int) -> None:
+    from celery import Celery
+
+    with Celery(broker=redis_url) as app, app.producer_pool.acquire(block=True) as producer:
+        for number in range(jobs):
+            app.send_task("shipped", (f"{number:05}", f"user-{number:05}"), producer=producer)
+
+
+def _left_in_celery(redis: Redis) -> int:
+    """It takes a job off the list before it notes that it has it: what is killed in between has lost it."""
+    return redis.llen("celery") + redis.hlen("unacked")
+
+
+FRAMEWORKS = {
+    "arq": Framework("arq", ["arq", "arq_worker.WorkerSettings"], _to_arq),
+    "taskiq": Framework(
+        "taskiq_redis",
+        ["taskiq", "worker", "taskiq_worker:broker", "--workers", "1", "--ack-type", "when_executed"],
+        _to_taskiq,
+    ),
+    "faststream": Framework(
+        "faststream", ["faststream", "run", "faststream_worker:app", "--log-level", "warning"], _to_faststream
+    ),
+    "celery": Framework(
+        "celery",
+        ["celery", "-A", "celery_worker", "worker", "--concurrency", "2", "--loglevel", "WARNING"],
+        _to_celery,
+        _left_in_celery,
+    ),
+}

@@ -1,0 +1,41 @@
+"""A worker is killed in the middle of ten thousand jobs, twice: every job is accounted for, and nobody pushed twice."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from support.worker_frameworks import FRAMEWORKS
+from support.worker_lab import Crash, lived
+
+from pushsdk.emulator import Fault
+from pushsdk.emulator.presets import preset
+
+SIGKILL, SIGTERM = signal.SIGKILL, signal.SIGTERM
+ORDERS = [f"{number:05}" for number in range(10_000)]
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_with_a_dedupe_key_nobody_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
+    crashes = [Crash(3_000, SIGKILL), Crash(6_000, SIGTERM)]
+    faults = preset("flaky").faults
+    told = lived(name, tmp_path, redis_url, jobs=10_000, crashes=crashes, faults=faults, dedupe=True)
+    assert told.doubled == 0
+    lost = set(ORDERS) - told.outcomes.keys()
+    assert len(lost) <= (5 if FRAMEWORKS[name].left else 0)
+    for order in ORDERS:
+        accepted, outcomes = told.accepted.get(f"user-{order}", 0), told.outcomes.get(order, set())
+        if "ACCEPTED" in outcomes:
+            assert accepted == 1, order
+        elif "UNKNOWN" not in outcomes:
+            assert accepted == 0, order
+    assert sum("ACCEPTED" in each for each in told.outcomes.values()) > 8_000
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_without_one_somebody_is(name: str, tmp_path: Path, redis_url: str) -> None:
+    # Whoever is killed has a push on its way that will be accepted.
+    crashes, faults = [Crash(100, SIGKILL), Crash(200, SIGKILL)], [Fault.delay(0.1)]
+    told = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, dedupe=False)
+    assert told.doubled > 0
