@@ -293,8 +293,9 @@ def test_a_signal_is_handed_on(number):
 
 def test_a_ctrl_c_at_the_terminal_reaches_the_command_once():
     code = """
-import signal, sys, time
+import signal, sys
 signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+signal.signal(signal.SIGUSR1, lambda *_: print("all handed on", flush=True))
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
 print("ready", flush=True)
 while True:
@@ -305,16 +306,22 @@ while True:
         os.execv(sys.executable, [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", code])
     said = b""
     with open(terminal, "r+b", buffering=0) as keys:
-        for word, act in (
-            (b"ready", lambda: keys.write(b"\x03")),
-            (b"interrupted", lambda: os.kill(child, signal.SIGTERM)),
-            (b"requests", lambda: None),
-        ):
-            while word not in said:
+
+        def until(word, times=1):
+            nonlocal said
+            while said.count(word) < times:
                 said += keys.read(100)
-            act()
+
+        until(b"ready")
+        for times in (1, 2, 3):
+            keys.write(b"\x03")
+            until(b"interrupted", times)
+        os.kill(child, signal.SIGUSR1)
+        until(b"all handed on")
+        os.kill(child, signal.SIGTERM)
+        until(b"requests")
         os.waitpid(child, 0)
-    assert said.count(b"interrupted") == 1
+    assert said.count(b"interrupted") == 3
     assert b"terminated" in said
 
 
