@@ -172,7 +172,8 @@ def _in_front() -> bool:
 
 
 def _verdict(service: Emulator) -> str:
-    totals, twice = service.totals(), len(service.duplicates())
+    totals = service.totals()
+    twice = totals["duplicates"]
     return (
         f"{count(totals['requests'], 'request')}; accepted {_pushes(totals['pushes'])} to {count(totals['users'])} and"
         f" {count(totals['campaigns'], 'campaign')}; {count(twice) if twice else 'nobody'} got more than one push"

@@ -228,6 +228,12 @@ def test_several_who_got_more_than_one_push_are_counted():
     assert ended.stderr.endswith("2 users got more than one push\n")
 
 
+def test_who_got_more_than_one_push_under_another_key_counts_too():
+    another = SEND.replace("AsyncPushClient()", "AsyncPushClient(api_key='another')")
+    ended = executed("--", sys.executable, "-c", another, "ann", "ann")
+    assert ended.stderr.endswith("; 1 user got more than one push\n")
+
+
 def test_one_is_not_many():
     ended = executed("--", sys.executable, "-c", SEND, "ann")
     assert ended.stderr.startswith("pushsdk emulator: 1 request; accepted 1 push to 1 user and 0 campaigns; nobody")
