@@ -1491,6 +1491,83 @@ CLAIM_STORES = [
     ),
 ]
 
+TESTING = [
+    Mutant(
+        "a fault that never fired passes where an error was expected",
+        "pushsdk/testing/armed.py",
+        "            self.unsaid = self._never_fired(idle)  # by a test that expects the error\n"
+        "            error.add_note(self.unsaid)",
+        "            error.add_note(self._never_fired(idle))",
+        "tests/testing/test_plugin.py",
+    ),
+    Mutant(
+        "a fault without a with passes",
+        "pushsdk/testing/armed.py",
+        'None if needed == "none" else self._never_used()',
+        "None",
+        "tests/testing/test_plugin.py",
+    ),
+    Mutant(
+        "one fired fault speaks for all",
+        "pushsdk/testing/armed.py",
+        '(self._needed == "any" and len(idle) < len(self._faults))',
+        "len(idle) < len(self._faults)",
+        "tests/testing/test_push_inbox.py",
+    ),
+    Mutant(
+        "one test's pushes are in the next one's inbox",
+        "pushsdk/testing/plugin.py",
+        'f"test-{secrets.token_hex(8)}"',
+        '"test"',
+        "tests/testing/test_plugin.py",
+    ),
+    Mutant(
+        "a test leaves the clock ahead",
+        "pushsdk/testing/inbox.py",
+        "            self.advance(-self._ahead)",
+        "            self._ahead = 0.0",
+        "tests/testing/test_push_inbox.py",
+    ),
+    Mutant(
+        "refused requests are waited for too",
+        "pushsdk/testing/inbox.py",
+        "    if not parse(search).fates:",
+        "    if False:",
+        "tests/testing/test_push_inbox.py",
+    ),
+    Mutant(
+        "a broken answer of the fake service was accepted",
+        "pushsdk/testing/answers.py",
+        "return Answer(failure=Failure.RESET, after=after)",
+        "return Answer(failure=Failure.RESET, accepted=True, after=after)",
+        "tests/testing/test_fake_service.py",
+    ),
+]
+
+EXEC = [
+    Mutant(
+        "exec tells a signal as a negative code",
+        "pushsdk/cli/emulator.py",
+        "return code if code >= 0 else 128 - code",
+        "return code",
+        "tests/cli/test_emulator_command.py",
+    ),
+    Mutant(
+        "Ctrl-C reaches the command of exec twice",
+        "pushsdk/cli/emulator.py",
+        "elif not (signal.Signals(number).name in _FROM_KEYS and _in_front()):",
+        "else:",
+        "tests/cli/test_emulator_command.py",
+    ),
+    Mutant(
+        "exec loses a signal that comes before its command",
+        "pushsdk/cli/emulator.py",
+        "            early.append(number)",
+        "            pass",
+        "tests/cli/test_emulator_command.py::test_a_signal_that_comes_before_the_command_runs_is_not_lost",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1510,6 +1587,8 @@ MUTANTS = [
     *EMULATOR_CONTROL,
     *EMULATOR_STORE,
     *SEGMENTS,
+    *TESTING,
+    *EXEC,
     *TELEMETRY,
     *SYNC_CODE,
     *CLAIM_STORES,

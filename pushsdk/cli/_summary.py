@@ -92,5 +92,5 @@ def again(run: object, given: Mapping[str, Any]) -> str:
         if value is True:
             words.append(option)
         elif value is not False and not (name == "proxy" and "@" in str(value)):
-            words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+            words += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
     return visible(shlex.join(words))

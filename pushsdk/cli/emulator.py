@@ -16,6 +16,7 @@ from cyclopts import App, Parameter
 
 from pushsdk.cli._emulator import LOOPBACK, Behaviour, Port, made, token_in
 from pushsdk.cli._exit import CommandError, Exit, usage, warn
+from pushsdk.cli._tell import count
 from pushsdk.emulator import Emulator, StoreError
 
 __all__ = ["app", "emulator", "execute"]
@@ -64,17 +65,21 @@ async def emulator(
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
             _say(f"export PUSHSDK_API_KEY={service.api_key}")
             await stop.wait()
-        _say(", ".join(f"{count} {what}" for what, count in service.totals().items()))
+        totals = service.totals()
+        _say(
+            f"{count(totals['requests'], 'request')}, {count(totals['users'])}, {_pushes(totals['pushes'])},"
+            f" {count(totals['campaigns'], 'campaign')}"
+        )
     return 0
 
 
-@app.command(name="exec")
+@app.command(name="exec", usage="Usage: pushsdk emulator exec [OPTIONS] -- COMMAND [ARGS...]")
 async def execute(
-    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    *command: str,
     port: Port = 0,
     behaviour: Behaviour | None = None,
 ) -> int:
-    """Run a command beside the push service: pushsdk emulator exec [options] -- COMMAND ...
+    """Run a command beside the push service: exec -- COMMAND ...
 
     It gets PUSHSDK_BASE_URL and PUSHSDK_API_KEY, and says how this ends: by its exit code, or 128 and its signal.
 
@@ -167,12 +172,16 @@ def _in_front() -> bool:
 
 
 def _verdict(service: Emulator) -> str:
-    totals, twice = service.totals(), len(service.duplicates())
-    more = "nobody" if not twice else "1 user" if twice == 1 else f"{twice:,} users"
+    totals = service.totals()
+    twice = totals["duplicates"]
     return (
-        f"{totals['requests']:,} requests; accepted {totals['pushes']:,} pushes to {totals['users']:,} users and"
-        f" {totals['campaigns']:,} campaigns; {more} got more than one push"
+        f"{count(totals['requests'], 'request')}; accepted {_pushes(totals['pushes'])} to {count(totals['users'])} and"
+        f" {count(totals['campaigns'], 'campaign')}; {count(twice) if twice else 'nobody'} got more than one push"
     )
+
+
+def _pushes(number: int) -> str:
+    return f"{number:,} {'push' if number == 1 else 'pushes'}"
 
 
 def _say(line: str) -> None:

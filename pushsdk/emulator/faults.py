@@ -108,7 +108,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
 
 class StatusFault(Fault, frozen=True, tag="status"):
-    """See `Fault.status`. LimitStatuses of 600 and above are no HTTP, but some gateways make them up."""
+    """See `Fault.status`. Statuses of 600 and above are no HTTP, but some gateways make them up."""
 
     code: Annotated[int, Meta(ge=200, le=999)]
     headers: dict[str, str] = {}

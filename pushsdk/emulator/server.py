@@ -289,7 +289,10 @@ class Emulator:
         self._service.advance(seconds)
 
     def totals(self) -> Mapping[str, int]:
-        """The counts of ``requests``, and over all keys of ``users``, ``pushes`` and ``campaigns``."""
+        """The counts of ``requests``, and over all keys of ``users``, ``duplicates``, ``pushes`` and ``campaigns``.
+
+        A duplicate is a user with more than one accepted push under one key.
+        """
         return {"requests": self.requests, **self._store.totals()}
 
     def reset(self, *, api_key: str | None = None) -> None:

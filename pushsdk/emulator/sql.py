@@ -292,10 +292,12 @@ def _where(inbox: int, search: Search, after: int, before: int) -> tuple[str, li
 
 
 def totals(db: sqlite3.Connection) -> dict[str, int]:
-    """Counts over the inboxes that are not forgotten: users, and pushes and campaigns kept."""
+    """Counts over the inboxes that are not forgotten: users, duplicates among them, pushes and campaigns kept."""
     inboxes = "(SELECT id FROM inboxes WHERE digest NOT NULL)"
     queries = {
         "users": f"SELECT count(*) FROM (SELECT DISTINCT inbox, user FROM received WHERE inbox IN {inboxes})",
+        "duplicates": f"SELECT count(*) FROM (SELECT 1 FROM received WHERE inbox IN {inboxes}"
+        " GROUP BY inbox, user HAVING sum(times) > 1)",
         "pushes": f"SELECT count(*) FROM requests WHERE endpoint = 'push' AND accepted AND inbox IN {inboxes}",
         "campaigns": f"SELECT count(*) FROM campaigns WHERE inbox IN {inboxes}",
     }

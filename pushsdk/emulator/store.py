@@ -320,6 +320,6 @@ class Store:
             pass
 
     def totals(self) -> dict[str, int]:
-        """Over all inboxes: the users with an accepted push, the pushes accepted and the campaigns that are kept."""
+        """Over all inboxes: users with an accepted push, with more than one, and the pushes and campaigns kept."""
         with self._database.reading() as db:
             return sql.totals(db)

@@ -33,6 +33,7 @@ class PushInbox:
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test set the clock forward
         self._before = host.emulator.requests  # of all tests that were before
+        self._armed: list[ArmedFaults] = []  # all that this test asked for
         self.was_told: bool = False  # whether a failure has shown what the service got
 
     def __repr__(self) -> str:
@@ -96,6 +97,10 @@ class PushInbox:
         """What the service got, as failures show it."""
         return self._told(None)
 
+    def unsaid(self) -> str | None:
+        """What is wrong with this test though it passed: faults that never acted, and no error said so."""
+        return next((armed.unsaid for armed in self._armed if armed.unsaid), None)
+
     # Expectations
 
     def assert_sent(
@@ -132,8 +137,8 @@ class PushInbox:
         __tracebackhide__ = True
         found = self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
         if found:
-            whom = "" if user_id is None else f" to {quoted(user_id)}"
-            self._fail(f"Expected no push{whom}, got {len(found):,}.")
+            what = "push or campaign" if user_id is None else f"push to {quoted(user_id)}"
+            self._fail(f"Expected no {what}, got {len(found):,}.")
 
     def assert_no_duplicates(self) -> None:
         """Fail if any user got more than one push, whatever is in them."""
@@ -190,16 +195,21 @@ class PushInbox:
     def fault(self, *faults: Fault, required: bool = True, seed: int = 0) -> ArmedFaults:
         """``with push.fault(Fault.status(503, first=2)):`` has the service fail so; tried before those that are there.
 
-        A fault that never fired fails the test at the end of the ``with``, unless ``required`` is off.
+        A fault that never fired fails the test, at the end of the ``with`` or, where that raised, of the test; unless
+        ``required`` is off.
         """
-        return self._armed(faults, "each" if required else "none", seed)
+        if not faults:
+            raise ValueError("which fault? push.fault(Fault.status(503)), or push.faults('flaky')")
+        return self._arm(faults, "each" if required else "none", seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> ArmedFaults:
         """The same with a preset: flaky, ratelimited, brownout, outage, poison-user. One of its faults has to fire."""
-        return self._armed(preset(name).faults, "any" if required else "none", seed)
+        return self._arm(preset(name).faults, "any" if required else "none", seed)
 
-    def _armed(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> ArmedFaults:
-        return ArmedFaults(self._inbox, faults, told=self._told, needed=needed, seed=seed)
+    def _arm(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> ArmedFaults:
+        armed = ArmedFaults(self._inbox, faults, told=self._told, needed=needed, seed=seed)
+        self._armed.append(armed)
+        return armed
 
     @property
     def limits(self) -> ServiceLimits:

@@ -5,6 +5,7 @@ Loaded by pytest wherever pushsdk is installed: what it needs is imported when t
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pushsdk.testing.inbox import PushInbox
 
 __all__: list[str] = []
+
+_INBOX: pytest.StashKey[PushInbox] = pytest.StashKey()  # in the test that has one, however it asked for it
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +49,7 @@ def push(_push_host: Host, request: pytest.FixtureRequest) -> Iterator[PushInbox
     from pushsdk.testing.inbox import PushInbox
 
     inbox = PushInbox(_push_host, api_key=f"test-{secrets.token_hex(8)}", label=request.node.nodeid)
+    request.node.stash[_INBOX] = inbox
     yield inbox
     inbox.close()
 
@@ -53,9 +57,21 @@ def push(_push_host: Host, request: pytest.FixtureRequest) -> Iterator[PushInbox
 @pytest.fixture
 def push_env(push: PushInbox, monkeypatch: pytest.MonkeyPatch) -> PushInbox:
     """The same as ``push``, and where PUSHSDK_BASE_URL and PUSHSDK_API_KEY point to."""
+    for name in [name for name in os.environ if name.startswith("PUSHSDK_API_KEY_")]:
+        monkeypatch.delenv(name)  # other ways to a key
     monkeypatch.setenv("PUSHSDK_BASE_URL", push.base_url)
     monkeypatch.setenv("PUSHSDK_API_KEY", push.api_key)
     return push
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that passed without the faults it asked for."""
+    result = yield
+    inbox = item.stash.get(_INBOX, None)
+    if inbox is not None and (problem := inbox.unsaid()) is not None:
+        pytest.fail(problem, pytrace=False)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,9 +80,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the service got where a test fails by something else than an expectation of `PushInbox`."""
     report = yield
-    if report.when == "call" and report.failed:
-        inbox: Any = getattr(item, "funcargs", {}).get("push")
-        # By its name: another fixture may be called so, and the import is for those who use it.
-        if type(inbox).__name__ == "PushInbox" and not inbox.was_told:
-            report.sections.append(("Push service", inbox.summary()))
+    inbox = item.stash.get(_INBOX, None)
+    # At the teardown it is empty, or soon will be.
+    if inbox is not None and report.failed and report.when != "teardown" and not inbox.was_told:
+        report.sections.append(("Push service", inbox.summary()))
     return report

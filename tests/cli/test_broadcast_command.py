@@ -292,6 +292,12 @@ def test_no_password_of_a_proxy_is_in_that_command():
     assert again("a", {"proxy": "http://p.example", "durable": False}) == "pushsdk resume a --proxy http://p.example"
 
 
+def test_the_command_that_resumes_has_the_numbers_that_were_given():
+    from pushsdk.cli._summary import again
+
+    assert again("a", {"rate": 1_234_567.0, "timeout": 0.5}) == "pushsdk resume a --rate 1234567 --timeout 0.5"
+
+
 # -- the question before sending -----------------------------------------------------------------------------------
 
 

@@ -228,6 +228,17 @@ def test_several_who_got_more_than_one_push_are_counted():
     assert ended.stderr.endswith("2 users got more than one push\n")
 
 
+def test_who_got_more_than_one_push_under_another_key_counts_too():
+    another = SEND.replace("AsyncPushClient()", "AsyncPushClient(api_key='another')")
+    ended = executed("--", sys.executable, "-c", another, "ann", "ann")
+    assert ended.stderr.endswith("; 1 user got more than one push\n")
+
+
+def test_one_is_not_many():
+    ended = executed("--", sys.executable, "-c", SEND, "ann")
+    assert ended.stderr.startswith("pushsdk emulator: 1 request; accepted 1 push to 1 user and 0 campaigns; nobody")
+
+
 def test_the_options_before_the_dashes_are_the_emulators():
     ended = executed("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
     assert ended.returncode == 1
@@ -240,6 +251,19 @@ def test_the_streams_are_passed_through_and_the_exit_code_comes_back():
     assert (ended.returncode, ended.stdout) == (7, "IN\n")
     assert ended.stderr.startswith("err\npushsdk emulator: 0 requests")
     assert ended.stderr.endswith("nobody got more than one push\n")
+
+
+def test_what_comes_after_the_dashes_is_the_commands():
+    code = "import sys; print(*sys.argv[1:])"
+    ended = executed("--", sys.executable, "-c", code, "--port", "x", "--", "--help", "--version")
+    assert (ended.returncode, ended.stdout) == (0, "--port x -- --help --version\n")
+
+
+@pytest.mark.parametrize("words", [["true", "-q"], ["--fualts", "flaky", "--", "true"]], ids=str)
+def test_an_option_before_the_dashes_that_is_none_is_a_usage_error(command, words):
+    ended = command("emulator", "exec", *words)
+    assert ended.code == 2
+    assert "Unknown option" in ended.err
 
 
 def test_other_ways_to_a_key_do_not_reach_the_command(monkeypatch):
@@ -275,8 +299,9 @@ def test_a_signal_is_handed_on(number):
 
 def test_a_ctrl_c_at_the_terminal_reaches_the_command_once():
     code = """
-import signal, sys, time
+import signal, sys
 signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+signal.signal(signal.SIGUSR1, lambda *_: print("all handed on", flush=True))
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
 print("ready", flush=True)
 while True:
@@ -287,16 +312,22 @@ while True:
         os.execv(sys.executable, [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", code])
     said = b""
     with open(terminal, "r+b", buffering=0) as keys:
-        for word, act in (
-            (b"ready", lambda: keys.write(b"\x03")),
-            (b"interrupted", lambda: os.kill(child, signal.SIGTERM)),
-            (b"requests", lambda: None),
-        ):
-            while word not in said:
+
+        def until(word, times=1):
+            nonlocal said
+            while said.count(word) < times:
                 said += keys.read(100)
-            act()
+
+        until(b"ready")
+        for times in (1, 2, 3):
+            keys.write(b"\x03")
+            until(b"interrupted", times)
+        os.kill(child, signal.SIGUSR1)
+        until(b"all handed on")
+        os.kill(child, signal.SIGTERM)
+        until(b"requests")
         os.waitpid(child, 0)
-    assert said.count(b"interrupted") == 1
+    assert said.count(b"interrupted") == 3
     assert b"terminated" in said
 
 
@@ -373,7 +404,7 @@ def test_the_help_names_the_commands_and_loads_none(monkeypatch, capsys):
 
 def test_the_help_of_the_emulator_names_exec(command):
     assert "exec" in command("emulator", "--help").out
-    assert "-- COMMAND" in command("emulator", "exec", "--help").out
+    assert "Usage: pushsdk emulator exec [OPTIONS] -- COMMAND [ARGS...]" in command("emulator", "exec", "--help").out
 
 
 @pytest.mark.parametrize("missing", ["cyclopts", "rich"])
@@ -418,4 +449,4 @@ def test_a_user_can_start_it_push_to_it_and_stop_it():
         assert push(told["PUSHSDK_BASE_URL"], told["PUSHSDK_API_KEY"], "ann", "bob") == 204
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (out, err, process.returncode) == ("1 requests, 2 users, 1 pushes, 0 campaigns\n", "", 0)
+    assert (out, err, process.returncode) == ("1 request, 2 users, 1 push, 0 campaigns\n", "", 0)

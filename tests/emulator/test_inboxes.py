@@ -164,7 +164,7 @@ async def test_a_full_disk_is_507_and_nothing_is_half_recorded(wire, emulator):
         "error": "the emulator's store can't be written: database or disk is full; free some space, or reset an inbox"
     }
     assert (emulator.users(), len(emulator.pushes)) == ({"ann": 1}, 1)
-    assert emulator.totals() == {"requests": 2, "users": 1, "pushes": 1, "campaigns": 0}
+    assert emulator.totals() == {"requests": 2, "users": 1, "duplicates": 0, "pushes": 1, "campaigns": 0}
 
 
 async def test_a_full_disk_takes_only_those_that_do_not_fit(wire, emulator):

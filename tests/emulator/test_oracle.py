@@ -37,7 +37,7 @@ async def test_totals_are_over_all_keys(wire, emulator):
     await wire.push("ann", "bob")
     await wire.campaign(Api_Key="another")
     await wire.push("ann", Api_Key="")
-    assert emulator.totals() == {"requests": 3, "users": 2, "pushes": 1, "campaigns": 1}
+    assert emulator.totals() == {"requests": 3, "users": 2, "duplicates": 0, "pushes": 1, "campaigns": 1}
 
 
 async def test_reset_forgets_and_starts_the_faults_anew(wire, emulator):

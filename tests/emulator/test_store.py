@@ -97,7 +97,7 @@ def test_inboxes_share_nothing(store, box):
     other = store.box("other")
     put(store, push(box, "ann"), push(other, "ann", "bob"))
     assert (store.users(box), store.users(other)) == ({"ann": 1}, {"ann": 1, "bob": 1})
-    assert store.totals() == {"users": 3, "pushes": 2, "campaigns": 0}
+    assert store.totals() == {"users": 3, "duplicates": 0, "pushes": 2, "campaigns": 0}
     assert store.request(box, store.requests(other)[0].id) is None
 
 
@@ -468,7 +468,7 @@ def test_a_file_that_is_opened_again_has_all_of_it(make):
     assert (store.unfinished()[0][1].uuid, store.boxes()[0].label) == ("c1", "mine")
     assert put(store, push(box, "ann"), push(box, "ann")) == [4, 5]
     assert (ids(store, box), store.accepted(box, "ann")) == ([2, 3, 4, 5], 4)
-    assert store.totals() == {"users": 3, "pushes": 3, "campaigns": 1}
+    assert store.totals() == {"users": 3, "duplicates": 1, "pushes": 3, "campaigns": 1}
 
 
 def test_what_was_not_swept_is_by_the_next_process(make, tmp_path):

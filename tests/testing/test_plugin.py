@@ -61,7 +61,10 @@ def suite(tmp_path):
 
 
 SYNC = """
+KEYS = set()
+
 def test_a_sync_test_has_an_inbox(push):
+    KEYS.add(push.api_key)
     asyncio.run(send(push, "ann"))
     assert push.accepted("ann") == 1
     assert push.wait_for("ann")[0].title == {"en": "Hello"}
@@ -69,7 +72,7 @@ def test_a_sync_test_has_an_inbox(push):
 def test_every_test_has_one_of_its_own(push, push_emulator):
     push.assert_nothing_sent()
     assert push.emulator is push_emulator
-    assert push.api_key != push_emulator.api_key
+    assert push.api_key not in {*KEYS, push_emulator.api_key}
     asyncio.run(send(push, "ann"))
 
 def test_nor_does_it_find_what_was_before(push):
@@ -85,6 +88,13 @@ def test_code_that_reads_its_settings_finds_it(push_env):
 def test_the_settings_are_gone_afterwards():
     assert "PUSHSDK_API_KEY" not in os.environ
 
+@pytest.fixture
+def other_key(monkeypatch):
+    monkeypatch.setenv("PUSHSDK_API_KEY_FILE", "elsewhere")
+
+def test_other_ways_to_a_key_are_closed(other_key, push_env):
+    assert "PUSHSDK_API_KEY_FILE" not in os.environ
+
 def test_an_inbox_has_the_name_of_its_test(push):
     with urllib.request.urlopen(f"{push.url}/_emulator/v1/inboxes") as answer:
         labels = [inbox["label"] for inbox in json.load(answer)]
@@ -94,7 +104,7 @@ def test_an_inbox_has_the_name_of_its_test(push):
 
 @pytest.mark.parametrize("words", [[], ["--import-mode=importlib"], ["--import-mode=append"]], ids=str)
 def test_sync_tests_use_it_without_any_other_plugin(suite, words):
-    assert "6 passed" in suite(SYNC, *words)
+    assert "7 passed" in suite(SYNC, *words)
 
 
 def test_tests_of_pytest_asyncio_use_it(suite):
@@ -187,6 +197,74 @@ def test_a_failing_test_shows_once_what_the_service_got(suite):
 def test_the_failure_is_shown_where_the_test_is_not_in_the_plugin(suite):
     told = suite(FAILING, code=1)
     assert re.findall(r"^(\S+\.py):\d+: ", told, re.MULTILINE) == ["test_suite.py"] * 3
+
+
+IN_VAIN = """
+def test_whose_error_came_from_elsewhere(push):
+    with pytest.raises(ZeroDivisionError), push.fault(Fault.status(503, user="eve")):
+        asyncio.run(send(push, "ann"))
+        1 / 0
+
+def test_without_a_with(push):
+    push.fault(Fault.status(503, first=2), Fault.hang())
+    asyncio.run(send(push, "ann"))
+
+@pytest.mark.xfail(strict=True)
+def test_of_which_that_is_expected(push):
+    push.faults("outage")
+
+def test_that_looked_at_the_failure_itself(push):
+    with pytest.raises(AssertionError, match="never fired"), push.fault(Fault.hang()):
+        pass
+
+def test_that_may_do_without(push):
+    push.fault(Fault.hang(), required=False)
+    with pytest.raises(ZeroDivisionError), push.fault(Fault.hang(), required=False):
+        1 / 0
+
+def test_that_is_skipped(push):
+    with push.fault(Fault.hang()):
+        pytest.skip("not today")
+"""
+
+
+def test_no_test_passes_without_the_faults_it_asked_for(suite):
+    told = suite(IN_VAIN, "-rs", code=1)
+    assert "2 failed, 2 passed, 1 skipped, 1 xfailed" in told
+    first, second = re.split(r"_{5,} test_\w+ _{5,}", told)[1:]
+    assert first.lstrip().startswith("This fault never fired: no request met the conditions.")
+    assert "\n  Fault.status(code=503, user='eve')\n\nThe service got 1 request" in first
+    assert second.lstrip().startswith("These faults were never used: write `with push.fault(...):`\n")
+    assert "\n  Fault.status(code=503, first=2)\n  Fault.hang(accepted=False)\n" in second
+    assert second.count('accepted  204  push to "ann"') == 1
+    assert re.search(r"^SKIPPED .*: not today$", told, re.MULTILINE)
+
+
+def test_what_the_service_got_is_shown_however_the_inbox_was_asked_for(suite):
+    source = """
+import unittest
+
+def test_by_name(request):
+    push = request.getfixturevalue("push")
+    asyncio.run(send(push, "ann"))
+    assert not push.users()
+
+class TestOfUnittest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def inbox(self, push): self.push = push
+
+    def test_it(self):
+        asyncio.run(send(self.push, "ann"))
+        self.assertFalse(self.push.users())
+
+@pytest.fixture
+def greeted(push):
+    asyncio.run(send(push, "ann"))
+    assert not push.users()
+
+def test_whose_fixture_fails(greeted): pass
+"""
+    assert suite(source, code=1).count('accepted  204  push to "ann"') == 3
 
 
 def test_another_fixture_of_its_name_is_left_alone(suite):

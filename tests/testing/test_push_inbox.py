@@ -133,7 +133,7 @@ def test_nothing_was_sent(inbox, send):
     inbox.assert_nothing_sent()
     send("ann")
     inbox.assert_nothing_sent("bob")
-    assert text_of(inbox.assert_nothing_sent).startswith("Expected no push, got 1.\n")
+    assert text_of(inbox.assert_nothing_sent).startswith("Expected no push or campaign, got 1.\n")
     assert text_of(inbox.assert_nothing_sent, "ann").startswith('Expected no push to "ann", got 1.\n')
 
 
@@ -313,6 +313,18 @@ def test_one_of_a_presets_faults_has_to_fire(inbox, send):
     assert told.startswith("None of these faults ever fired: no request came in its `with`.")
 
 
+def test_faults_that_are_drawn_are_told_apart_from_those_that_did_not_match(inbox, send):
+    told = text_of(unharmed, inbox.faults("flaky", seed=1), lambda: send("ann"))
+    assert "ever fired: none won its draw (seed=1)." in told
+    told = text_of(unharmed, inbox.fault(Fault.hang(user="eve"), Fault.hang(probability=0)), lambda: send("ann"))
+    assert "never fired: no request met the conditions." in told
+
+
+def test_no_fault_at_all_is_an_error(inbox):
+    with pytest.raises(ValueError, match=r"which fault\? push\.fault\(Fault\.status\(503\)\)"):
+        inbox.fault()
+
+
 def test_a_preset_that_is_not_there_is_said_at_once(inbox):
     with pytest.raises(ValueError, match="there are: brownout"):
         inbox.faults("nonsense")
@@ -327,6 +339,12 @@ def test_another_error_is_not_hidden_but_hears_of_it(inbox):
     with pytest.raises(ZeroDivisionError) as failed, inbox.fault(Fault.hang()):
         _ = 1 / 0
     assert failed.value.__notes__[0].startswith("This fault never fired")
+
+
+def test_an_interruption_is_told_as_it_is(inbox):
+    with pytest.raises(KeyboardInterrupt) as failed, inbox.fault(Fault.hang()):
+        raise KeyboardInterrupt
+    assert not hasattr(failed.value, "__notes__")
 
 
 def test_the_rules_of_the_session_hold_again_afterwards(inbox, send):

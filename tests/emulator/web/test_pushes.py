@@ -106,43 +106,6 @@ async def test_pressing_a_notification_expands_it(desk: Any) -> None:
     await page.get_by_role("group", name="iPhone, expanded").wait_for()
 
 
-FIELDS = {
-    "collapseId": "collapse-1",
-    "ttl": 7200,
-    "androidChannel": "channel-1",
-    "priority": "NORMAL",
-    "soundFileName": "sound-1.caf",
-    "mediaType": "IMAGE",
-    "interruptionLevel": "PASSIVE",
-    "badgeCount": 77,
-    "relevanceScore": "SCORE_MAX",
-    "smallIconResourceId": "ic_one",
-    "action": "DEFAULT",
-    "iosActionUrl": "https://example.com/ios",
-    "androidActionUrl": "https://example.com/android",
-    "bigImageUrl": "https://example.com/big.png",
-    "largeIconUrl": "https://example.com/icon.png",
-    "richMediaUrl": "https://example.com/rich.png",
-    "keyVals": {"key-1": "value-1"},
-    "contentAvailable": False,
-    "notYetKnown": "something new",
-}
-
-
-async def test_every_field_is_in_the_table_of_all_fields(desk: Any) -> None:
-    await desk.push("All", **FIELDS)
-    page = await desk.page()
-    await page.get_by_role("tab", name="All fields").click()
-    table = page.locator("table.fields")
-    for name, value in FIELDS.items():
-        row = table.locator("tr").filter(has=page.get_by_role("rowheader", name=name)).first
-        shown = await row.inner_text()
-        words = value.values() if isinstance(value, dict) else [value]
-        for word in words:
-            assert (str(word).lower() if isinstance(word, bool) else str(word)) in shown, name
-    assert "not in the interface" in await table.locator("tr.extra").inner_text()
-
-
 async def test_advice_is_given_where_the_message_is_odd(desk: Any) -> None:
     await desk.push({"en": "Hi", "de": "Hallo"}, body={"en": "Only English"})
     page = await desk.page()
