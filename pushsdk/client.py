@@ -34,7 +34,7 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
-from pushsdk.claims.guard import Guard, guard_of
+from pushsdk.claims._guard import Guard, guard_of
 from pushsdk.claims.store import ClaimStore
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ class AsyncPushView:
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users))
+        content = Content(encoded, fields, options)
         if dedupe_key is not None:
-            return await self._send_once(call, Content(encoded, fields, options), repeated, dedupe_key)
-        return await engine.coalescer.send(call, Content(encoded, fields, options), repeated)
+            return await self._send_once(call, content, repeated, dedupe_key)
+        return await engine.coalescer.send(call, content, repeated)
 
     async def create_campaign(
         self,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PushClient", "PushView"]
 
-logger = logging.getLogger("pushsdk")
+logger: logging.Logger = logging.getLogger("pushsdk")
 
 
 class PushView:

@@ -18,7 +18,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._sync.call import Call
 from pushsdk._sync.process import AT_EXIT, opened
 from pushsdk._sync.worker import Late, Worker, closed
-from pushsdk.claims.guard import guard_of
+from pushsdk.claims._guard import guard_of
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 

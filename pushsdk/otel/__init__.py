@@ -13,8 +13,8 @@ try:
 except ModuleNotFoundError:
     raise ImportError("pushsdk.otel needs opentelemetry-api: pip install 'pushsdk[otel]'") from None
 
-from pushsdk.otel.metrics import instruments_of
-from pushsdk.otel.spans import ClientObserver
+from pushsdk.otel._metrics import instruments_of
+from pushsdk.otel._spans import ClientObserver
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -24,7 +24,7 @@ from pushsdk._core.outcome import Attempt, Failure, Outcome
 from pushsdk._io.observer import WatchedAttempt, WatchedWork
 from pushsdk._io.sender import PATHS
 from pushsdk._version import __version__
-from pushsdk.otel.metrics import SCHEMA, Instruments, Where
+from pushsdk.otel._metrics import SCHEMA, Instruments, Where
 
 __all__ = ["MAX_LINKS", "ClientObserver"]
 
