@@ -16,7 +16,7 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, Batching, Limits, Rate, RetryPolicy
 from pushsdk.otel import instrument
-from pushsdk.otel import metrics as ours
+from pushsdk.otel import _metrics as ours
 
 SERVER = {"server.address": "push.example", "server.port": 443}
 # By the HTTP conventions.
