@@ -11,7 +11,7 @@ from support.virtual_time import virtual
 
 from pushsdk import ClaimStoreError, MobilePush, NotSentError, Outcome, OutcomeUnknownError, Receipt
 from pushsdk._core.dedupe import Mark
-from pushsdk.claims import Claim, ClaimStore, guard
+from pushsdk.claims import Claim, ClaimStore, _guard
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import Answer, FakeService
 
@@ -165,7 +165,7 @@ async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() ->
     service, claims = FakeService(), Restless()
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), ClaimStoreError)
-    assert claims.ops.count("swap") == guard.LOOKS
+    assert claims.ops.count("swap") == _guard.LOOKS
     assert service.requests == []
 
 
@@ -254,7 +254,7 @@ async def test_a_claim_that_has_gone_when_it_is_to_be_settled_is_told(caplog: py
 
 @virtual
 async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "UNWRITTEN_KEPT", 2)
+    monkeypatch.setattr(_guard, "UNWRITTEN_KEPT", 2)
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 6)
     async with service.client(claims=claims) as client:
         for key in "abc":

@@ -20,8 +20,8 @@ from support.virtual_time import virtual
 
 import pushsdk
 from pushsdk import AsyncPushClient, ConfigurationError, Receipt, RetryPolicy
-from pushsdk.otel import instrument
 from pushsdk.otel import _spans as ours
+from pushsdk.otel import instrument
 
 
 def client_of(service: FakeService | None = None, **options: Any) -> AsyncPushClient:

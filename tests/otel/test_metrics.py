@@ -15,8 +15,8 @@ from support.telemetry import Telemetry
 from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, Batching, Limits, Rate, RetryPolicy
-from pushsdk.otel import instrument
 from pushsdk.otel import _metrics as ours
+from pushsdk.otel import instrument
 
 SERVER = {"server.address": "push.example", "server.port": 443}
 # By the HTTP conventions.
