@@ -50,6 +50,8 @@ class Worker:
         self.closing = False
         # Whoever takes it begins the end: one thread of all.
         self._ends = [True]
+        # Its call. Set by ``end``.
+        self._ending: Call | None = None
         # Set in the loop, when it has nothing left to do.
         self._over = False
         self.selector: selectors.BaseSelector | None = None
@@ -101,14 +103,15 @@ class Worker:
             self._ends.pop()
         except IndexError:
             return None
-        call = Call()
+        call = self._ending = Call()
         call.work = lambda: self._end(drain)
         try:
             self.closing = True
             self.submit(call)
         except BaseException:
             self.abandon(call)
-            self._ends.append(True)
+            if call.task is None:
+                self._ends.append(True)
             raise
         return call
 
@@ -142,6 +145,10 @@ class Worker:
 
     def _cancel(self, call: Call, late: Late | None) -> None:
         self._take()
+        if call is self._ending and call.task is not None and not call.begun:
+            # Cancelled before it begins, the end would never come: nobody else may begin it.
+            self.loop.call_soon(self._cancel, call, late)
+            return
         if call.task is not None and not call.ended:
             call.task.cancel()
         if not call.begun:

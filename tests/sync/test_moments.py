@@ -52,6 +52,20 @@ def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
             waiting.result(HANGS)
 
 
+def test_a_close_that_is_interrupted_before_the_loop_has_begun_it_is_an_end_all_the_same(service: Service) -> None:
+    client = PushClient()
+    client.send("u", HELLO)
+    worker, held = client._portal._places[0].worker, threading.Event()
+    worker.loop.call_soon_threadsafe(held.wait, HANGS)
+    call = worker.end(30.0)
+    assert call is not None
+    worker.loop.call_soon_threadsafe(worker._cancel, call, None)
+    held.set()
+    worker.thread.join(HANGS)
+    assert not worker.thread.is_alive()
+    assert client.close() == DrainReport()
+
+
 def test_a_thread_that_looks_up_finds_a_call_that_has_ended_or_ends_it(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
