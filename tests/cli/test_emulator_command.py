@@ -7,7 +7,6 @@ import builtins
 import json
 import os
 import pty
-import runpy
 import signal
 import socket
 import subprocess
@@ -432,11 +431,10 @@ def without(monkeypatch, missing):
     monkeypatch.setattr(builtins, "__import__", importing)
 
 
-def test_the_package_of_commands_runs_as_a_module(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["pushsdk", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("pushsdk.cli", run_name="__main__")
-    assert ended.value.code == 0
+def test_the_package_of_commands_runs_as_a_module():
+    words = [sys.executable, "-m", "pushsdk.cli", "--version"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, f"{__version__}\n")
 
 
 def test_a_user_can_start_it_push_to_it_and_stop_it():
