@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -18,6 +19,7 @@ from pushsdk.cli._emulator import LOOPBACK, Behaviour, Port, made, token_in
 from pushsdk.cli._exit import CommandError, Exit, usage, warn
 from pushsdk.cli._tell import count
 from pushsdk.emulator import Emulator, StoreError
+from pushsdk.emulator.guard import is_host
 
 __all__ = ["app", "emulator", "execute"]
 
@@ -57,7 +59,11 @@ async def emulator(
     if host not in LOOPBACK and token_file is None:
         raise usage(f"--host {host} lets other machines in: give --token-file FILE with the token that they need")
     token = None if token_file is None else token_in(token_file)
-    async with _running(made(behaviour, port=port, host=host, hosts=allow_host, token=token), port) as service:
+    for name in allow_host:
+        if not is_host(name):
+            raise usage(f"--allow-host {name}: expected a name, as push.test or push.test:8080")
+    service = made(behaviour, port=port, host=host, hosts=allow_host, token=token)
+    async with _running(service, port, host=host):
         stop = asyncio.Event()
         with _heard(_ENDS, lambda _: stop.set()):
             _say(f"# Emulator at {service.base_url} (Ctrl-C ends it)")
@@ -101,12 +107,14 @@ async def execute(
 
 
 @asynccontextmanager
-async def _running(service: Emulator, port: int) -> AsyncIterator[Emulator]:
+async def _running(service: Emulator, port: int, *, host: str = LOOPBACK[0]) -> AsyncIterator[Emulator]:
     """The emulator, or what keeps it from running, in words."""
     try:
         await service.__aenter__()
     except StoreError as error:
         raise usage(f"--store: {error}") from None
+    except (socket.gaierror, UnicodeError):  # unknown, or no name at all
+        raise usage(f"--host {host}: no machine of that name is known here") from None
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         advice = "; --port 0 takes a free one" if port else ""

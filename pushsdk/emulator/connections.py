@@ -36,7 +36,8 @@ _log.addFilter(_Malformed())
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take the port on this address, any free one for 0. Raises OSError where it is taken."""
+    """Take the port on this address, any free one for 0. Raises OSError where it is taken, gaierror for no address."""
+    socket.getaddrinfo(host, port)  # create_server makes a nameless OSError of this failure
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family)
 

@@ -6,13 +6,14 @@ A loopback port is open to every web page of its machine (DNS rebinding, cross-s
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from pushsdk.emulator.records import Endpoint
 
-__all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal"]
+__all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal", "is_host"]
 
 HOST = "127.0.0.1"  # explicitly: asyncio's default is every interface
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -35,6 +36,14 @@ _KEY = Refusal(401, "the Api-Key header is missing or empty")
 _TYPE = Refusal(415, "Content-Type must be application/json")
 _TOKEN = Refusal(401, "Authorization: Bearer with the emulator's token is needed here", {"WWW-Authenticate": "Bearer"})
 _WRITES = frozenset({"POST", "PUT", "PATCH"})
+
+
+_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:[0-9]{1,5})?", re.ASCII)
+
+
+def is_host(name: str) -> bool:
+    """Whether a Host header can say it: a name or an address, and a port where there is one."""
+    return _NAME.fullmatch(name) is not None
 
 
 class Guard:

@@ -14,7 +14,7 @@ from pushsdk.emulator.app import Service
 from pushsdk.emulator.connections import Connections, bind
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.front import Front
-from pushsdk.emulator.guard import HOST, PREFIX, Guard
+from pushsdk.emulator.guard import HOST, PREFIX, Guard, is_host
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import Campaign, Delivered, Push, Request
 from pushsdk.emulator.rooms import Room, Rooms
@@ -173,6 +173,8 @@ class Emulator:
             raise ValueError("the api_key must not be empty")
         if host not in {HOST, "localhost", "::1"} and not token:
             raise ValueError("a host that others can reach needs a token")
+        if not all(map(is_host, hosts)):
+            raise ValueError("hosts are names, as push.test or push.test:8080")
         self.api_key: str = api_key or f"emulator-{secrets.token_hex(8)}"
         self._port = port  # the one asked for, then the one bound
         self._host = host

@@ -177,6 +177,25 @@ def test_a_taken_port_is_said_and_exits_with_4(command):
     assert ended.err == f"pushsdk: {reason}\n"
 
 
+@pytest.mark.parametrize("host", ["nowhere.test", "a..b"])
+def test_a_host_that_nobody_knows_is_a_usage_error(command, tmp_path, monkeypatch, host):
+    def unknown(name, *_):
+        name.encode("idna")  # as the real one does first
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    (tmp_path / "token").write_text("s3cret")
+    ended = command("emulator", "--port", 0, "--host", host, "--token-file", tmp_path / "token")
+    assert (ended.code, ended.err) == (2, f"pushsdk: --host {host}: no machine of that name is known here\n")
+
+
+@pytest.mark.parametrize("name", ["http://push.test", "push test", "", "push.test:"])
+def test_an_allowed_host_is_a_name(command, name):
+    ended = command("emulator", "--port", 0, f"--allow-host={name}")
+    reason = f"--allow-host {name}: expected a name, as push.test or push.test:8080"
+    assert (ended.code, ended.err) == (2, f"pushsdk: {reason}\n")
+
+
 def test_a_port_that_nobody_chose_is_said_without_advice(command, tmp_path):
     (tmp_path / "token").write_text("s3cret")
     ended = command("emulator", "--port", 0, "--host", "192.0.2.1", "--token-file", tmp_path / "token")

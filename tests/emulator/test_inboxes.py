@@ -254,6 +254,11 @@ def test_what_others_can_reach_needs_a_token():
         Emulator(host="0.0.0.0")
 
 
+def test_hosts_are_names():
+    with pytest.raises(ValueError, match=r"as push\.test or push\.test:8080"):
+        Emulator(hosts=["push.test", "http://push.test"])
+
+
 def test_its_clock_runs_with_it():
     with pytest.raises(RuntimeError, match="use it in `async with`"):
         Emulator().advance(1)
