@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pushsdk.claims.directory import DirectoryClaims
     from pushsdk.claims.memory import MemoryClaims
     from pushsdk.claims.postgres import PostgresClaims
     from pushsdk.claims.redis import RedisClaims
@@ -28,10 +29,11 @@ else:  # a type checker would take any name for one that this finds
 _MODULES = {
     "Claim": "store",
     "ClaimStore": "store",
+    "DirectoryClaims": "directory",
     "MemoryClaims": "memory",
     "PostgresClaims": "postgres",
     "RedisClaims": "redis",
     "SqliteClaims": "sqlite",
 }
 
-__all__ = ["Claim", "ClaimStore", "MemoryClaims", "PostgresClaims", "RedisClaims", "SqliteClaims"]
+__all__ = ["Claim", "ClaimStore", "DirectoryClaims", "MemoryClaims", "PostgresClaims", "RedisClaims", "SqliteClaims"]

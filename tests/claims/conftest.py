@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from support.claim_jobs import arguments_of
 from support.servers import Server, postgres_server, redis_server
 
-from pushsdk.claims import ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,19 @@ def own_postgres() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite durable", "redis", "redis of mine", "postgres", "pool of mine"])
+@pytest.fixture(
+    params=[
+        "memory",
+        "sqlite",
+        "sqlite durable",
+        "directory",
+        "directory durable",
+        "redis",
+        "redis of mine",
+        "postgres",
+        "pool of mine",
+    ]
+)
 async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], ClaimStore]]:
     """Gives one more store of the same place, as another process would have it."""
     kind: str = request.param
@@ -51,6 +63,9 @@ async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], 
         elif kind.startswith("sqlite"):
             place = arguments_of("sqlite", request)
             make = lambda: SqliteClaims(**place, durable=kind.endswith("durable"))  # noqa: E731
+        elif kind.startswith("directory"):
+            place = arguments_of("directory", request)
+            make = lambda: DirectoryClaims(**place, durable=kind.endswith("durable"))  # noqa: E731
         elif kind == "redis":
             place = arguments_of("redis", request)
             make = lambda: RedisClaims(**place)  # noqa: E731

@@ -18,14 +18,19 @@ from typing import Any
 import pytest
 
 from pushsdk import AsyncPushClient, Batching, PushError, Receipt, RetryPolicy, Timeout
-from pushsdk.claims import Claim, ClaimStore, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 
 __all__ = ["SHARED", "arguments_of", "deliver", "store_of"]
 
 numbers = itertools.count()
 
-SHARED = ["sqlite", "redis", "postgres"]
-KINDS: dict[str, Any] = {"sqlite": SqliteClaims, "redis": RedisClaims, "postgres": PostgresClaims}
+SHARED = ["sqlite", "directory", "redis", "postgres"]
+KINDS: dict[str, Any] = {
+    "sqlite": SqliteClaims,
+    "directory": DirectoryClaims,
+    "redis": RedisClaims,
+    "postgres": PostgresClaims,
+}
 MESSAGE = {"title": {"en": "Spring"}}
 
 

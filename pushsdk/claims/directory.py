@@ -1,0 +1,317 @@
+"""Claims in files of a directory that hosts share: for the processes of many machines, without a server.
+
+The one thing that has to be atomic, on any file system and over NFS, is that a name can be made only once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._io.offload import in_thread
+from pushsdk.claims.store import Claim, ClaimStore
+
+__all__ = ["DirectoryClaims"]
+
+# The file that says whose directory it is, and the version of the files in it.
+MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
+# Operations at a time: over a network each waits for a server, and none for another.
+THREADS = 16
+# Entries of ours that are remembered, so that their next change needs no reading.
+REMEMBERED = 10_000
+# A folder, or a file system, where a second name of a file is not allowed.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class DirectoryClaims(ClaimStore):
+    """Claims in the directory at ``path``, made where there is none (0700, its files 0600; not its parents).
+
+    Any number of processes of any number of hosts may share it: on a local disk, NFS, EFS or another mounted volume
+    that knows hard links; one that does not is refused at the first use. Every claim and every change of one is a
+    file of some hundred bytes, and none is deleted: remove the directory when its jobs are done, or the files that
+    were not modified for longer than ``claim_ttl``. ``durable`` syncs each to the disk, for a loss of power.
+
+    Expiry goes by the clocks of the hosts: they have to agree to within a small part of ``claim_ttl``. A store can be
+    pickled before its first use. Nothing is opened before that.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        claim_ttl: float = 7 * 86400.0,
+        timeout: float = 5.0,
+        durable: bool = True,
+    ) -> None:
+        """See ``ClaimStore`` for ``claim_ttl`` and ``timeout``."""
+        super().__init__(claim_ttl=claim_ttl, timeout=timeout)
+        self._path = Path(path).absolute()
+        self._durable = durable
+        self._lock = threading.Lock()
+        # Of the process that used it first; guarded by the lock, as is the rest.
+        self._threads: ThreadPoolExecutor | None = None
+        self._process = 0
+        self._files: _Files | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"DirectoryClaims({str(self._path)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._threads is not None or self._closed:
+            raise TypeError("a claim store in use is not pickled: pickle it before its first use, or make one there")
+        return _remade, (str(self._path), self.claim_ttl, self.timeout, self._durable)
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        found: Claim | None = await self._have_done(lambda files: files.add(key, claim, ttl))
+        return found
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        return bool(await self._have_done(lambda files: files.follow(key, token, claim, ttl)))
+
+    async def remove(self, key: str, token: str) -> bool:
+        return bool(await self._have_done(lambda files: files.follow(key, token, None, 0.0)))
+
+    async def aclose(self) -> None:
+        """Close the directory, after what is being written."""
+        with self._lock:
+            self._closed = True
+            threads, self._threads = self._threads, None
+        if threads is not None and self._process == os.getpid():
+            await in_thread(lambda: self._close(threads))
+
+    async def _have_done(self, work: Callable[[_Files], Any]) -> Any:
+        with self._lock:
+            if self._closed:
+                raise ConfigurationError("the claim store is closed: close the client before it")
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pushsdk-claims")
+                self._process = os.getpid()
+            if self._process != os.getpid():
+                raise ConfigurationError("the claim store was used before a fork: make one in each process")
+            order = self._threads.submit(lambda: work(self._opened()))
+        # What is ordered is done: a cancelled call gives its claim back by a later order.
+        return await asyncio.shield(asyncio.wrap_future(order))
+
+    # -- in the threads -----------------------------------------------------------------------------------------
+
+    def _opened(self) -> _Files:
+        with self._lock:
+            if self._files is None:
+                self._files = _Files(self._path, durable=self._durable)
+            return self._files
+
+    def _close(self, threads: ThreadPoolExecutor) -> None:
+        threads.shutdown(wait=True)
+        files, self._files = self._files, None
+        if files is not None:
+            files.close()
+
+
+def _remade(path: str, claim_ttl: float, timeout: float, durable: bool) -> DirectoryClaims:
+    return DirectoryClaims(path, claim_ttl=claim_ttl, timeout=timeout, durable=durable)
+
+
+class _Entry(NamedTuple):
+    """One state of an entry: what a file holds."""
+
+    number: int
+    claim: Claim | None
+    """None where it was removed."""
+    expires: float
+
+    def at(self, now: float) -> Claim | None:
+        """The claim, while its time has not come."""
+        return self.claim if self.expires > now else None
+
+
+class _Files:
+    """The directory. An entry is a row of files, ``<key>.0``, ``<key>.1`` and so on: the last of them counts.
+
+    Whoever makes the next one has changed the entry, and only one can. As none is deleted or written to, who reads
+    sees a state that was true: one that has gone since can't be followed.
+    """
+
+    def __init__(self, path: Path, *, durable: bool) -> None:
+        self._durable = durable
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        self._root = os.open(path, _FOLDER)
+        # Of the temporary files: no two hosts meet.
+        self._temporary = f".{secrets.token_hex(16)}"
+        self._numbers = itertools.count()
+        # The last states that were written here, by key. The oldest go first.
+        self._known: dict[str, _Entry] = {}
+        self._lock = threading.Lock()
+        try:
+            self._check()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        os.close(self._root)
+
+    def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        """See ``ClaimStore.add``."""
+        known = self._known.get(key)
+        last = None if known is None else self._last(key, known)
+        while True:
+            now = time.time()
+            there = None if last is None else last.at(now)
+            if there is not None:
+                return there
+            number = 0 if last is None else last.number + 1
+            if self._make(key, _Entry(number, claim, now + ttl)):
+                return None
+            last = self._last(key, self._read(key, number))
+
+    def follow(self, key: str, token: str, claim: Claim | None, ttl: float) -> bool:
+        """Have this claim, or none, come after that with the token; False where that does not count any more."""
+        last = self._known.get(key) or self._last(key, self._read(key, 0))
+        while True:
+            if last is None:
+                return False
+            now = time.time()
+            there = last.at(now)
+            if there is None or there.token != token:
+                # What is remembered may be old.
+                newer = self._last(key, last)
+                if newer is last:
+                    return False
+                last = newer
+            elif self._make(key, _Entry(last.number + 1, claim, now + ttl)):
+                return True
+            else:
+                last = self._last(key, self._read(key, last.number + 1))
+
+    # -- the files ----------------------------------------------------------------------------------------------
+
+    def _last(self, key: str, first: _Entry | None) -> _Entry | None:
+        """The last state of an entry that has this one. The numbers have no gaps: it is found by ever longer steps."""
+        if first is None:
+            return None
+        step = 1
+        while step:
+            further = self._read(key, first.number + step)
+            if further is not None:
+                first = further
+                step *= 2
+            else:
+                step //= 2
+        return first
+
+    def _read(self, key: str, number: int) -> _Entry | None:
+        try:
+            file = os.open(_name(key, number), _READ, dir_fd=self._root)
+        except FileNotFoundError:
+            return None
+        with open(file, "rb") as opened:
+            head, _, record = opened.read().partition(b"\n")
+        if not head:
+            return _Entry(number, None, 0.0)
+        token, expires = head.split(b" ")
+        return _Entry(number, Claim(token.decode(), record), float(expires))
+
+    def _make(self, key: str, entry: _Entry) -> bool:
+        """Whether this state is the entry's now; False where another has its number."""
+        claim = entry.claim
+        data = b"" if claim is None else b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record)
+        if not self._write(_name(key, entry.number), data):
+            return False
+        with self._lock:
+            self._known.pop(key, None)
+            self._known[key] = entry
+            if len(self._known) > REMEMBERED:
+                del self._known[next(iter(self._known))]
+        return True
+
+    def _write(self, name: str, data: bytes) -> bool:
+        """A file of this name, whole from the first moment; False where there is one."""
+        folder = os.path.dirname(name)
+        temporary = os.path.join(folder, f"{self._temporary}.{next(self._numbers)}")
+        file = self._create(folder, temporary)
+        try:
+            try:
+                written = os.write(file, data)
+                if written != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if self._durable:
+                    os.fsync(file)
+                is_made = self._link(temporary, name)
+            finally:
+                os.close(file)
+        finally:
+            os.unlink(temporary, dir_fd=self._root)
+        if is_made:
+            self._sync(folder)
+        return is_made
+
+    def _create(self, folder: str, temporary: str) -> int:
+        try:
+            return os.open(temporary, _NEW, 0o600, dir_fd=self._root)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(folder, 0o700, dir_fd=self._root)
+            self._sync("")
+            return os.open(temporary, _NEW, 0o600, dir_fd=self._root)
+
+    def _link(self, temporary: str, name: str) -> bool:
+        try:
+            os.link(temporary, name, src_dir_fd=self._root, dst_dir_fd=self._root, follow_symlinks=False)
+        except FileExistsError:
+            # NFS asks again where an answer was lost: then it is ours that is there.
+            return os.stat(temporary, dir_fd=self._root).st_nlink > 1
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise ConfigurationError(
+                    "the file system of the claim store allows no hard links: use a directory on NFS or a disk, or "
+                    "another store"
+                ) from error
+            raise
+        return True
+
+    def _sync(self, folder: str) -> None:
+        """Have the names in it reach the disk."""
+        if not self._durable:
+            return
+        file = os.open(folder or ".", _FOLDER, dir_fd=self._root)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def _check(self) -> None:
+        """Raises ConfigurationError where the directory is of something else."""
+        for _ in range(2):
+            try:
+                file = os.open(MARKER, _READ, dir_fd=self._root)
+            except FileNotFoundError:
+                if any(not name.startswith(".") for name in os.listdir(self._root)):
+                    break
+                # Another process may be first.
+                self._write(MARKER, FORMAT)
+                continue
+            with open(file, "rb") as opened:
+                if opened.read() == FORMAT:
+                    return
+            break
+        raise ConfigurationError("the directory of the claim store is of something else, or of another version")
+
+
+def _name(key: str, number: int) -> str:
+    return f"{key[:2]}/{key[2:]}.{number}"
