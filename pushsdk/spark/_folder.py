@@ -1,0 +1,161 @@
+"""The folder of a run: what lies where, for whose eyes, and who may write. Driver and executors see the same one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pushsdk._broadcast.locking import lock
+from pushsdk._broadcast.place import refusal
+from pushsdk._core.errors import ConfigurationError
+from pushsdk.spark._manifest import FORMAT, Manifest, Summary
+
+__all__ = ["Folder", "uri"]
+
+MANIFEST = "manifest.json"
+# A letter alone is a drive of Windows.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+# Hadoop reads them as a pattern, or as the end of a scheme.
+_PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
+
+T = TypeVar("T")
+
+
+class Folder:
+    """Where a run is kept: ``manifest.json``, ``plan/RUN`` and ``outcomes/NNNN`` as Parquet, and ``claims``."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises ConfigurationError for what is no path of a directory."""
+        if not isinstance(path, (str, os.PathLike)) or not isinstance(given := os.fspath(path), str) or not given:
+            raise ConfigurationError("run_dir is the path of a directory")
+        if _SCHEME.match(given):
+            raise ConfigurationError(
+                "run_dir is a directory that the driver and all executors see under the same path (a local disk with a "
+                "local master, NFS, a mounted volume), not a URI: claims need a file system"
+            )
+        self.path = Path(given).absolute()
+        if _PATTERN.search(str(self.path)):
+            raise ConfigurationError("run_dir has a character in its path that Hadoop can't take: one of []{}*?\\:,")
+
+    @property
+    def claims(self) -> Path:
+        """Of the claim store, where it is ours."""
+        return self.path / "claims"
+
+    def plan(self, run: str) -> Path:
+        """Of the plan: each attempt at one has a name of its own, for a lost one may still be written to."""
+        return self.path / "plan" / run
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """The folder, made where there is none, for this driver alone. Raises RunFileError."""
+        try:
+            self.path = self.path.parent.resolve() / self.path.name
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.path.is_symlink():
+                raise refusal(self.path, "it is a symbolic link: give the path of the directory itself")
+            release = lock(self.path / "lock")
+        except BlockingIOError:
+            raise refusal(self.path, "it is in use by another process: wait for that, or end it") from None
+        except OSError as error:
+            raise refusal(self.path, f"it can't be used: {error.strerror or type(error).__name__}") from None
+        try:
+            yield
+        finally:
+            release()
+
+    def manifest(self) -> Manifest | None:
+        """The seal of the plan, None where there is none yet. Raises RunFileError where it can't be read."""
+        found = self._read(self.path / MANIFEST, Manifest)
+        if found is not None and found.format != FORMAT:
+            raise refusal(self.path, "its manifest is of another version of pushsdk")
+        return found
+
+    def check_unsealed(self) -> None:
+        """Raises RunFileError where something was sent from here, and the seal has gone."""
+        if next(self._outcomes(), None) is not None:
+            raise refusal(self.path, "there are outcomes, but no manifest: give each broadcast a folder of its own")
+
+    def seal(self, manifest: Manifest) -> None:
+        """From here on the plan stands."""
+        self._write(self.path / MANIFEST, manifest)
+
+    def new_plan(self, run: str) -> Path:
+        """An empty place for a plan. What was left by one that never came to its end is removed."""
+        self.drop_plans()
+        return self._new(self.plan(run))
+
+    def drop_plans(self) -> None:
+        """Remove what was written of a plan: it holds user ids, and was never sealed."""
+        shutil.rmtree(self.path / "plan", ignore_errors=True)
+
+    def new_claims(self) -> None:
+        """The place of the claims. It must be there as long as the run is: without it everybody would be open."""
+        self.claims.mkdir(mode=0o700, exist_ok=True)
+
+    def check_claims(self) -> None:
+        """Raises RunFileError where the claims have gone: then everybody would be open."""
+        if not self.claims.is_dir() or (self.concluded() is not None and not any(self.claims.iterdir())):
+            raise refusal(self.path, "its claims are gone: who was pushed is not known, so nothing is sent")
+
+    def new_outcomes(self) -> Path:
+        """An empty place for the outcomes of one sending."""
+        last = max((int(path.name) for path in self._outcomes()), default=0)
+        return self._new(self.path / "outcomes" / f"{last + 1:04}")
+
+    def conclude(self, outcomes: Path, summary: Summary) -> None:
+        """These outcomes are whole."""
+        self._write(outcomes.with_suffix(".json"), summary)
+
+    def concluded(self) -> tuple[Path, Summary] | None:
+        """The last outcomes that are whole."""
+        for path in sorted(self._outcomes(), reverse=True):
+            found = self._read(path.with_suffix(".json"), Summary)
+            if found is not None:
+                return path, found
+        return None
+
+    def _outcomes(self) -> Iterator[Path]:
+        return (path for path in self.path.glob("outcomes/[0-9]*") if path.name.isdecimal())
+
+    def _new(self, path: Path) -> Path:
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.mkdir(mode=0o700)
+        except OSError as error:
+            raise refusal(self.path, f"it can't be written to: {error.strerror}") from None
+        return path
+
+    def _read(self, path: Path, kind: type[T]) -> T | None:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            raise refusal(self.path, f"its {path.name} can't be read") from None
+
+    def _write(self, path: Path, value: msgspec.Struct) -> None:
+        """Whole or not at all, and on the disk when this returns."""
+        beside = path.with_name(path.name + ".new")
+        try:
+            beside.unlink(missing_ok=True)
+            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            with open(file, "wb") as opened:
+                opened.write(msgspec.json.format(msgspec.json.encode(value)))
+                opened.flush()
+                os.fsync(file)
+            beside.replace(path)
+        except OSError as error:
+            raise refusal(self.path, f"its {path.name} can't be written: {error.strerror}") from None
+
+
+def uri(path: Path) -> str:
+    """The path for Spark, whatever its default file system is. Not quoted: Hadoop takes it as it stands."""
+    return f"file://{path.as_posix()}"

@@ -1,0 +1,170 @@
+"""What is looked at before anything happens: the arguments, the frame, and those settings of Spark that matter here."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pushsdk._broadcast._personal import Fill
+from pushsdk._core.arguments import check_patience, check_policy, check_setting
+from pushsdk._core.brake import Brake
+from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy
+from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
+from pushsdk.claims.store import LONGEST
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "ROWS_PER_CHUNK",
+    "Sending",
+    "check_fields",
+    "check_spark",
+    "checked_claims",
+    "checked_sending",
+    "session_of",
+]
+
+logger = logging.getLogger("pushsdk")
+
+# Personalised: a request each, and one claim for all of them.
+ROWS_PER_CHUNK = 100
+
+ClaimFactory = Callable[[], ClaimStore]
+
+
+class Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """How it is sent: what an executor hands to ``push_batches``, plain and picklable. Holds no key."""
+
+    base_url: str
+    claims: ClaimFactory
+    api_key: Any = None
+    retry: RetryPolicy | None = None
+    timeout: Timeout | float | None = None
+    batching: Batching
+    limits: Limits | None = None
+    rate: Rate | None = None
+    proxy: str | None = None
+    headers: Mapping[str, str] | None = None
+    allow_insecure: bool = False
+    brake: Brake | None = None
+
+    def __repr__(self) -> str:
+        return f"Sending({self.base_url!r})"
+
+    def divided(self, tasks: int, max_users: int) -> Sending:
+        """For one of so many tasks, in chunks of so many users: its share of the rate."""
+        rate = self.rate
+        if rate is not None:
+            per = {name: getattr(rate, name) for name in rate.__struct_fields__}
+            rate = Rate(**{name: None if value is None else value / tasks for name, value in per.items()})
+        batching = msgspec.structs.replace(self.batching, max_users=max(max_users, self.batching.max_users))
+        return msgspec.structs.replace(self, rate=rate, batching=batching)
+
+    def options(self) -> dict[str, Any]:
+        """As keywords."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def checked_sending(given: Mapping[str, Any]) -> Sending:
+    """The keywords of ``broadcast``, checked here: in an executor it would be late. Raises ConfigurationError."""
+    api_key = given["api_key"]
+    if isinstance(api_key, str):
+        raise ConfigurationError(
+            "api_key is a callable here, or None for PUSHSDK_API_KEY of each executor's environment: a text would be "
+            "written into the job, which Spark keeps"
+        )
+    if api_key is not None and not callable(api_key):
+        raise ConfigurationError("api_key is a callable that returns the key, or None")
+    if not isinstance(given["allow_insecure"], bool):
+        raise ConfigurationError("allow_insecure is True or False")
+    base_url = os.environ.get("PUSHSDK_BASE_URL") if given["base_url"] is None else given["base_url"]
+    # A copy as a plain text: what is sealed is not pickled.
+    base_url = "".join(check_base_url(base_url, allow_insecure=given["allow_insecure"]))
+    check_policy(given["retry"], RetryPolicy.safe())
+    check_patience(given["timeout"], Timeout())
+    check_headers(given["headers"])
+    if given["proxy"] is not None:
+        check_proxy(given["proxy"], base_url=base_url, allow_insecure=given["allow_insecure"])
+    check_setting(Limits, "limits", given["limits"])
+    check_setting(Rate, "rate", given["rate"])
+    if given["brake"] is not None and not isinstance(given["brake"], Brake):
+        raise ConfigurationError("brake is a Brake")
+    batching = check_setting(Batching, "batching", given["batching"])
+    return Sending(**{**given, "base_url": base_url, "batching": batching})
+
+
+def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, float]:
+    """What makes a claim store in each executor, which kind that is, and how long it keeps a claim."""
+    if given is None:
+        return partial(DirectoryClaims, folder, claim_ttl=LONGEST), "DirectoryClaims of the run", LONGEST
+    if not callable(given):
+        raise ConfigurationError("claims is a function that makes a claim store: each executor makes its own")
+    store = given()
+    if not isinstance(store, ClaimStore):
+        raise ConfigurationError("claims is a function that returns a claim store, as pushsdk.claims.RedisClaims")
+    if isinstance(store, MemoryClaims):
+        raise ConfigurationError("MemoryClaims ends with its process: Spark starts tasks again in another one")
+    return given, type(store).__qualname__, store.claim_ttl
+
+
+def check_fields(message: Any, personal: object, fields: object, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are sent along; none where it is one message for all."""
+    if personal not in (None, "placeholders", "custom_fields"):
+        raise ConfigurationError('personal is "placeholders", "custom_fields" or None')
+    if personal is None:
+        if fields is not None:
+            raise ConfigurationError("fields are for personal=: say what they fill")
+        return ()
+    if fields is None:
+        named = Fill(message).names
+        fields = [name for name in columns if name in named]
+        if not fields:
+            raise ConfigurationError("no placeholder of the message names a column: name those to send with fields=")
+    if isinstance(fields, str) or not isinstance(fields, Sequence) or not all(isinstance(name, str) for name in fields):
+        raise ConfigurationError("fields is a list of names of columns")
+    if not fields or len(set(fields)) < len(fields):
+        raise ConfigurationError("fields names at least one column, and each once")
+    return tuple(fields)
+
+
+def session_of(df: object) -> SparkSession:
+    """The session of a frame. Raises ConfigurationError where it is none that can be sent from."""
+    try:
+        from pyspark.sql import DataFrame
+    except ImportError:
+        raise ConfigurationError("Spark is missing: pip install 'pushsdk[spark]'") from None
+    if type(df).__module__.startswith("pyspark.sql.connect."):
+        raise ConfigurationError(
+            "the frame is of a Spark Connect session, whose driver is elsewhere: run this where the driver is, as with "
+            "spark-submit"
+        )
+    if not isinstance(df, DataFrame):
+        raise ValidationError("df is a DataFrame of Spark")
+    if df.isStreaming:
+        raise ValidationError("df is a stream: broadcast each batch of it, in a folder of its own, with foreachBatch")
+    return df.sparkSession
+
+
+def check_spark(session: SparkSession, claims: ClaimFactory) -> None:
+    """Raises ConfigurationError where Spark is set up to do things twice at a time; warns where it gives up early."""
+    settings = session.sparkContext.getConf()
+    if (settings.get("spark.speculation") or "false").lower() == "true":
+        raise ConfigurationError(
+            "spark.speculation is on: Spark would start slow tasks twice. Set spark.speculation=false for this job"
+        )
+    master = settings.get("spark.master") or ""
+    if master.startswith("local[") or master == "local":
+        return
+    if (settings.get("spark.task.maxFailures") or "4") == "1":
+        logger.warning("spark.task.maxFailures is 1: the first executor that is lost ends the broadcast; 4 is usual")
+    if isinstance(claims(), SqliteClaims):
+        raise ConfigurationError("SqliteClaims is for the processes of one machine: executors have several")

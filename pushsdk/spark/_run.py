@@ -1,0 +1,249 @@
+"""``broadcast``: freeze the plan, seal it, send it in one job, count what came of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pushsdk._broadcast._source import plain
+from pushsdk._broadcast.place import refusal
+from pushsdk._core.brake import Brake
+from pushsdk._core.errors import BroadcastError, ConfigurationError, PushError
+from pushsdk._core.models import MobilePush
+from pushsdk._core.outcome import Outcome
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._io.credentials import KeySource
+from pushsdk._version import __version__
+from pushsdk.claims.store import ClaimStore
+from pushsdk.spark._folder import Folder, uri
+from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of
+from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
+from pushsdk.spark._preflight import (
+    ROWS_PER_CHUNK,
+    check_fields,
+    check_spark,
+    checked_claims,
+    checked_sending,
+    session_of,
+)
+from pushsdk.spark._report import SparkReport, report_of
+from pushsdk.spark._tasks import Cutter, Sender
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["broadcast"]
+
+# Chunks that go from Spark to Python at a time: of 1000 users each, some hundred kilobytes.
+CHUNKS_AT_A_TIME = 16
+# Errors of ours in what Spark says of a task: their texts hold no ids and no key.
+_OURS = re.compile(r"^(?:pushsdk\.\S+\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
+
+
+def broadcast(
+    df: DataFrame,
+    message: MobilePush | Mapping[str, Any],
+    run_dir: str | os.PathLike[str],
+    *,
+    primary_key: str = "user_id",
+    custom_fields: Mapping[str, Any] | None = None,
+    personal: Literal["placeholders", "custom_fields"] | None = None,
+    fields: Sequence[str] | None = None,
+    tasks: int | None = None,
+    claims: Callable[[], ClaimStore] | None = None,
+    base_url: str | None = None,
+    api_key: KeySource | None = None,
+    rate: Rate | None = None,
+    retry: RetryPolicy | None = None,
+    timeout: Timeout | float | None = None,
+    batching: Batching | None = None,
+    limits: Limits | None = None,
+    proxy: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    allow_insecure: bool = False,
+    brake: Brake | None = None,
+) -> SparkReport:
+    """Push one message to the users of a DataFrame of Spark, each once, from its executors.
+
+    First the plan: the distinct ids of the column ``primary_key`` (texts or whole numbers) are cut into chunks and
+    written as Parquet to ``run_dir``, in one evaluation of the frame. Then ``tasks`` tasks (the parallelism of Spark)
+    send it; each chunk is claimed before its first byte leaves. Whatever Spark starts again, nobody is pushed twice. A
+    ``run_dir`` that exists is taken up where it ended, without evaluating the frame again. It is a directory that
+    driver and executors see under the same path; it holds user ids.
+
+    ``personal`` sends each row by itself: ``fields`` (columns; those that the placeholders name) fill the placeholders
+    or are its custom fields. ``claims`` makes another claim store, in each executor. ``base_url`` defaults to
+    PUSHSDK_BASE_URL here, ``api_key``, a callable, to PUSHSDK_API_KEY in the executors; both, ``proxy`` and
+    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together, the rest is for each of them.
+
+    Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError where the job
+    failed: call again with the same arguments to take it up.
+    """
+    given = {
+        "claims": claims,
+        "base_url": base_url,
+        "api_key": api_key,
+        "rate": rate,
+        "retry": retry,
+        "timeout": timeout,
+        "batching": batching,
+        "limits": limits,
+        "proxy": proxy,
+        "headers": headers,
+        "allow_insecure": allow_insecure,
+        "brake": brake,
+    }
+    session, folder = session_of(df), Folder(run_dir)
+    with folder.locked():
+        make, store, claim_ttl = checked_claims(claims, folder.claims)
+        check_spark(session, make)
+        sending = checked_sending({**given, "claims": make})
+        names = check_fields(message, personal, fields, df.columns)
+        count_of = session.sparkContext.defaultParallelism if tasks is None else tasks
+        if type(count_of) is not int or count_of < 1:
+            raise ConfigurationError("tasks is a whole number, 1 or more")
+        wanted = {
+            "kind": personal or "broadcast",
+            "digest": digest_of(message, custom_fields, names),
+            "base_url": sending.base_url,
+            "primary_key": primary_key,
+            "claims": store,
+        }
+        max_users = min(ROWS_PER_CHUNK, sending.batching.max_users) if personal else sending.batching.max_users
+        manifest = folder.manifest()
+        if manifest is None:
+            manifest = _plan(df, session, folder, fields=names, tasks=count_of, max_users=max_users, wanted=wanted)
+        why = objection(manifest, wanted, claim_ttl=claim_ttl)
+        if why is not None:
+            raise refusal(folder.path, why)
+        folder.check_claims()
+        concluded = folder.concluded()
+        if concluded is not None and concluded[1].is_final:
+            return report_of(folder, manifest, *concluded)
+        sender = Sender(
+            folder=str(folder.path),
+            run=manifest.run,
+            message=message,
+            custom_fields=custom_fields,
+            personal=personal,
+            sending=sending.divided(count_of, manifest.max_users),
+        )
+        return send(session, folder, manifest, sender, tasks=count_of)
+
+
+def _plan(
+    df: DataFrame,
+    session: SparkSession,
+    folder: Folder,
+    *,
+    fields: Sequence[str],
+    tasks: int,
+    max_users: int,
+    wanted: Mapping[str, Any],
+) -> Manifest:
+    """Freeze and seal. Nothing was sent before this returns."""
+    folder.check_unsealed()
+    primary_key, run = wanted["primary_key"], secrets.token_hex(16)
+    check_columns(df, primary_key, fields)
+    plan = folder.new_plan(run)
+    try:
+        freeze(df, Cutter(str(plan), max_users), primary_key=primary_key, fields=fields)
+        found = count(_own(session), folder, plan, primary_key=primary_key)
+    except BaseException as error:
+        folder.drop_plans()
+        told = _ours(error)
+        if told is None or isinstance(error, PushError):
+            raise  # of the frame itself
+        raise refusal(folder.path, f"{told}; nothing was sent") from error
+    folder.new_claims()
+    manifest = Manifest(
+        run=run,
+        max_users=max_users,
+        chunks=found.chunks,
+        users=found.users,
+        repeated=found.rows - found.users,
+        checksum=found.checksum,
+        tasks=tasks,
+        created=time.time(),
+        version=__version__,
+        **wanted,
+    )
+    folder.seal(manifest)
+    return manifest
+
+
+def send(session: SparkSession, folder: Folder, manifest: Manifest, sender: Sender, *, tasks: int) -> SparkReport:
+    """Send what is open of the plan, in one job, and count the outcomes."""
+    from pushsdk.arrow import outcome_schema, plan_schema
+
+    session = _own(session)
+    outcomes, started = folder.new_outcomes(), time.monotonic()
+    plan = session.read.schema(schema_of(plan_schema(manifest.kind != "broadcast")))
+    # By the chunk's id: dealt out in turn, a task that is started again would get other chunks.
+    chunks = plan.parquet(uri(folder.plan(manifest.run))).repartition(tasks, "chunk_id")
+    told = schema_of(outcome_schema())
+    try:
+        # The one action. The frame goes to nobody else: a second one would ask for everything again.
+        chunks.mapInArrow(sender, told).write.mode("append").parquet(uri(outcomes))
+    except Exception as error:
+        why = _ours(error)
+        failed = BroadcastError(
+            f"{folder.path}: the job failed{f' ({why})' if why else ''}; what was sent is known: call broadcast with "
+            "the same arguments to send the rest",
+            outcome=Outcome.UNKNOWN,
+        )
+        raise failed from error
+    seconds = time.monotonic() - started
+    summary = _summary(session, outcomes, told, manifest, seconds=seconds, tasks=tasks)
+    folder.conclude(outcomes, summary)
+    return report_of(folder, manifest, outcomes, summary)
+
+
+def _summary(
+    session: SparkSession, outcomes: Path, schema: Any, manifest: Manifest, *, seconds: float, tasks: int
+) -> Summary:
+    """Count what was written. Raises RunFileError unless that is every planned user exactly once."""
+    read = session.read.schema(schema).parquet(uri(outcomes))
+    found = read.groupBy("outcome", "reason").agg(*hashes()).collect()
+    users, checksum = sum(row["users"] for row in found), sum(int(row["checksum"]) for row in found)
+    if (users, str(checksum)) != (manifest.users, manifest.checksum):
+        raise refusal(
+            outcomes,
+            f"the outcomes are of {users:,} users, the plan of {manifest.users:,}, and not each of them is there once: "
+            "files are missing or are not ours; call broadcast with the same arguments to have them written anew",
+            outcome=Outcome.UNKNOWN,
+        )
+    counts = {outcome: sum(row["users"] for row in found if row["outcome"] == outcome) for outcome in Outcome}
+    unsent = max(
+        (row for row in found if row["outcome"] == Outcome.NOT_SENT), key=lambda row: row["users"], default=None
+    )
+    return Summary(
+        accepted=counts[Outcome.ACCEPTED],
+        rejected=counts[Outcome.REJECTED],
+        not_sent=counts[Outcome.NOT_SENT],
+        unknown=counts[Outcome.UNKNOWN],
+        seconds=seconds,
+        stopped=None if unsent is None else unsent["reason"],
+        tasks=tasks,
+    )
+
+
+def _own(session: SparkSession) -> SparkSession:
+    """A session with the settings that are needed here, whatever those of the user's are."""
+    own = session.newSession()
+    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNKS_AT_A_TIME))
+    # What can't be read must not pass for what is not there.
+    own.conf.set("spark.sql.files.ignoreMissingFiles", "false")
+    own.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
+    return own
+
+
+def _ours(error: BaseException) -> str | None:
+    """The error of ours in what Spark says of a failed job, if there is one."""
+    found = _OURS.findall(str(error))
+    return plain(found[-1][1], 500) if found else None
