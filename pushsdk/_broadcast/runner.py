@@ -1,83 +1,55 @@
-"""The sending of a run: who takes which chunk when, what is claimed before and noted after, and when it all stops.
+"""The sending of a run: who takes which chunk when, and what is claimed in its file before and noted after.
 
-What follows a verdict is decided in ``course``, what a rejected chunk is cut into in ``_core.splitting``.
+Places, waits, cuts and the brake are the ``courier``'s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import math
-import random
 from collections import deque
 from collections.abc import Iterator
 
 import msgspec
 
+from pushsdk._broadcast.courier import Courier, reason_of
 from pushsdk._broadcast.course import Step, course_of
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.meter import TICK, Meter
+from pushsdk._broadcast.meter import Meter
 from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Chunk, Ending, Event, Kind, Piece, StoppedBy
+from pushsdk._broadcast.plan import Chunk, Event, Kind, Piece
 from pushsdk._broadcast.recorder import Recorder
 from pushsdk._broadcast.wishes import Wishes
-from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
-from pushsdk._core.splitting import Splitter
-from pushsdk._io.clock import Scope
 from pushsdk._io.engine import Engine
-from pushsdk._io.sender import Job
-from pushsdk._io.slots import Ticket
 
 __all__ = ["Runner"]
-
-logger = logging.getLogger("pushsdk")
 
 # Chunks read ahead, by their number or by their bytes, whichever is less.
 READ_AHEAD = 64
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 
 
-class Runner:
+class Runner(Courier):
     """Sends what is planned, once. Made for one run in one event loop."""
 
     def __init__(self, journal: Journal, wishes: Wishes, engine: Engine) -> None:
+        super().__init__(
+            engine, wishes.policy, wishes.timeout, brake=wishes.brake, varied=journal.header.message is None
+        )
         self._journal = journal
         self._wishes = wishes
-        self._engine = engine
-        self._loop = loop = engine.enter()
-        self._slots = engine.slots
-        self._split_on = engine.settings.batching.split_on
-        self._recorder = Recorder(journal, loop=loop, offload=engine.offload, durable=wishes.syncs)
-        # One attempt per claim: what is repeated, and when, is the run's business, outside the retry budget.
-        self._policy = msgspec.structs.replace(
-            wishes.policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None
-        )
-        patience = wishes.timeout
-        limits = [limit for limit in (patience.attempt, patience.total) if limit is not None]
-        self._patience = msgspec.structs.replace(patience, total=None, attempt=min(limits, default=None))
-        self._watch = Watch(wishes.brake or Brake())
+        self._recorder = Recorder(journal, loop=self._loop, offload=engine.offload, durable=wishes.syncs)
         self._work = self._agenda()
         self._read: deque[tuple[Piece, Chunk, bool]] = deque()
         self._left = math.inf if wishes.limit is None else wishes.limit
-        # Workers that wait, for a place or for better times: the end of the run wakes them.
-        self._waiting: set[Scope] = set()
-        self._pausing = 0
-        # Whether the message was rejected for everybody so far: then a chunk is not worth cutting.
-        self._hopeless = False
-        self._meter = Meter(journal, wishes.tell, now=loop.time())
-        # One of the workers is in line for a place, and the others behind it here: else no send() would get a turn.
-        self._line = asyncio.Lock()
-        # What failed last, while nothing has been accepted since.
-        self._trouble = ""
+        self._meter = Meter(journal, wishes.tell, now=self._loop.time())
         # Whether the limit left something for later. Set by ``_next``.
         self._limited = False
         # Why the plan can't be read any more. Set by ``_next``.
         self._broken: RunFileError | None = None
-        #: Why the run ended before its end. Set by ``end``.
-        self.ending: Ending | None = None
 
     async def run(self) -> None:
         """Send until all is through, or the run is stopped. Raises RunFileError where its file can't be written."""
@@ -105,14 +77,6 @@ class Runner:
         if self.ending != self._journal.ending:
             await self._recorder.end(self.ending)
         self._tell()
-
-    def end(self, by: StoppedBy, reason: str) -> None:
-        """Start nothing more; what is on its way ends by itself."""
-        if self.ending is None:
-            self.ending = Ending(by, reason)
-            logger.info("the broadcast stops: %s", reason)
-        for scope in tuple(self._waiting):
-            scope.expire(Failure.CLOSED)
 
     # -- what there is to do ------------------------------------------------------------------------------------
 
@@ -152,66 +116,10 @@ class Runner:
             piece, chunk, doubtful = task
             await self._deliver(Part.of(piece, chunk, self._journal.header), doubtful=doubtful)
 
-    # -- one chunk ----------------------------------------------------------------------------------------------
-
-    async def _deliver(self, whole: Part, *, doubtful: bool) -> None:
-        """Send a part of a chunk, whole or cut, until all of it is through or the run stops."""
-        parts = [whole] if doubtful or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
-        if len(parts) > 1:
-            await self._split(self._splitter(whole, parts))
-            return
-        verdict = await self._send(whole, doubtful=doubtful)
-        if verdict is None:
-            return
-        if verdict.outcome is Outcome.REJECTED:
-            splitter = self._splitter(whole, [])
-            if self._report(splitter, whole, verdict):
-                await self._split(splitter)
-        elif verdict.outcome is Outcome.ACCEPTED:
-            self._engine.sizes.accepted(whole.users, whole.frame + len(whole.ids))
-
-    def _splitter(self, whole: Part, parts: list[Part]) -> Splitter[Part]:
-        return Splitter(
-            parts,
-            split_on=self._split_on,
-            sizes=self._engine.sizes,
-            frame=whole.frame,
-            # In a run of kind "each" every message is another one.
-            worth=not self._hopeless or self._journal.header.message is None,
-        )
-
-    async def _split(self, splitter: Splitter[Part]) -> None:
-        while self.ending is None and (wave := splitter.next_wave()):
-            async with asyncio.TaskGroup() as sending:
-                for part in wave:
-                    sending.create_task(self._send_part(splitter, part))
-        if self.ending is None:
-            for part, verdict in splitter.rest():
-                # It was noted as released when it was to be cut: here it is on its way no more.
-                self._recorder.on_their_way += part.users
-                self._note(part, Kind.REJECTED, verdict)
-            # A message that was accepted for anybody is not to blame.
-            self._hopeless = self._hopeless or (splitter.gave_up and not self._journal.tally().accepted)
-
-    async def _send_part(self, splitter: Splitter[Part], part: Part) -> None:
-        verdict = await self._send(part, doubtful=False)
-        if verdict is not None:
-            self._report(splitter, part, verdict)
-
-    def _report(self, splitter: Splitter[Part], part: Part, verdict: Verdict) -> bool:
-        """Note how a part ended; True where it is to be cut."""
-        settled = splitter.report(part, verdict)
-        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
-            self._note(part, Kind.RELEASED if settled is None else Kind.REJECTED, verdict)
-        if settled is None:
-            self._engine.counters.splits += 1
-        return settled is None
+    # -- one part -----------------------------------------------------------------------------------------------
 
     async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
-        """Send a part until it is decided: its verdict, or None where the run stopped first.
-
-        What may be cut (REJECTED, with a status to split on) is left for the caller to note, all else is noted here.
-        """
+        """As the courier says, until it is decided or the run stops."""
         resends = tries = 0
         while True:
             if not await self._take_place(part.users):
@@ -230,7 +138,7 @@ class Runner:
                 # Refused after a doubt: for whoever may cut it, it is in doubt.
                 return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if note is Kind.UNKNOWN else verdict
             if step is Step.STOP:
-                self.end("failure", f"{_reason(verdict)}: no request would get through. Mend that, then resume")
+                self._stop_for(verdict)
             elif step is Step.RESEND:
                 resends, doubtful = resends + 1, True
             tries += 1
@@ -239,26 +147,10 @@ class Runner:
                     self._engine.counters.users[Outcome.UNKNOWN] += part.users
                 return None
 
-    def _backoff(self, tries: int, verdict: Verdict) -> float:
-        if self.ending is not None:
-            return 0.0
-        attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
-        if attempt.retry_after is not None:
-            # As long as the client pauses for it: what asks for a day may have lost its mind.
-            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
-        return self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
-
     async def _attempt(self, part: Part, kind: Kind) -> Verdict:
         """Claim the part, then send it once. Its place is taken already."""
         piece = part.piece
-        job = Job(
-            "push",
-            part.body(),
-            users=piece.users,
-            policy=self._policy,
-            timeout=self._patience,
-            deadline=math.inf,
-        )
+        job = self._job(part)
         try:
             await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
         except BaseException:
@@ -275,76 +167,23 @@ class Runner:
             self._note(part, course.note, verdict)
             raise
 
-    def _note(self, part: Part, kind: Kind, verdict: Verdict, *, final: bool = True) -> None:
-        """Have it written how a request ended; not ``final`` where the part is about to be sent again."""
+    def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
         piece = part.piece
-        reason = "" if kind is Kind.ACCEPTED else _reason(verdict)
-        self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, verdict.status or 0, reason))
-        now = self._loop.time()
-        outcome = _OUTCOMES.get(kind) if final else None
-        if outcome is None:
-            self._watch.released(verdict.status, now)
-        else:
-            self._engine.counters.users[outcome] += piece.users
-            self._watch.settled(outcome, piece.users, verdict.status, now)
-        self._trouble = reason
-        if outcome is Outcome.ACCEPTED:
-            self._hopeless = False
-        else:
-            self._look(now)
+        status, reason = verdict.status or 0, reason_of(kind, verdict)
+        self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, status, reason))
 
-    # -- waiting ------------------------------------------------------------------------------------------------
+    def _is_accepted(self) -> bool:
+        return self._journal.tally().accepted > 0
 
-    async def _take_place(self, users: int) -> bool:
-        """Wait for a place on the wire; False where the run stopped first."""
-        if self.ending is not None:
-            return False
-        if self._slots.try_take(users):
-            return True
-        scope = Scope(self._engine.deadlines, math.inf)
-        self._waiting.add(scope)
-        try:
-            with scope:
-                async with self._line:
-                    if self._slots.try_take(users):
-                        return True
-                    return await Ticket(self._loop, users, math.inf).take(self._slots) is None
-        finally:
-            self._waiting.discard(scope)
-        return False
+    def _take_back(self, part: Part) -> None:
+        # It was noted as released when it was to be cut: here it is on its way no more.
+        self._recorder.on_their_way += part.users
 
-    async def _wait(self, seconds: float) -> bool:
-        """The wait after a failure; False where the run stopped first."""
-        if self.ending is not None:
-            return False
-        scope = Scope(self._engine.deadlines, math.inf)
-        self._waiting.add(scope)
-        self._pausing += 1
-        try:
-            with scope:
-                await asyncio.sleep(seconds)
-        finally:
-            self._pausing -= 1
-            self._waiting.discard(scope)
-        return scope.expired is None
+    # -- telling ------------------------------------------------------------------------------------------------
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self.end("asked", "it was asked to stop")
-
-    # -- telling ------------------------------------------------------------------------------------------------
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK)
-            self._tell()
-            self._look(self._loop.time())
-
-    def _look(self, now: float) -> None:
-        """Stop where the brake says so."""
-        reason = self._watch.verdict(now, paused_until=self._slots.paused_until)
-        if reason is not None:
-            self.end("refused" if self._watch.refused else "brake", reason)
 
     def _tell(self) -> None:
         now = self._loop.time()
@@ -353,14 +192,6 @@ class Runner:
         self._meter.tell(
             now, in_flight=max(0, self._recorder.on_their_way), paused=paused, waiting=waiting, trouble=self._trouble
         )
-
-
-_OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, Kind.UNKNOWN: Outcome.UNKNOWN}
-
-
-def _reason(verdict: Verdict) -> str:
-    """In words, from fixed texts, statuses and class names only: a service's answer may quote ids."""
-    return verdict.attempts[-1].reason if verdict.attempts else str(verdict.failure or "")
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

@@ -7,9 +7,9 @@ the call: who they are is not stored.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ from pushsdk._core.splitting import attempts_of
 
 __all__ = [
     "Mark",
+    "Payload",
     "Position",
     "Record",
     "Run",
@@ -30,6 +31,7 @@ __all__ = [
     "conclude",
     "digest_of",
     "fingerprint_of",
+    "fingerprint_of_all",
     "mark_of",
     "read",
 ]
@@ -40,6 +42,9 @@ _KEYS, _PAYLOADS = b"pushsdk dedupe key 1\0", b"pushsdk payload 1"
 
 Share = tuple[tuple[str, ...], Verdict]
 """Users of a call, and the verdict on them."""
+
+Payload = tuple[bytes, bytes, bytes | None]
+"""What one request carries, as JSON: user ids, message, custom fields."""
 
 
 class Mark(StrEnum):
@@ -81,17 +86,28 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Unix time of the first claim, for people who look."""
     runs: tuple[Run, ...]
 
+    @property
+    def users(self) -> int:
+        """How many it is about."""
+        return sum([run.users for run in self.runs])
+
     def positions(self) -> list[Position]:
         """The runs, one item for each user."""
         return [Position(run.mark, run.status) for run in self.runs for _ in range(run.users)]
 
     def open(self) -> tuple[int, ...]:
         """Where a delivery may send."""
-        return tuple(at for at, position in enumerate(self.positions()) if position.mark is Mark.OPEN)
+        places: list[int] = []
+        start = 0
+        for run in self.runs:
+            if run.mark is Mark.OPEN:
+                places += range(start, start + run.users)
+            start += run.users
+        return tuple(places)
 
     def with_positions(self, positions: Iterable[Position]) -> Record:
         """The same delivery, so far."""
-        runs = tuple(Run(each.mark, len(list(same)), each.status) for each, same in groupby(positions))
+        runs = tuple(Run(each.mark, len(list(same)), each.status) for each, same in itertools.groupby(positions))
         return msgspec.structs.replace(self, runs=runs)
 
     def taken(self) -> Record:
@@ -101,7 +117,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def opened(self) -> Record:
         """Before anything was claimed."""
-        return self.with_positions([Position(Mark.OPEN)] * len(self.positions()))
+        return msgspec.structs.replace(self, runs=(Run(Mark.OPEN, self.users),))
 
     def after(self, users: Sequence[str], shares: Iterable[Share]) -> Record:
         """As it stands once these users of the call have their verdicts."""
@@ -146,8 +162,13 @@ def fingerprint_of(dedupe_key: str, base_url: str, *, ids: bytes, message: bytes
 
     The key goes in, too: else whoever reads the store could tell equal payloads, and try out who they went to.
     """
+    return fingerprint_of_all(dedupe_key, base_url, ((ids, message, custom_fields),))
+
+
+def fingerprint_of_all(dedupe_key: str, base_url: str, payloads: Iterable[Payload]) -> str:
+    """The same of several requests that are sent under one key."""
     told = hashlib.sha256(_PAYLOADS)
-    for part in (dedupe_key.encode(), base_url.encode(), ids, message, custom_fields):
+    for part in (dedupe_key.encode(), base_url.encode(), *itertools.chain.from_iterable(payloads)):
         # Each behind its length: no two payloads run together into the same bytes.
         told.update(b"-" if part is None else b"%d:" % len(part) + part)
     return told.hexdigest()
@@ -169,7 +190,7 @@ def read(value: bytes, ours: Record) -> Record:
             "this dedupe_key was used for another payload (users, message, custom fields or base_url differ): "
             "nothing was sent; use a key of its own for each job"
         )
-    if sum(run.users for run in found.runs) != sum(run.users for run in ours.runs):
+    if found.users != ours.users:
         raise ValueError("the record is about another number of users")
     return found
 

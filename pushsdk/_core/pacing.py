@@ -99,6 +99,10 @@ class Gate:
         if self._held:
             self._pay(now, users)
 
+    def refund(self, users: int) -> None:
+        """A request that was charged did not start: the fixed rates have that to spare again."""
+        self.not_before = max(self.paused_until, self.not_before - self._cost(users))
+
     def pause(self, until: float) -> None:
         """Start nothing before ``until``; a shorter pause never shortens a longer one."""
         self.paused_until = max(self.paused_until, until)
@@ -144,7 +148,7 @@ class Gate:
 
     def _pay(self, now: float, users: int) -> None:
         before = due = self.not_before
-        cost = max(self._per_request, self._per_user * users)
+        cost = self._cost(users)
         if cost:
             due = max(before, now) + cost
         rate = self.rate(now)
@@ -154,6 +158,9 @@ class Gate:
             self._peak = 0.0
             self._held = bool(cost)
         self.not_before = due
+
+    def _cost(self, users: int) -> float:
+        return max(self._per_request, self._per_user * users)
 
 
 def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:

@@ -76,6 +76,11 @@ class Slots:
         if self._queue:
             self._pump()
 
+    def return_unused(self, users: int) -> None:
+        """Give a place back that no request of so many users was sent from."""
+        self._gate.refund(users)
+        self.release()
+
     def pause(self, until: float) -> None:
         """Start nothing before ``until``; who can't wait so long ends at once."""
         self._gate.pause(until)

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pushsdk._core import dedupe, wire
 from pushsdk._core.batching import Call, Content
@@ -25,7 +25,7 @@ from pushsdk._io.ledger import unsettled
 from pushsdk._io.offload import settled
 from pushsdk.claims.store import Claim, ClaimStore
 
-__all__ = ["Guard", "guard_of"]
+__all__ = ["Guard", "Load", "guard_of"]
 
 T = TypeVar("T")
 
@@ -36,6 +36,28 @@ LOOKS = 10
 TRIES = 2
 # Claims that could not be written: more than fail in a short outage of the store.
 UNWRITTEN_KEPT = 10_000
+
+
+class Load(Protocol):
+    """What is sent under one claim: a call, or many requests that are known by one key."""
+
+    @property
+    def count(self) -> int:
+        """How many users; each has a position."""
+        ...
+
+    @property
+    def deadline(self) -> float:
+        """When the store has to have answered, on the loop's clock."""
+        ...
+
+    async def send(self, places: tuple[int, ...]) -> None:
+        """Send to the users at these positions, and return when it is known what became of them."""
+        ...
+
+    def after(self, record: Record) -> Record:
+        """The record, as it stands after ``send``, whether that came to its end or was cancelled."""
+        ...
 
 
 class _Held(NamedTuple):
@@ -97,22 +119,40 @@ class Guard:
             message=content.message,
             custom_fields=content.custom_fields,
         )
-        # The claim must not expire while a request is out.
-        call.deadline = min(call.deadline, asyncio.get_running_loop().time() + self._store.claim_ttl / 2)
+        call.deadline = min(call.deadline, self.latest())
+        load = _Sending(self._engine, call, content, repeated)
+        before = await self.deliver(load, key=key, fingerprint=fingerprint)
+        return _told(load.conclude(before))
+
+    def latest(self) -> float:
+        """When the last request under a claim of now has to be over: the claim must not expire while one is out."""
+        return asyncio.get_running_loop().time() + self._store.claim_ttl / 2
+
+    async def deliver(self, load: Load, *, key: str, fingerprint: str) -> Record:
+        """Send the load to those that no earlier delivery has reached or holds: those open in the record returned.
+
+        Raises ClaimStoreError, and ValidationError for another payload, before anything is sent.
+        """
         visit = _Visit(self._engine)
         with visit:
-            held = await self._claim(visit, key, dedupe.begin(fingerprint, len(call.users), time.time()), call)
+            held = await self._claim(visit, load, key, dedupe.begin(fingerprint, load.count, time.time()))
             if isinstance(held, Record):
-                return _told(dedupe.conclude(call.users, repeated, before=held, shares=()))
-            return await self._deliver(visit, held, call, content=content, repeated=repeated)
+                return held
+            try:
+                await load.send(held.before.open())
+            except asyncio.CancelledError:
+                await settled(visit.start(self._put(held, load.after(held.record))))
+                raise
+            await self._settle(visit, held, load.after(held.record), load.deadline)
+            return held.before
 
     # -- before the send ----------------------------------------------------------------------------------------
 
-    async def _claim(self, visit: _Visit, key: str, ours: Record, call: Call) -> _Held | Record:
+    async def _claim(self, visit: _Visit, load: Load, key: str, ours: Record) -> _Held | Record:
         """Claimed for this delivery; or what is recorded, where it leaves nothing to send."""
         task = visit.start(self._take(visit, key, ours))
         try:
-            await asyncio.wait([task], timeout=_seconds_to(call.deadline))
+            await asyncio.wait([task], timeout=_seconds_to(load.deadline))
         except asyncio.CancelledError:
             await settled(visit.start(self._undo(task)))
             raise
@@ -162,34 +202,15 @@ class Guard:
         if await settled(task) and isinstance(held := task.result(), _Held):
             await self._put(held, held.before)
 
-    # -- the send, and after it ---------------------------------------------------------------------------------
+    # -- after the send -----------------------------------------------------------------------------------------
 
-    async def _deliver(self, visit: _Visit, held: _Held, call: Call, *, content: Content, repeated: int) -> Receipt:
-        part, places = call, held.before.open()
-        if len(places) < len(call.users):
-            users = tuple(call.users[place] for place in places)
-            part = Call(users, wire.encode_user_ids(users)[1:-1], call.deadline, len(users))
-        told: Receipt | PushError
-        try:
-            told = await self._engine.coalescer.send(part, content, repeated)
-        except PushError as error:
-            told = error
-        except asyncio.CancelledError:
-            await settled(visit.start(self._put(held, held.record.after(call.users, part.parts))))
-            raise
-        shares = _shares(part)
-        await self._settle(visit, held, held.record.after(call.users, shares), call)
-        if part is not call:
-            told = dedupe.conclude(call.users, repeated, before=held.before, shares=shares)
-        return _told(told)
-
-    async def _settle(self, visit: _Visit, held: _Held, record: Record, call: Call) -> None:
+    async def _settle(self, visit: _Visit, held: _Held, record: Record, deadline: float) -> None:
         """Written when this returns, but for a store that is slower than the call may be."""
         if record == held.record:
             return
         task = visit.start(self._put(held, record))
         try:
-            await asyncio.wait([task], timeout=_seconds_to(call.deadline))
+            await asyncio.wait([task], timeout=_seconds_to(deadline))
         except asyncio.CancelledError:
             await settled(task)
             raise
@@ -218,6 +239,51 @@ class Guard:
         logger.warning("the claim store failed (%s): a push that has ended stays claimed, which is unknown", why)
         while len(self._unwritten) > UNWRITTEN_KEPT:
             del self._unwritten[next(iter(self._unwritten))]
+
+
+class _Sending:
+    """One call under one claim."""
+
+    def __init__(self, engine: Engine, call: Call, content: Content, repeated: int) -> None:
+        self._engine = engine
+        self._call = call
+        self._content = content
+        self._repeated = repeated
+        # What of the call is sent: all of it, or a part of its users; and what that was answered. Set by ``send``.
+        self._part: Call | None = None
+        self._told: Receipt | PushError | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._call.users)
+
+    @property
+    def deadline(self) -> float:
+        return self._call.deadline
+
+    async def send(self, places: tuple[int, ...]) -> None:
+        call = part = self._call
+        if len(places) < len(call.users):
+            users = tuple(call.users[place] for place in places)
+            part = Call(users, wire.encode_user_ids(users)[1:-1], call.deadline, len(users))
+        self._part = part
+        try:
+            self._told = await self._engine.coalescer.send(part, self._content, self._repeated)
+        except PushError as error:
+            self._told = error
+
+    def after(self, record: Record) -> Record:
+        assert self._part is not None  # noqa: S101 - set by ``send``, which comes before
+        # Cancelled, only what is known by now is.
+        shares = tuple(self._part.parts) if self._told is None else _shares(self._part)
+        return record.after(self._call.users, shares)
+
+    def conclude(self, before: Record) -> Receipt | PushError:
+        """What the caller is told."""
+        if self._told is not None and self._part is self._call:
+            return self._told
+        shares = () if self._part is None else _shares(self._part)
+        return dedupe.conclude(self._call.users, self._repeated, before=before, shares=shares)
 
 
 def guard_of(claims: object, engine: Engine) -> Guard | None:

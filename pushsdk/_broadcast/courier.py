@@ -1,0 +1,244 @@
+"""What every sending of a plan does: places, waits, cuts, the brake, the end. Who claims and notes, and where, is not.
+
+What follows a verdict is decided in ``course``, what a rejected chunk is cut into in ``_core.splitting``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from abc import ABC, abstractmethod
+
+import msgspec
+
+from pushsdk._broadcast.meter import TICK
+from pushsdk._broadcast.parts import Part
+from pushsdk._broadcast.plan import Ending, Kind, StoppedBy
+from pushsdk._core.brake import Brake, Watch
+from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.splitting import Splitter
+from pushsdk._io.clock import Scope
+from pushsdk._io.engine import Engine
+from pushsdk._io.sender import Job
+from pushsdk._io.slots import Ticket
+
+__all__ = ["Courier", "reason_of"]
+
+logger = logging.getLogger("pushsdk")
+
+# What is known for good of users that this was noted of.
+OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, Kind.UNKNOWN: Outcome.UNKNOWN}
+
+
+class Courier(ABC):
+    """Delivers chunks, whole or cut, until they are through or the sending stops. Made inside the event loop."""
+
+    def __init__(
+        self, engine: Engine, policy: RetryPolicy, timeout: Timeout, *, brake: Brake | None, varied: bool
+    ) -> None:
+        """``varied`` is whether every chunk has a message of its own."""
+        self._engine = engine
+        self._loop = engine.enter()
+        self._slots = engine.slots
+        self._split_on = engine.settings.batching.split_on
+        # One attempt per claim: what is repeated, and when, is our business, outside the retry budget.
+        self._policy = msgspec.structs.replace(policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None)
+        limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
+        self._patience = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
+        self._watch = Watch(brake or Brake())
+        self._varied = varied
+        # Workers that wait, for a place or for better times: the end wakes them.
+        self._waiting: set[Scope] = set()
+        self._pausing = 0
+        # Whether the message was rejected for everybody so far: then a chunk is not worth cutting.
+        self._hopeless = False
+        # One of the workers is in line for a place, and the others behind it here: else no send() would get a turn.
+        self._line = asyncio.Lock()
+        # What failed last, while nothing has been accepted since.
+        self._trouble = ""
+        #: Why the sending ended before its end. Set by ``end``.
+        self.ending: Ending | None = None
+
+    def end(self, by: StoppedBy, reason: str) -> None:
+        """Start nothing more; what is on its way ends by itself."""
+        if self.ending is None:
+            self.ending = Ending(by, reason)
+            logger.info("the broadcast stops: %s", reason)
+        for scope in tuple(self._waiting):
+            scope.expire(Failure.CLOSED)
+
+    # -- what each sending does in its own way --------------------------------------------------------------------
+
+    @abstractmethod
+    async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
+        """Send a part: its verdict once it is decided, or None where it is not.
+
+        What may be cut (REJECTED, with a status to split on) is left for the caller to note, all else is noted here.
+        """
+
+    @abstractmethod
+    def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
+        """Have it written how a request ended."""
+
+    @abstractmethod
+    def _is_accepted(self) -> bool:
+        """Whether anything of it all was accepted."""
+
+    def _take_back(self, part: Part) -> None:  # noqa: B027 - not everybody counts
+        """A part that was written down as cut is about to be written down as rejected."""
+
+    # -- a chunk, whole or cut ------------------------------------------------------------------------------------
+
+    async def _deliver(self, whole: Part, *, doubtful: bool) -> None:
+        """Send a part of a chunk, whole or cut, until all of it is through or undecided."""
+        parts = [whole] if doubtful or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
+        if len(parts) > 1:
+            await self._split(self._splitter(whole, parts))
+            return
+        verdict = await self._send(whole, doubtful=doubtful)
+        if verdict is None:
+            return
+        if verdict.outcome is Outcome.REJECTED:
+            splitter = self._splitter(whole, [])
+            if self._report(splitter, whole, verdict):
+                await self._split(splitter)
+        elif verdict.outcome is Outcome.ACCEPTED:
+            self._engine.sizes.accepted(whole.users, whole.frame + len(whole.ids))
+
+    def _splitter(self, whole: Part, parts: list[Part]) -> Splitter[Part]:
+        return Splitter(
+            parts,
+            split_on=self._split_on,
+            sizes=self._engine.sizes,
+            frame=whole.frame,
+            worth=self._varied or not self._hopeless,
+        )
+
+    async def _split(self, splitter: Splitter[Part]) -> None:
+        while self.ending is None and (wave := splitter.next_wave()):
+            async with asyncio.TaskGroup() as sending:
+                for part in wave:
+                    sending.create_task(self._send_part(splitter, part))
+        if self.ending is None:
+            for part, verdict in splitter.rest():
+                self._take_back(part)
+                self._note(part, Kind.REJECTED, verdict)
+            # A message that was accepted for anybody is not to blame.
+            self._hopeless = self._hopeless or (splitter.gave_up and not self._is_accepted())
+
+    async def _send_part(self, splitter: Splitter[Part], part: Part) -> None:
+        verdict = await self._send(part, doubtful=False)
+        if verdict is not None:
+            self._report(splitter, part, verdict)
+
+    def _report(self, splitter: Splitter[Part], part: Part, verdict: Verdict) -> bool:
+        """Note how a part ended; True where it is to be cut."""
+        settled = splitter.report(part, verdict)
+        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
+            self._note(part, Kind.RELEASED if settled is None else Kind.REJECTED, verdict)
+        if settled is None:
+            self._engine.counters.splits += 1
+        return settled is None
+
+    def _job(self, part: Part, deadline: float = math.inf) -> Job:
+        return Job(
+            "push",
+            part.body(),
+            users=part.users,
+            policy=self._policy,
+            timeout=self._patience,
+            deadline=deadline,
+        )
+
+    def _note(self, part: Part, kind: Kind, verdict: Verdict, *, final: bool = True) -> None:
+        """Have it written how a request ended; not ``final`` where the part is about to be sent again."""
+        self._write(part, kind, verdict)
+        now = self._loop.time()
+        outcome = OUTCOMES.get(kind) if final else None
+        if outcome is None:
+            self._watch.released(verdict.status, now)
+        else:
+            self._engine.counters.users[outcome] += part.users
+            self._watch.settled(outcome, part.users, verdict.status, now)
+        self._trouble = reason_of(kind, verdict)
+        if outcome is Outcome.ACCEPTED:
+            self._hopeless = False
+        else:
+            self._look(now)
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    def _backoff(self, tries: int, verdict: Verdict) -> float:
+        if self.ending is not None:
+            return 0.0
+        attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
+        if attempt.retry_after is not None:
+            # As long as the client pauses for it: what asks for a day may have lost its mind.
+            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
+        return self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
+
+    async def _take_place(self, users: int) -> bool:
+        """Wait for a place on the wire; False where the sending stopped first."""
+        if self.ending is not None:
+            return False
+        if self._slots.try_take(users):
+            return True
+        scope = Scope(self._engine.deadlines, math.inf)
+        self._waiting.add(scope)
+        try:
+            with scope:
+                async with self._line:
+                    if self._slots.try_take(users):
+                        return True
+                    return await Ticket(self._loop, users, math.inf).take(self._slots) is None
+        finally:
+            self._waiting.discard(scope)
+        return False
+
+    async def _wait(self, seconds: float) -> bool:
+        """The wait after a failure; False where the sending stopped first."""
+        if self.ending is not None:
+            return False
+        scope = Scope(self._engine.deadlines, math.inf)
+        self._waiting.add(scope)
+        self._pausing += 1
+        try:
+            with scope:
+                await asyncio.sleep(seconds)
+        finally:
+            self._pausing -= 1
+            self._waiting.discard(scope)
+        return scope.expired is None
+
+    # -- the brake ------------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        """Look at the brake now and then, also while nothing ends."""
+        while True:
+            await asyncio.sleep(TICK)
+            self._tell()
+            self._look(self._loop.time())
+
+    def _tell(self) -> None:  # noqa: B027 - not everybody does
+        """Whoever wants to know how far it is."""
+
+    def _look(self, now: float) -> None:
+        """Stop where the brake says so."""
+        reason = self._watch.verdict(now, paused_until=self._slots.paused_until)
+        if reason is not None:
+            self.end("refused" if self._watch.refused else "brake", reason)
+
+    def _stop_for(self, verdict: Verdict) -> None:
+        """Nothing else would fare better than this did."""
+        why = reason_of(Kind.RELEASED, verdict)
+        self.end("failure", f"{why}: no request would get through. Mend that, then resume")
+
+
+def reason_of(kind: Kind, verdict: Verdict) -> str:
+    """In words, from fixed texts, statuses and class names only: a service's answer may quote ids."""
+    if kind is Kind.ACCEPTED:
+        return ""
+    return verdict.attempts[-1].reason if verdict.attempts else str(verdict.failure or "")
