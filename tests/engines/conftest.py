@@ -1,0 +1,27 @@
+"""One service for all tests of engines, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.engine_lab import environment
+from support.engine_oracle import Oracle, oracle
+
+
+@pytest.fixture(scope="session")
+def _oracle() -> Iterator[Oracle]:
+    with oracle() as service, pytest.MonkeyPatch.context() as patch:
+        # Before any engine starts: what it starts has them, too.
+        for name, value in environment().items():
+            patch.setenv(name, value)
+        patch.setenv("PUSHSDK_BASE_URL", service.base_url)
+        patch.setenv("PUSHSDK_API_KEY", service.api_key)
+        yield service
+
+
+@pytest.fixture
+def service(_oracle: Oracle) -> Oracle:
+    """The judge, with empty books."""
+    _oracle.begin()
+    return _oracle

@@ -1,0 +1,293 @@
+"""The folder of a run: what is taken for one, who sees it, and what a crash leaves of it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pushsdk import ConfigurationError, Outcome, RunFileError
+from pushsdk._broadcast.locking import lock
+from pushsdk.spark import SparkReport, read_report
+from pushsdk.spark._folder import Folder, uri
+from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
+
+DAY = 86400.0
+MANIFEST = Manifest(
+    run="f00d",
+    kind="broadcast",
+    digest="d1",
+    base_url="https://push.example",
+    primary_key="user_id",
+    claims="DirectoryClaims of the run",
+    max_users=1000,
+    chunks=2,
+    users=3,
+    repeated=1,
+    checksum="77",
+    tasks=2,
+    created=1_000_000.0,
+    version="0.1.0",
+)
+WANTED = {name: getattr(MANIFEST, name) for name in ("kind", "digest", "base_url", "primary_key", "claims")}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "run")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    "given", ["s3a://bucket/run", "hdfs://name/run", "dbfs:/run", "file:///run", "abfss://a@b/run"]
+)
+def test_a_uri_is_refused(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="not a URI"):
+        Folder(given)
+
+
+@pytest.mark.parametrize("given", ["", None, 7, b"run"])
+def test_what_is_no_path_is_refused(given: object) -> None:
+    with pytest.raises(ConfigurationError, match="path of a directory"):
+        Folder(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a*", "a?", "[a]", "{a}", "a,b", "a:b", "a\\b", "a\nb"])
+def test_a_path_that_hadoop_would_read_as_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="can't take"):
+        Folder(tmp_path / name)
+
+
+def test_spark_gets_the_path_of_a_file_as_it_stands() -> None:
+    assert uri(Path("/a folder/run")) == "file:///a folder/run"
+
+
+def test_it_is_for_its_owner_only(folder: Folder) -> None:
+    with folder.locked():
+        plan, outcomes = folder.new_plan("f00d"), folder.new_outcomes()
+        folder.new_claims()
+        folder.seal(MANIFEST)
+        folder.conclude(outcomes, Summary())
+        made = list(folder.path.rglob("*"))
+        assert {plan, outcomes, folder.claims} <= set(made)
+        assert [path for path in [folder.path, *made] if mode(path) != (0o700 if path.is_dir() else 0o600)] == []
+
+
+def test_one_run_at_a_time(folder: Folder) -> None:
+    with folder.locked(), pytest.raises(RunFileError, match="in use by another process"), Folder(folder.path).locked():
+        pass
+    with folder.locked():
+        pass
+
+
+def test_another_one_s_lock_is_told_from_a_folder_that_can_t_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFileError, match="can't be used: "), Folder(tmp_path / "file").locked():
+        pass
+    (tmp_path / "run").mkdir()
+    release = lock(tmp_path / "run" / "lock")
+    with pytest.raises(RunFileError, match="in use"), Folder(tmp_path / "run").locked():
+        pass
+    release()
+
+
+def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    with pytest.raises(RunFileError, match="symbolic link"), Folder(tmp_path / "link").locked():
+        pass
+
+
+def test_the_manifest_comes_back(folder: Folder) -> None:
+    with folder.locked():
+        assert folder.manifest() is None
+        folder.seal(MANIFEST)
+        assert folder.manifest() == MANIFEST
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
+def test_a_manifest_that_can_t_be_read_is_told(folder: Folder, text: str) -> None:
+    folder.path.mkdir()
+    (folder.path / "manifest.json").write_text(text)
+    with pytest.raises(RunFileError, match=r"manifest\.json can't be read"):
+        folder.manifest()
+
+
+def test_a_manifest_of_another_version_is_told(folder: Folder) -> None:
+    folder.path.mkdir()
+    folder.seal(msgspec.structs.replace(MANIFEST, format=2))
+    with pytest.raises(RunFileError, match="another version"):
+        folder.manifest()
+
+
+def test_a_folder_that_is_full_is_told(folder: Folder) -> None:
+    folder.path.mkdir()
+    (folder.path / "plan").touch()
+    with pytest.raises(RunFileError, match="can't be written to"):
+        folder.new_plan("f00d")
+    (folder.path / "manifest.json").mkdir()
+    with pytest.raises(RunFileError, match=r"manifest\.json can't be written"):
+        folder.seal(MANIFEST)
+
+
+def test_what_was_left_of_a_plan_is_removed(folder: Folder) -> None:
+    folder.path.mkdir()
+    left = folder.new_plan("1") / "part"
+    left.touch()
+    assert folder.new_plan("2").is_dir()
+    assert not left.exists()
+    folder.drop_plans()
+    assert not (folder.path / "plan").exists()
+
+
+def test_each_sending_has_outcomes_of_its_own(folder: Folder) -> None:
+    folder.path.mkdir()
+    folder.check_unsealed()
+    assert [folder.new_outcomes().name for _ in range(3)] == ["0001", "0002", "0003"]
+    with pytest.raises(RunFileError, match="no manifest"):
+        folder.check_unsealed()
+
+
+def test_the_last_outcomes_that_are_whole_count(folder: Folder) -> None:
+    folder.path.mkdir()
+    assert folder.concluded() is None
+    first, second, _ = (folder.new_outcomes() for _ in range(3))
+    assert folder.concluded() is None
+    folder.conclude(first, Summary(accepted=1))
+    folder.conclude(second, Summary(accepted=2))
+    assert folder.concluded() == (second, Summary(accepted=2))
+
+
+def test_claims_that_are_gone_are_told(folder: Folder) -> None:
+    folder.path.mkdir()
+    with pytest.raises(RunFileError, match="claims are gone"):
+        folder.check_claims()
+    folder.new_claims()
+    folder.check_claims()
+    folder.conclude(folder.new_outcomes(), Summary())
+    with pytest.raises(RunFileError, match="claims are gone"):
+        folder.check_claims()
+    (folder.claims / "one").touch()
+    folder.check_claims()
+
+
+# -- what is compared -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_run_is_taken_up() -> None:
+    assert objection(MANIFEST, WANTED, claim_ttl=DAY, now=MANIFEST.created + DAY) is None
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_another_one_is_not(name: str) -> None:
+    why = objection(MANIFEST, WANTED | {name: "another"}, claim_ttl=DAY, now=MANIFEST.created)
+    assert why is not None
+    assert name in why.replace(" ", "_").replace("claim_store", "claims").replace("message", "digest message")
+
+
+def test_a_run_that_is_older_than_its_claims_is_not() -> None:
+    why = objection(MANIFEST, WANTED, claim_ttl=DAY, now=MANIFEST.created + 2 * DAY)
+    assert why == (
+        "the run was planned 2.0 days ago, and its claims are kept for 1.0: who was pushed is not known any more, so "
+        "nothing is sent"
+    )
+
+
+def test_a_digest_is_of_all_that_is_sent() -> None:
+    told = [
+        digest_of({"title": {"en": "Hello"}}, None, ()),
+        digest_of({"title": {"en": "Hello!"}}, None, ()),
+        digest_of({"title": {"en": "Hello"}}, {}, ()),
+        digest_of({"title": {"en": "Hello"}}, {"a": 1}, ()),
+        digest_of({"title": {"en": "Hello"}}, None, ("a",)),
+        digest_of({"title": {"en": "Hello"}}, None, ("a", "b")),
+        digest_of({"title": {"en": "Hello"}}, None, ("ab",)),
+    ]
+    assert len(set(told)) == len(told)
+    assert told[0] == digest_of({"title": {"en": "Hello"}}, None, ())
+
+
+def test_the_manifest_holds_no_text(folder: Folder) -> None:
+    folder.path.mkdir()
+    folder.seal(MANIFEST)
+    assert json.loads((folder.path / "manifest.json").read_text()).keys() == set(Manifest.__struct_fields__)
+
+
+# -- the report -----------------------------------------------------------------------------------------------------
+
+pa = pytest.importorskip("pyarrow")
+
+
+def concluded(folder: Folder) -> SparkReport:
+    import pyarrow.parquet as pq
+
+    folder.path.mkdir()
+    folder.seal(MANIFEST)
+    outcomes = folder.new_outcomes()
+    for number, rows in enumerate(
+        ([("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")], [("=c", "NOT_SENT", 429, None)])
+    ):
+        names = ("user_id", "outcome", "status", "reason")
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+        pq.write_table(
+            table.cast(
+                pa.schema(
+                    [
+                        ("user_id", pa.string()),
+                        ("outcome", pa.string()),
+                        ("status", pa.int16()),
+                        ("reason", pa.string()),
+                    ]
+                )
+            ),
+            outcomes / f"part-{number}.parquet",
+        )
+    (outcomes / "_SUCCESS").touch()
+    folder.conclude(outcomes, Summary(accepted=1, unknown=1, not_sent=1, seconds=2.5, tasks=4, stopped="paused"))
+    return read_report(folder.path)
+
+
+def test_the_report_counts_as_the_summary_does(folder: Folder) -> None:
+    report = concluded(folder)
+    assert (report.planned, report.repeated, report.accepted, report.unknown, report.not_sent) == (3, 1, 1, 1, 1)
+    assert (report.seconds, report.tasks, report.stopped, report.run) == (2.5, 4, "paused", str(folder.path))
+
+
+def test_the_report_has_a_row_for_every_user(folder: Folder) -> None:
+    report = concluded(folder)
+    told = sorted((row.user_id, row.outcome, row.status, row.reason) for row in report.rows())
+    assert told == [("=c", "NOT_SENT", 429, ""), ("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")]
+    assert [row.user_id for row in report.rows(Outcome.UNKNOWN)] == ["b"]
+
+
+def test_the_report_is_written_as_csv(folder: Folder, tmp_path: Path) -> None:
+    report = concluded(folder)
+    with (tmp_path / "report.csv").open("w") as file:
+        assert report.write_csv(file, Outcome.NOT_SENT) == 1
+    assert (tmp_path / "report.csv").read_text() == 'user_id,outcome,status,reason\n"\'=c","NOT_SENT","429",""\n'
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_outcomes_that_can_t_be_read_are_told(folder: Folder, damage: str) -> None:
+    report = concluded(folder)
+    part = Path(report.file) / "part-0.parquet"
+    part.write_bytes(part.read_bytes()[:-9])
+    if damage == "gone":
+        Path(report.file).rename(folder.path / "elsewhere")
+    with pytest.raises(RunFileError, match="can't be read"):
+        list(report.rows())
+
+
+def test_where_there_is_no_report_that_is_told(folder: Folder) -> None:
+    with pytest.raises(RunFileError, match="there is no run"):
+        read_report(folder.path)
+    folder.path.mkdir()
+    folder.seal(MANIFEST)
+    with pytest.raises(RunFileError, match="no sending came to its end"):
+        read_report(folder.path)

@@ -1,0 +1,164 @@
+"""What is found wrong before anything is planned: the arguments of a broadcast by Spark."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pushsdk import Batching, Brake, ConfigurationError, Limits, MobilePush, Rate, RetryPolicy, Timeout, placeholder
+from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
+from pushsdk.claims.store import LONGEST
+from pushsdk.spark._preflight import check_fields, checked_claims, checked_sending
+
+KEY = "a-key-that-nobody-may-see"
+URL = "https://push.example/api"
+GIVEN: dict[str, Any] = {
+    **dict.fromkeys(("api_key", "retry", "timeout", "batching", "limits", "rate", "proxy", "headers", "brake")),
+    "allow_insecure": False,
+    "base_url": URL,
+    "claims": MemoryClaims,
+}
+
+
+def sending(**given: Any) -> Any:
+    return checked_sending({**GIVEN, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"api_key": KEY}, "api_key is a callable here"),
+        ({"api_key": 7}, "api_key is a callable"),
+        ({"base_url": "http://push.example"}, "base_url"),
+        ({"base_url": 7}, "base_url"),
+        ({"allow_insecure": 1}, "allow_insecure"),
+        ({"retry": 3}, "retry"),
+        ({"timeout": "5"}, "timeout"),
+        ({"batching": 7}, "batching"),
+        ({"limits": 7}, "limits"),
+        ({"rate": 7}, "rate"),
+        ({"brake": 7}, "brake"),
+        ({"headers": {"Api-Key": "x"}}, "(?i)api-key"),
+        ({"proxy": "ftp://proxy"}, "proxy"),
+    ],
+)
+def test_what_no_executor_could_use_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as told:
+        sending(**given)
+    assert KEY not in str(told.value)
+
+
+def test_the_address_is_that_of_the_driver_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUSHSDK_BASE_URL", "https://elsewhere.example/")
+    assert sending(base_url=None).base_url == "https://elsewhere.example"
+    monkeypatch.delenv("PUSHSDK_BASE_URL")
+    with pytest.raises(ConfigurationError, match="base_url"):
+        sending(base_url=None)
+
+
+def test_all_that_is_given_reaches_the_executor() -> None:
+    given = {
+        "retry": RetryPolicy.none(),
+        "timeout": Timeout(total=1.0),
+        "batching": Batching(max_users=50),
+        "limits": Limits(in_flight=3),
+        "rate": Rate(users_per_second=10.0),
+        "headers": {"X-Team": "growth"},
+        "proxy": "http://proxy.example:8080",
+        "brake": Brake.off(),
+        "claims": dict,
+        "api_key": len,
+    }
+    made = sending(**given)
+    assert made.options() == {**GIVEN, **given}
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert repr(made) == "Sending('https://push.example/api')"
+
+
+def test_the_rate_is_divided_among_the_tasks() -> None:
+    made = sending(rate=Rate(requests_per_second=100.0, users_per_second=None)).divided(8, 1000)
+    assert made.rate == Rate(requests_per_second=12.5)
+    assert sending().divided(8, 1000).rate is None
+
+
+def test_chunks_that_were_planned_larger_are_still_sent() -> None:
+    assert sending(batching=Batching(max_users=10)).divided(1, 1000).batching.max_users == 1000
+    assert sending().divided(1, 100).batching.max_users == Batching().max_users
+
+
+# -- claims ---------------------------------------------------------------------------------------------------------
+
+
+def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
+    make, kind, ttl = checked_claims(None, tmp_path)
+    store = pickle.loads(pickle.dumps(make))()
+    assert isinstance(store, DirectoryClaims)
+    assert repr(store) == f"DirectoryClaims({str(tmp_path)!r})"
+    assert (store.claim_ttl, ttl, kind) == (LONGEST, LONGEST, "DirectoryClaims of the run")
+
+
+def test_another_store_is_known_by_its_kind(tmp_path: Path) -> None:
+    make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=3600.0)
+    assert checked_claims(make, tmp_path) == (make, "SqliteClaims", 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (MemoryClaims(), "claims is a function"),
+        (dict, "returns a claim store"),
+        (MemoryClaims, "MemoryClaims ends with its process"),
+        (ClaimStore, None),
+    ],
+)
+def test_what_keeps_no_claims_is_refused(given: Any, said: str | None, tmp_path: Path) -> None:
+    with pytest.raises(TypeError if said is None else ConfigurationError, match=said):
+        checked_claims(given, tmp_path)
+
+
+# -- fields ---------------------------------------------------------------------------------------------------------
+
+MESSAGE = MobilePush(title={"en": f"Hello {placeholder('name', 'you')}"}, body={"en": placeholder("town", "there")})
+COLUMNS = ["user_id", "town", "name", "age"]
+
+
+@pytest.mark.parametrize(
+    ("personal", "fields", "wanted"),
+    [
+        (None, None, ()),
+        ("placeholders", None, ("town", "name")),
+        ("custom_fields", None, ("town", "name")),
+        ("custom_fields", ["age", "town"], ("age", "town")),
+        ("placeholders", ("name",), ("name",)),
+    ],
+)
+def test_the_fields_are_those_named_or_those_of_the_placeholders(
+    personal: str | None, fields: Any, wanted: tuple[str, ...]
+) -> None:
+    assert check_fields(MESSAGE, personal, fields, COLUMNS) == wanted
+
+
+@pytest.mark.parametrize(
+    ("personal", "fields", "said"),
+    [
+        ("text", None, "personal is"),
+        (None, ["age"], "fields are for personal="),
+        ("placeholders", "age", "list of names"),
+        ("placeholders", 7, "list of names"),
+        ("placeholders", [7], "list of names"),
+        ("placeholders", [], "at least one column"),
+        ("placeholders", ["age", "age"], "each once"),
+    ],
+)
+def test_fields_that_make_no_sense_are_refused(personal: Any, fields: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        check_fields(MESSAGE, personal, fields, COLUMNS)
+
+
+def test_where_no_placeholder_names_a_column_that_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
+        check_fields(MobilePush(title={"en": "Hello"}), "placeholders", None, COLUMNS)

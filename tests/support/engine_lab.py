@@ -1,0 +1,103 @@
+"""Engines for tests: which are here, a small Spark, and who of its processes is to be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ROOT", "environment", "installed", "kill", "processes", "spark_session"]
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"spark": "pyspark", "ray": "ray", "dask": "distributed"}
+
+
+def installed(engine: str) -> None:
+    """Skip the tests where the engine is missing, unless PUSHSDK_REQUIRE_ENGINES names it."""
+    package = PACKAGES[engine]
+    if find_spec(package) is None and engine not in os.environ.get("PUSHSDK_REQUIRE_ENGINES", "").split():
+        pytest.skip(f"{package} is not installed (pip install -e '.[engines]')", allow_module_level=True)
+
+
+def environment() -> dict[str, str]:
+    """What the processes of an engine need to find what is tested, and what tests it."""
+    return {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+@contextmanager
+def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A small Spark of its own, with all that it writes in this folder."""
+    from pyspark.sql import SparkSession
+
+    given = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.ui.showConsoleProgress": "false",
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.master(master).appName("tests")
+    for name, value in given.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def processes(words: str) -> list[int]:
+    """The processes below this one with these words in their command line."""
+    found = []
+    below = {os.getpid()}
+    parents = dict(_parents())
+    while below:
+        below = {pid for pid, parent in parents.items() if parent in below}
+        found += [pid for pid in below if words in _command(pid)]
+    return found
+
+
+def kill(pids: list[int]) -> None:
+    """All of them at once, as the machine's end would."""
+    assert pids, "there is none to kill"
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                stat = Path("/proc", name, "stat").read_text()
+            except OSError:
+                continue
+            yield int(name), int(stat.rpartition(")")[2].split()[1])
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
