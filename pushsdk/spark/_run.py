@@ -121,7 +121,8 @@ def broadcast(
         why = objection(manifest, wanted, claim_ttl=claim_ttl)
         if why is not None:
             raise refusal(folder.path, why)
-        folder.check_claims()
+        if claims is None:
+            folder.check_claims()
         concluded = folder.concluded()
         if concluded is not None and concluded[1].is_final:
             return report_of(folder, manifest, *concluded)

@@ -1,0 +1,369 @@
+"""Broadcasts by a real Spark on this machine, judged by the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.engine_lab import installed, spark_session
+from support.engine_oracle import Oracle
+
+from pushsdk import (
+    Batching,
+    BroadcastError,
+    ConfigurationError,
+    Limits,
+    MobilePush,
+    Outcome,
+    RunFileError,
+    ValidationError,
+    placeholder,
+)
+from pushsdk.claims import DirectoryClaims
+from pushsdk.emulator import Fault
+from pushsdk.spark import SparkReport, broadcast, read_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+installed("spark")
+
+HELLO = {"title": {"en": "Hello"}}
+USERS = 2_000
+Audience = Callable[..., "DataFrame"]
+
+
+@pytest.fixture(scope="module")
+def spark(_oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "events").mkdir()
+    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": (folder / "events").as_uri()}
+    with spark_session("local[2,3]", folder, settings) as session:
+        yield session
+
+
+@pytest.fixture
+def audience(spark: SparkSession) -> Audience:
+    def made(users: int = USERS, **columns: str) -> DataFrame:
+        shown = [f"{sql} AS `{name}`" for name, sql in columns.items()]
+        return spark.range(users).selectExpr("concat('user-', id) AS user_id", *shown)
+
+    return made
+
+
+@pytest.fixture
+def send(service: Oracle, tmp_path: Path) -> Callable[..., SparkReport]:
+    """In small chunks, few at a time, and so often until it is through."""
+    return partial(broadcast, run_dir=tmp_path / "run", batching=Batching(max_users=50), limits=Limits(in_flight=4))
+
+
+def names(users: int = USERS) -> dict[str, int]:
+    return {f"user-{number}": 1 for number in range(users)}
+
+
+# -- what it does ---------------------------------------------------------------------------------------------------
+
+
+def test_everybody_is_pushed_once(audience: Audience, send: Any, service: Oracle) -> None:
+    df = audience()
+    report = send(df.union(df.limit(10)), HELLO)
+    assert service.users() == names()
+    assert (report.planned, report.accepted, report.repeated, report.stopped) == (USERS, USERS, 10, None)
+    assert {row.user_id for row in report.rows(Outcome.ACCEPTED)} == set(names())
+    report.raise_for_failures()
+
+
+def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, send: Any, service: Oracle) -> None:
+    df = spark.range(30).selectExpr("CAST(id AS DECIMAL(30, 0)) * 100000000000000000000 AS `a``b.c d`")
+    report = send(df, MobilePush(title={"en": "Hello"}), primary_key="a`b.c d", custom_fields={"a": 1}, tasks=3)
+    assert service.users().keys() == {str(number * 10**20) for number in range(30)}
+    assert (report.accepted, report.tasks) == (30, 3)
+    assert {json.dumps(fields) for _, fields in service.texts().values()} == {'{"a": 1}'}
+
+
+def test_an_empty_audience_is_an_empty_report(audience: Audience, send: Any, service: Oracle) -> None:
+    assert send(audience(0), HELLO).planned == 0
+    assert service.requests == 0
+
+
+def test_each_row_fills_the_placeholders(audience: Audience, send: Any, service: Oracle) -> None:
+    message = MobilePush(title={"en": f"Hello {placeholder('first name', 'you')}"})
+    df = audience(250, **{"first name": "CASE WHEN id > 0 THEN concat('N', id) END", "age": "id"})
+    assert send(df, message, personal="placeholders").accepted == 250
+    texts = service.texts()
+    assert texts["user-7"] == ({"title": {"en": "Hello N7"}, "type": "SIMPLE"}, None) or texts["user-7"][0][
+        "title"
+    ] == {"en": "Hello N7"}
+    assert texts["user-0"][0]["title"] == {"en": "Hello you"}
+    assert service.users() == names(250)
+
+
+def test_each_row_is_its_custom_fields(audience: Audience, send: Any, service: Oracle) -> None:
+    columns = {
+        "text": "'x'",
+        "whole": "id",
+        "real": "1.5D",
+        "exact": "CAST('12345678901234567890.10' AS DECIMAL(30, 2))",
+        "day": "DATE'2026-01-31'",
+        "moment": "TIMESTAMP'2026-01-31 10:00:00.25+02:00'",
+        "clock": "TIMESTAMP_NTZ'2026-01-31 10:00:00'",
+        "list": "array(1, 2)",
+        "nested": "named_struct('a', true)",
+        "map": "map('k', 'v')",
+        "nothing": "CAST(NULL AS STRING)",
+        "nan": "double('NaN')",
+    }
+    report = send(
+        audience(120, **columns),
+        HELLO,
+        personal="custom_fields",
+        fields=list(columns),
+        custom_fields={"all": 1, "text": ""},
+    )
+    assert report.accepted == 120
+    assert service.texts()["user-9"][1] == {
+        "all": 1,
+        "text": "x",
+        "whole": 9,
+        "real": 1.5,
+        "exact": "12345678901234567890.10",
+        "day": "2026-01-31",
+        "moment": "2026-01-31T08:00:00.250000Z",
+        "clock": "2026-01-31T10:00:00.000000",
+        "list": [1, 2],
+        "nested": {"a": True},
+        "map": {"k": "v"},
+    }
+
+
+def test_the_frame_is_evaluated_once_whatever_its_owner_does_with_it(
+    spark: SparkSession, audience: Audience, send: Any, service: Oracle
+) -> None:
+    from pyspark.sql.functions import udf
+
+    evaluated = spark.sparkContext.accumulator(0)
+
+    @udf("string", useArrow=False)
+    def counted(user_id: str) -> str:
+        evaluated.add(1)
+        return user_id
+
+    df = audience().withColumn("user_id", counted("user_id"))
+    assert df.distinct().count() == USERS
+    report = send(df, HELLO)
+    assert evaluated.value == 2 * USERS
+    again = send(df, HELLO)
+    assert evaluated.value == 2 * USERS
+    assert again == report
+    assert service.users() == names()
+
+
+# -- what the service does ------------------------------------------------------------------------------------------
+
+
+def test_lost_answers_and_throttles_double_and_lose_nobody(audience: Audience, send: Any, service: Oracle) -> None:
+    service.begin(
+        [
+            Fault.reset_after(every=9, name="lost"),
+            Fault.status(429, headers={"Retry-After": "0"}, every=5, name="throttled"),
+            Fault.reset_before(every=11, name="reset"),
+        ]
+    )
+    report = send(audience(), HELLO, brake=None)
+    assert all(service.hits().values())
+    pushed = service.users()
+    assert set(pushed.values()) == {1}
+    outcomes = {row.user_id: row.outcome for row in report.rows()}
+    assert outcomes.keys() == names().keys()
+    assert all((outcomes[user] is Outcome.ACCEPTED) <= (user in pushed) for user in outcomes)
+    assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {Outcome.UNKNOWN}
+    assert (report.accepted + report.unknown, report.not_sent) == (USERS, 0)
+    service.begin()
+    again = send(audience(), HELLO)
+    assert (again.accepted, again.unknown) == (report.accepted, report.unknown)
+    assert service.requests == 0
+
+
+def test_a_key_that_is_refused_stops_it_and_the_rest_is_sent_later(
+    audience: Audience, send: Any, service: Oracle
+) -> None:
+    service.begin([Fault.status(401)])
+    report = send(audience(), HELLO)
+    assert (report.not_sent, report.accepted) == (USERS, 0)
+    assert report.stopped is not None
+    assert "401" in report.stopped
+    with pytest.raises(BroadcastError, match="2000 NOT_SENT"):
+        report.raise_for_failures()
+    service.begin()
+    assert send(audience(), HELLO, tasks=5).accepted == USERS
+    assert service.users() == names()
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"message": {"title": {"en": "Bye"}}}, "another message"),
+        ({"custom_fields": {}}, "another message"),
+        ({"base_url": "https://elsewhere.example"}, "another base_url"),
+        ({"primary_key": "other"}, "another primary_key"),
+        ({"personal": "custom_fields", "fields": ["other"]}, "another kind"),
+        ({"claims": lambda: DirectoryClaims("elsewhere")}, "another claim store"),
+    ],
+)
+def test_a_run_of_something_else_is_refused(
+    audience: Audience, send: Any, service: Oracle, changed: dict[str, Any], said: str
+) -> None:
+    df = audience(10, other="id")
+    send(df, HELLO)
+    with pytest.raises(RunFileError, match=said):
+        send(df, **{"message": HELLO, **changed})
+    assert service.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (["CAST(NULL AS STRING) AS user_id"], r"7 rows have no user id \(NULL\) in 'user_id'"),
+        (["'' AS user_id"], "7 rows have an empty user id"),
+        (["id AS name"], "no column 'user_id'"),
+        (["id AS user_id", "id AS user_id"], "several columns 'user_id'"),
+        (["1.5D AS user_id"], "of type double"),
+        (["CAST(1.5 AS DECIMAL(4, 1)) AS user_id"], "of type decimal"),
+        (["true AS user_id"], "of type boolean"),
+    ],
+)
+def test_what_is_no_id_is_found_before_anything_is_sent(
+    spark: SparkSession, send: Any, service: Oracle, tmp_path: Path, sql: list[str], said: str
+) -> None:
+    with pytest.raises(ValidationError, match=said):
+        send(spark.range(7).selectExpr(*sql), HELLO)
+    assert service.requests == 0
+    assert not (tmp_path / "run" / "plan").exists()
+
+
+def test_a_column_that_json_has_no_form_for_is_refused(audience: Audience, send: Any) -> None:
+    df = audience(7, photo="binary('x')")
+    with pytest.raises(ValidationError, match="'photo' is of type binary"):
+        send(df, HELLO, personal="custom_fields", fields=["photo"])
+    with pytest.raises(ValidationError, match="did you mean fields='photo'"):
+        send(df, HELLO, personal="custom_fields", fields=["photos"])
+
+
+@pytest.mark.parametrize("df", [None, [{"user_id": "a"}]])
+def test_what_is_no_frame_of_spark_is_refused(send: Any, df: Any) -> None:
+    with pytest.raises(ValidationError, match="DataFrame of Spark"):
+        send(df, HELLO)
+
+
+def test_a_stream_is_refused(spark: SparkSession, send: Any) -> None:
+    with pytest.raises(ValidationError, match="df is a stream"):
+        send(spark.readStream.format("rate").load(), HELLO)
+
+
+def test_a_frame_of_spark_connect_is_refused(send: Any) -> None:
+    kind = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
+    with pytest.raises(ConfigurationError, match="Spark Connect"):
+        send(kind(), HELLO)
+
+
+@pytest.mark.parametrize("tasks", [0, -1, 1.5, "2", True])
+def test_tasks_are_a_whole_number(audience: Audience, send: Any, tasks: Any) -> None:
+    with pytest.raises(ConfigurationError, match="tasks is a whole number"):
+        send(audience(1), HELLO, tasks=tasks)
+
+
+def test_what_fails_in_the_frame_is_as_spark_tells_it(audience: Audience, send: Any) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        send(audience(5).selectExpr("user_id", "1 / (length(user_id) - 6) AS x").where("x = 1"), HELLO)
+
+
+# -- when the job fails ---------------------------------------------------------------------------------------------
+
+
+def _no_claims(driver: int, folder: Path) -> DirectoryClaims:
+    """In an executor a folder that can't be."""
+    return DirectoryClaims(folder / "claims" if os.getpid() == driver else folder / "no" / "claims")
+
+
+def test_a_failed_job_says_why_and_how_to_go_on(audience: Audience, send: Any, service: Oracle, tmp_path: Path) -> None:
+    with pytest.raises(BroadcastError) as told:
+        send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
+    assert re.search(
+        r"the job failed \(.*claim store failed \(FileNotFoundError\).*\); what was sent is known: call broadcast "
+        "with the same arguments",
+        str(told.value),
+    )
+    assert told.value.outcome is Outcome.UNKNOWN
+    assert type(told.value.__cause__).__module__.startswith("pyspark.")
+    assert "user-" not in str(told.value)
+    (tmp_path / "no").mkdir()
+    with pytest.raises(RunFileError, match="no sending came to its end"):
+        read_report(tmp_path / "run")
+    assert send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path)).accepted == USERS
+    assert service.users() == names()
+
+
+def test_an_executor_that_does_not_see_the_folder_is_told(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    from pushsdk.spark import _run
+    from pushsdk.spark._tasks import Cutter
+
+    class Lost(Cutter, frozen=True):
+        def __reduce__(self) -> Any:
+            return Cutter, (self.plan + "-elsewhere", self.max_users)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_run, "Cutter", Lost)
+        with pytest.raises(RunFileError, match="does not see run_dir as the driver does"):
+            send(audience(5), HELLO)
+    assert service.requests == 0
+
+
+def test_outcomes_that_are_not_all_there_are_told(audience: Audience, send: Any, service: Oracle) -> None:
+    from pushsdk.spark import _run
+
+    def halved(self: Any, batches: Any) -> Any:
+        return (batch.slice(0, len(batch) // 2) for batch in _run.Sender.__call__(self, batches))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_run, "Sender", type("Halved", (_run.Sender,), {"__call__": halved, "__module__": "__main__"}))
+        with pytest.raises(RunFileError, match="the plan of 100, and not each of them is there once"):
+            send(audience(100), HELLO)
+    assert send(audience(100), HELLO).accepted == 100
+    assert service.users() == names(100)
+
+
+# -- what must not be seen ------------------------------------------------------------------------------------------
+
+
+def test_the_key_is_nowhere(
+    spark: SparkSession,
+    audience: Audience,
+    send: Any,
+    service: Oracle,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    send(audience(), HELLO)
+    key = service.api_key.encode()
+    events = Path(spark.sparkContext.getConf().get("spark.eventLog.dir").removeprefix("file://"))
+    local = Path(spark.sparkContext.getConf().get("spark.local.dir"))
+    looked = [path for folder in (tmp_path, events, local) for path in folder.rglob("*") if path.is_file()]
+    assert {"manifest.json"} < {path.name for path in looked}
+    assert any(path.is_relative_to(events) for path in looked)
+    assert [path for path in looked if key in path.read_bytes()] == []
+    said = "".join(capfd.readouterr())
+    assert service.api_key not in said
+    assert "user-1" not in said

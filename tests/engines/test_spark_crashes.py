@@ -1,0 +1,187 @@
+"""Spark loses workers, executors and drivers in the middle, and starts things twice: nobody is doubled, nobody lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.engine_driver import CALM, MESSAGE
+from support.engine_lab import ROOT, installed, kill, processes, spark_session
+from support.engine_oracle import Oracle
+
+from pushsdk import ConfigurationError, Outcome
+from pushsdk.claims import DirectoryClaims
+from pushsdk.emulator import Fault
+from pushsdk.spark import SparkReport, broadcast
+from pushsdk.spark import _run as inner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+installed("spark")
+
+USERS = 20_000
+# So long that some requests are on their way whenever somebody is killed.
+SLOW = Fault.delay(0.05, name="slow")
+ROUGH = [
+    Fault.reset_after(every=23, name="lost"),
+    Fault.status(429, headers={"Retry-After": "0"}, every=17, name="throttled"),
+    SLOW,
+]
+
+
+def audience(spark: SparkSession) -> DataFrame:
+    return spark.range(USERS).selectExpr("concat('user-', id) AS user_id")
+
+
+def judge(report: SparkReport, service: Oracle, *, unknown: int) -> None:
+    """Nobody doubled, nobody lost, and of few it is unknown."""
+    pushed = service.users()
+    assert [user for user, times in pushed.items() if times > 1] == []
+    told = [(row.user_id, row.outcome) for row in report.rows()]
+    outcomes = dict(told)
+    assert len(told) == len(outcomes) == USERS == report.planned
+    assert [user for user, outcome in told if outcome is Outcome.ACCEPTED and user not in pushed] == []
+    assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {Outcome.UNKNOWN}
+    assert {outcomes[user] for user in pushed} <= {Outcome.ACCEPTED, Outcome.UNKNOWN}
+    assert 0 < report.unknown <= unknown
+    assert report.not_sent == report.rejected == 0
+
+
+def meanwhile(work: Callable[[], SparkReport], service: Oracle, happens: Callable[[], None]) -> SparkReport:
+    """Have something happen in the middle of the work."""
+    with ThreadPoolExecutor(1) as thread:
+        working = thread.submit(work)
+        service.until(100)
+        happens()
+        return working.result()
+
+
+def python_workers() -> list[int]:
+    """Not the daemon that they are forks of."""
+    found = processes("pyspark.daemon")
+    return [pid for pid in found if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in found]
+
+
+@pytest.mark.parametrize("faults", [[SLOW], ROUGH], ids=["calm", "rough"])
+def test_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path, faults: list[Fault]) -> None:
+    service.begin(faults)
+    with spark_session("local[2,4]", tmp_path) as spark:
+        work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", **CALM)
+        report = meanwhile(work, service, lambda: kill(python_workers()))
+        judge(report, service, unknown=USERS // 4 if len(faults) > 1 else 8 * 50)
+
+
+def test_a_driver_is_killed_and_another_takes_the_run_up_with_other_tasks(service: Oracle, tmp_path: Path) -> None:
+    service.begin([SLOW])
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "support.engine_driver", str(USERS), str(run)]
+    with subprocess.Popen(command, cwd=ROOT) as driver:
+        service.until(100)
+        # Its Python workers live on for a moment, and go on sending.
+        kill([driver.pid, *processes("org.apache.spark.deploy.SparkSubmit")])
+    with spark_session("local[2]", tmp_path) as spark:
+        never = spark.range(1).selectExpr("raise_error('evaluated again') AS user_id")
+        report = broadcast(never, MESSAGE, run, tasks=5, **CALM)
+        assert report.tasks == 5
+        judge(report, service, unknown=8 * 50 * 2)
+
+
+def test_an_executor_is_killed(service: Oracle, tmp_path: Path) -> None:
+    service.begin([SLOW])
+    with spark_session("local-cluster[2,1,1024]", tmp_path, {"spark.executorEnv.PYTHONPATH": _path()}) as spark:
+        work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=2, **CALM)
+        report = meanwhile(work, service, lambda: kill(processes("CoarseGrainedExecutorBackend")[:1]))
+        judge(report, service, unknown=4 * 50)
+
+
+# -- a cluster of two hosts -----------------------------------------------------------------------------------------
+
+
+def _path() -> str:
+    return os.environ["PYTHONPATH"]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A standalone master and two workers, on addresses of their own: Spark takes them for two hosts."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    start = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy."]
+    settings = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(folder)}
+    master = "spark://127.0.0.1:0"
+    running: list[subprocess.Popen[bytes]] = []
+
+    def run(kind: str, host: str, *arguments: str) -> Path:
+        log = folder / f"{kind}-{host}"
+        command = [start[0], f"{start[1]}{kind}", "--host", host, "--webui-port", "0", *arguments]
+        with log.open("wb") as file:
+            running.append(
+                subprocess.Popen(command, env={**settings, "SPARK_LOCAL_IP": host}, stdout=file, stderr=file)
+            )
+        return log
+
+    try:
+        log = run("master.Master", "127.0.0.1", "--port", "0")
+        master = _awaited(log, "Starting Spark master at ").strip()
+        for host in ("127.0.0.1", "127.0.0.2"):
+            run("worker.Worker", host, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), master)
+        yield master
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(60)
+
+
+def _awaited(log: Path, words: str) -> str:
+    """What follows the words in a log, once they are there."""
+    with subprocess.Popen(
+        ["tail", "-F", "-n", "+1", str(log)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as tail:
+        assert tail.stdout is not None
+        for line in tail.stdout:
+            if words in (told := line.decode()):
+                tail.kill()
+                return told.partition(words)[2]
+    raise AssertionError(f"{log} ended")
+
+
+def _noted(notes: Path, claims: Path) -> DirectoryClaims:
+    """Each use of the claims notes itself: there is one in every attempt of a task."""
+    with notes.open("a") as file:
+        file.write("1")
+    return DirectoryClaims(claims)
+
+
+def test_speculation_is_refused_and_doubles_nobody_where_it_runs(service: Oracle, tmp_path: Path) -> None:
+    service.begin([Fault.delay(5.0, user="user-77", name="straggler"), SLOW])
+    settings = {
+        "spark.executorEnv.PYTHONPATH": _path(),
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "100ms",
+    }
+    notes = tmp_path / "notes"
+    with cluster(tmp_path) as master, spark_session(master, tmp_path, settings) as spark:
+        work: Any = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=4, **CALM)
+        with pytest.raises(ConfigurationError, match=r"Set spark\.speculation=false for this job"):
+            work()
+        assert service.requests == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inner, "check_spark", lambda *_: None)
+            report = work(claims=partial(_noted, notes, tmp_path / "claims"))
+        # Once by the driver, and then by each attempt.
+        assert len(notes.read_text()) > 1 + 4
+        judge(report, service, unknown=16 * 50)

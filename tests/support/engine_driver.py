@@ -1,0 +1,27 @@
+"""A driver of Spark in a process of its own, to be killed: broadcasts, and says how that ended."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pushsdk import Batching, Limits
+from pushsdk.spark import broadcast
+from support.engine_lab import spark_session
+
+__all__ = ["CALM", "MESSAGE"]
+
+MESSAGE = {"title": {"en": "Hello"}}
+#: In many requests, few at a time: there is a middle in which to be killed.
+CALM = {"batching": Batching(max_users=50), "limits": Limits(in_flight=4)}
+
+
+def main() -> None:
+    users, run_dir = sys.argv[1:]
+    with spark_session("local[2]", Path(run_dir).parent) as spark:
+        df = spark.range(int(users)).selectExpr("concat('user-', id) AS user_id")
+        broadcast(df, MESSAGE, run_dir, tasks=2, **CALM)
+
+
+if __name__ == "__main__":
+    main()
