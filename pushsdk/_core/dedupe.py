@@ -110,6 +110,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         runs = tuple(Run(each.mark, len(list(same)), each.status) for each, same in itertools.groupby(positions))
         return msgspec.structs.replace(self, runs=runs)
 
+    def all_at(self, position: Position) -> Record:
+        """The same delivery, where the same is known of all."""
+        return msgspec.structs.replace(self, runs=(Run(position.mark, self.users, position.status),))
+
     def taken(self) -> Record:
         """As it stands once a delivery has claimed all that is open."""
         claimed = Position(Mark.CLAIMED)
@@ -117,7 +121,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def opened(self) -> Record:
         """Before anything was claimed."""
-        return msgspec.structs.replace(self, runs=(Run(Mark.OPEN, self.users),))
+        return self.all_at(Position(Mark.OPEN))
 
     def after(self, users: Sequence[str], shares: Iterable[Share]) -> Record:
         """As it stands once these users of the call have their verdicts."""

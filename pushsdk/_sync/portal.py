@@ -8,7 +8,7 @@ import queue
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError
@@ -22,7 +22,7 @@ from pushsdk.claims._guard import guard_of
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 
-__all__ = ["Place", "Portal"]
+__all__ = ["Place", "Portal", "ended", "errands"]
 
 # Seconds between two looks of a waiting thread whether there is still somebody to wait for, or something to stop for.
 PATIENCE = 0.5
@@ -104,20 +104,7 @@ class Portal:
             place = self._places.get(fork_generation())
         if place is None:
             return DrainReport()
-        worker = place.worker
-        report = DrainReport()
-        call = worker.end(drain)
-        if call is not None:
-            try:
-                _wait(worker, call)
-            except BaseException:
-                worker.abandon(call)
-                raise
-            if call.error is not None:
-                raise call.error
-            report = call.result
-        worker.thread.join()
-        return report
+        return ended(place.worker, drain)
 
     def _open(self) -> Place:
         generation = fork_generation()
@@ -164,20 +151,45 @@ class Portal:
 
 def _wait(worker: Worker, call: Call, look: Callable[[], object] | None = None) -> None:
     """Until the call has ended; do for the loop what only this thread can do."""
-    box, patience = call.box, PATIENCE if look is None else LOOKING
+    for errand in errands(worker, call, PATIENCE if look is None else LOOKING):
+        if errand is not None:
+            errand()
+        if look is not None:
+            look()
+
+
+def errands(worker: Worker, call: Call, patience: float = PATIENCE) -> Iterator[Callable[[], object] | None]:
+    """What the loop would have this thread do, until the call has ended; None where it asked nothing for a while."""
+    box = call.box
     while True:
         try:
             errand = box.get(timeout=patience)
         except queue.Empty:
             _check(worker, call)
+            yield None
         else:
             if errand is None:
                 break
-            errand()
-        if look is not None:
-            look()
+            yield errand
     if isinstance(call.error, asyncio.CancelledError):
         raise OutcomeUnknownError("outcome unknown: the client was closed before this call had ended")
+
+
+def ended(worker: Worker, drain: float) -> DrainReport:
+    """End it, and wait until its thread has ended; the second of two waits as well."""
+    report = DrainReport()
+    call = worker.end(drain)
+    if call is not None:
+        try:
+            _wait(worker, call)
+        except BaseException:
+            worker.abandon(call)
+            raise
+        if call.error is not None:
+            raise call.error
+        report = call.result
+    worker.thread.join()
+    return report
 
 
 def _check(worker: Worker, call: Call) -> None:

@@ -50,9 +50,13 @@ def readable(name: str, items: object, ask: Callable[[Errand], None]) -> Any:
 class Reader:
     """An async iterable for the loop; each block of it is read by the thread that waits, which ``ask`` reaches."""
 
-    def __init__(self, items: Iterable[Any], ask: Callable[[Errand], None]) -> None:
+    def __init__(
+        self, items: Iterable[Any], ask: Callable[[Errand], None], *, block: int = BLOCK, some: int = SOME
+    ) -> None:
         self._items = items
         self._ask = ask
+        self._block = block
+        self._some = some
         # Made in the thread that reads, at the first block.
         self._iterator: Iterator[Any] | None = None
         self._ended = False
@@ -87,9 +91,9 @@ class Reader:
         if self._iterator is None:
             self._iterator = iter(self._items)
         due = time.monotonic() + PATIENCE
-        while some := list(itertools.islice(self._iterator, SOME)):
+        while some := list(itertools.islice(self._iterator, self._some)):
             block += some
-            if len(block) >= BLOCK or time.monotonic() >= due:
+            if len(block) >= self._block or time.monotonic() >= due:
                 return
         self._ended = True
 

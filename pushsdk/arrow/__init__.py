@@ -1,0 +1,13 @@
+"""Pushes from Apache Arrow's record batches, as engines hand them out: ``push_batches``. It knows no engine itself."""
+
+from __future__ import annotations
+
+try:
+    import pyarrow  # noqa: F401 - looked for
+except ModuleNotFoundError:
+    raise ImportError("pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'") from None
+
+from pushsdk.arrow._push import push_batches
+from pushsdk.arrow._schemas import outcome_schema, plan_schema
+
+__all__ = ["outcome_schema", "plan_schema", "push_batches"]

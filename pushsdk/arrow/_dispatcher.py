@@ -1,0 +1,271 @@
+"""In the loop: takes chunks in as there is room, has each delivered under its claim, hands the outcomes out."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import deque
+from collections.abc import AsyncIterable, Callable
+from itertools import groupby
+from queue import SimpleQueue
+
+from pushsdk._broadcast.courier import Courier, reason_of
+from pushsdk._broadcast.course import Step, course_of
+from pushsdk._broadcast.parts import Part
+from pushsdk._broadcast.plan import Kind, Piece, StoppedBy
+from pushsdk._core import wire
+from pushsdk._core.brake import Brake
+from pushsdk._core.dedupe import Record
+from pushsdk._core.errors import ClaimStoreError, ValidationError
+from pushsdk._core.outcome import Outcome, Verdict
+from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._io.engine import Engine
+from pushsdk.arrow._chunks import Chunk
+from pushsdk.arrow._outcomes import Places, batch_of
+from pushsdk.claims._guard import Guard
+
+__all__ = ["AHEAD", "Dispatcher"]
+
+# Chunks that wait on either side, beside those on their way: to be sent, and to be fetched.
+AHEAD = 16
+
+Box = SimpleQueue[Callable[[], object] | None]
+
+
+class _Load:
+    """One chunk under its claim: see ``claims._guard.Load``."""
+
+    def __init__(self, dispatcher: Dispatcher, chunk: Chunk, number: int) -> None:
+        self._dispatcher = dispatcher
+        self.chunk = chunk
+        #: Among the chunks of this dispatcher.
+        self.number = number
+        self.count = len(chunk.users)
+        self.deadline = 0.0
+        self.places = Places(self.count)
+        #: Whether a place on the wire is taken that no request has taken over yet.
+        self.has_place = False
+        #: The last failure of somebody who is left to send to.
+        self.trouble: Verdict | None = None
+        # Who is sent to under this claim. Set by ``send``.
+        self._claimed: tuple[int, ...] = ()
+
+    async def send(self, places: tuple[int, ...]) -> None:
+        self._claimed = places
+        await self._dispatcher.send(self, places)
+
+    def after(self, record: Record) -> Record:
+        return self.places.after(record, self._claimed)
+
+    def parts(self, places: tuple[int, ...]) -> list[Part]:
+        """The requests for these."""
+        chunk = self.chunk
+        if chunk.is_personal:
+            return [Part(Piece(self.number, place, place + 1), *chunk.payloads[place]) for place in places]
+        ((ids, message, custom_fields),) = chunk.payloads
+        if len(places) == self.count:
+            return [Part(Piece(self.number, 0, self.count), ids, message, custom_fields)]
+        parts = []
+        for _, run in groupby(enumerate(places), key=lambda each: each[1] - each[0]):
+            alike = [place for _, place in run]
+            start, stop = alike[0], alike[-1] + 1
+            ids = wire.encode_user_ids(chunk.users[start:stop])[1:-1]
+            parts.append(Part(Piece(self.number, start, stop), ids, message, custom_fields))
+        return parts
+
+
+class Dispatcher(Courier):
+    """Sends what comes, until that ends or it is stopped. Made for one call of ``push_batches``."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        policy: RetryPolicy,
+        timeout: Timeout,
+        *,
+        guard: Guard,
+        brake: Brake | None,
+        varied: bool,
+        box: Box,
+    ) -> None:
+        super().__init__(engine, policy, timeout, brake=brake, varied=varied)
+        self._guard = guard
+        self._box = box
+        self._most = engine.settings.limits.in_flight
+        self._ready: deque[Chunk] = deque()
+        self._loads: dict[int, _Load] = {}
+        # Requests of the chunks on their way that are not through.
+        self._requests = 0
+        self._chunks = 0
+        self._any_accepted = False
+        # Whether nothing more comes in. Set by ``_feed``.
+        self._fed = False
+        self._changed, self._taken = asyncio.Event(), asyncio.Event()
+        # Why it is not enough to report the rest as not sent: raised at the end. Set by ``_fail``.
+        self._failure: Exception | None = None
+        #: Whether it waits until there is room for more outcomes: who fetches one calls ``wake`` then.
+        self.waits = False
+
+    async def run(self, chunks: AsyncIterable[Chunk]) -> None:
+        """Send until all is through, or it is stopped. Raises what went wrong with the input or the claim store."""
+        engine = self._engine
+        engine.runs.add(self)
+        self._watch.started(self._loop.time())
+        feeder, ticker = self._loop.create_task(self._feed(chunks)), self._loop.create_task(self._tick())
+        try:
+            async with asyncio.TaskGroup() as on_their_way:
+                while (chunk := await self._next()) is not None:
+                    if self.ending is not None:
+                        self._hand_out(chunk, Places(len(chunk.users)))
+                        continue
+                    self._chunks += 1
+                    load = self._loads[self._chunks] = _Load(self, chunk, self._chunks)
+                    self._requests += len(chunk.payloads)
+                    on_their_way.create_task(self._carry(load))
+        finally:
+            for task in (feeder, ticker):
+                task.cancel()
+            await asyncio.wait([feeder, ticker])
+            engine.runs.discard(self)
+            engine.ended(self)
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self, by: StoppedBy, reason: str) -> None:
+        super().end(by, reason)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has changed that ``run`` may wait for."""
+        self._changed.set()
+
+    # -- chunks in, outcomes out ----------------------------------------------------------------------------------
+
+    async def _feed(self, chunks: AsyncIterable[Chunk]) -> None:
+        try:
+            async for chunk in chunks:
+                self._ready.append(chunk)
+                self.wake()
+                while len(self._ready) >= AHEAD:
+                    self._taken.clear()
+                    await self._taken.wait()
+        except Exception as error:  # noqa: BLE001 - the caller's, and raised there
+            self._fail(error)
+        self._fed = True
+        self.wake()
+
+    async def _next(self) -> Chunk | None:
+        """The next chunk, once there is room for it; None where there is none, or nothing more is wanted."""
+        while True:
+            self._changed.clear()
+            self.waits = True
+            if self._failure is not None or (self.ending is not None and self.ending.by == "closed"):
+                return None
+            if self._ready:
+                has_room = len(self._loads) + self._box.qsize() < self._most + AHEAD
+                if has_room and (self._requests < self._most or self.ending is not None):
+                    self.waits = False
+                    self._taken.set()
+                    return self._ready.popleft()
+            elif self._fed:
+                return None
+            await self._changed.wait()
+
+    def _hand_out(self, chunk: Chunk, places: Places) -> None:
+        unsent = "" if self.ending is None else self.ending.reason
+        self._box.put(functools.partial(batch_of, chunk.column, places.runs(unsent)))
+
+    def _fail(self, error: Exception) -> None:
+        """Start nothing more; the caller is told why when all has ended."""
+        if self._failure is None:
+            self._failure = error
+            self.end("failure", f"stopped by {type(error).__name__}")
+
+    # -- one chunk ------------------------------------------------------------------------------------------------
+
+    async def _carry(self, load: _Load) -> None:
+        """One chunk, until all of it is through or it is stopped."""
+        try:
+            await self._deliver_open(load)
+        except ClaimStoreError as error:
+            self._fail(error)
+        except ValidationError:
+            self._fail(
+                ValidationError(
+                    f"chunk {load.chunk.name}: it was claimed in this run for another payload (users, message, fields "
+                    "or base_url differ), and was not sent: give each run a name of its own"
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - a bug of ours, or a store's: raised to the caller
+            self._fail(error)
+        else:
+            self._hand_out(load.chunk, load.places)
+        finally:
+            del self._loads[load.number]
+            self._requests -= len(load.chunk.payloads)
+            self.wake()
+
+    async def _deliver_open(self, load: _Load) -> None:
+        tries = 0
+        chunk = load.chunk
+        first = 1 if chunk.is_personal else load.count
+        while load.places.open() and await self._take_place(first):
+            load.has_place, load.trouble = True, None
+            load.deadline = self._guard.latest()
+            try:
+                before = await self._guard.deliver(load, key=chunk.key, fingerprint=chunk.fingerprint)
+            finally:
+                if load.has_place:
+                    load.has_place = False
+                    self._slots.return_unused(first)
+            load.places.learn(before)
+            tries += 1
+            trouble = load.trouble
+            if trouble is not None and trouble.attempts and not await self._wait(self._backoff(tries, trouble)):
+                return
+
+    async def send(self, load: _Load, places: tuple[int, ...]) -> None:
+        """Send to those who are open, once; what is not taken stays open."""
+        parts = load.parts(places)
+        if len(parts) == 1:
+            await self._deliver(parts[0], doubtful=False)
+            return
+        async with asyncio.TaskGroup() as sending:
+            for part in parts:
+                sending.create_task(self._deliver(part, doubtful=False))
+
+    async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
+        load = self._loads[part.piece.chunk]
+        if load.has_place:
+            load.has_place = False
+        elif not await self._take_place(part.users):
+            return None
+        load.places.note(part.piece.start, part.piece.stop, Kind.CLAIMED, None, "")
+        job = self._job(part, load.deadline)
+        try:
+            verdict = await self._engine.sender.run(job, has_slot=True)
+        except asyncio.CancelledError:
+            verdict = job.verdict()
+            self._note(part, self._course(verdict)[1], verdict)
+            raise
+        step, note = self._course(verdict)
+        if step is Step.SPLIT:
+            return verdict
+        self._note(part, note, verdict)
+        if step is Step.SETTLED:
+            return verdict
+        load.trouble = verdict
+        if step is Step.STOP:
+            self._stop_for(verdict)
+        return None
+
+    def _course(self, verdict: Verdict) -> tuple[Step, Kind]:
+        return course_of(verdict, doubtful=False, resends=None, split_on=self._split_on)
+
+    def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
+        piece = part.piece
+        self._any_accepted = self._any_accepted or verdict.outcome is Outcome.ACCEPTED
+        self._loads[piece.chunk].places.note(piece.start, piece.stop, kind, verdict.status, reason_of(kind, verdict))
+
+    def _is_accepted(self) -> bool:
+        return self._any_accepted

@@ -1,0 +1,188 @@
+"""``push_batches``: a client and its loop in a thread of their own, and the thread that reads and hands out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from pushsdk._core.brake import Brake
+from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.models import MobilePush
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.results import DrainReport
+from pushsdk._io.clock import fork_generation
+from pushsdk._io.credentials import KeySource
+from pushsdk._sync.call import Call
+from pushsdk._sync.portal import ended, errands
+from pushsdk._sync.process import opened
+from pushsdk._sync.reading import Reader
+from pushsdk._sync.worker import Worker
+from pushsdk.arrow._chunks import Recipe
+from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
+from pushsdk.claims._guard import Guard, guard_of
+from pushsdk.claims.store import ClaimStore
+from pushsdk.client import AsyncPushClient
+
+__all__ = ["push_batches"]
+
+# Seconds for what is on the wire when nobody wants the rest any more.
+DRAIN = 30.0
+
+
+def push_batches(
+    batches: Iterable[pa.RecordBatch],
+    message: MobilePush | Mapping[str, Any],
+    *,
+    run: str,
+    claims: Callable[[], ClaimStore],
+    # What is sent along
+    custom_fields: Mapping[str, Any] | None = None,
+    personal: Literal["placeholders", "custom_fields"] | None = None,
+    # The client
+    base_url: str | None = None,
+    api_key: str | KeySource | None = None,
+    retry: RetryPolicy | None = None,
+    timeout: Timeout | float | None = None,
+    batching: Batching | None = None,
+    limits: Limits | None = None,
+    rate: Rate | None = None,
+    proxy: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    allow_insecure: bool = False,
+    # When to give up
+    brake: Brake | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Push the chunks of a frozen plan, each once whoever sends it, and yield what became of every user.
+
+    ``batches`` has the columns of ``plan_schema``, a row for each chunk: its ``chunk_id``, and at most
+    ``batching.max_users`` distinct ``user_ids``. What comes out has the columns of ``outcome_schema``, a row for each
+    user, in no particular order.
+
+    A chunk is claimed in the store before its first byte leaves, under ``run`` and its ``chunk_id``, and settled after:
+    a process that takes the same plan up, after a crash or at the same time, sends to those only whom no other has
+    sent to. Users that are claimed and not settled are UNKNOWN: held. What was not sent, or refused for the moment, is
+    repeated as long as it takes; ``brake`` says when to give up, and the rest is NOT_SENT then. It says so too of users
+    whom an earlier call may have reached, as nothing more is looked up.
+
+    ``personal`` is what the column ``fields`` is for: to fill the ``"placeholders"`` of title, subtitle and body, or as
+    the ``"custom_fields"`` of a user's request, over those given. Then every user has a request of his own, and a chunk
+    one claim for all of them.
+
+    ``claims`` makes the claim store; it is called in the client's thread, and the store is closed at the end. The other
+    arguments are AsyncPushClient's. All ends with the generator: closed or dropped, what is on the wire has 30 s.
+
+    Raises ConfigurationError or ValidationError at once where an argument is wrong; while it yields, ValidationError
+    for a row that can't be sent, ClaimStoreError where the store fails, and what ``batches`` raises: each after what
+    was on its way has ended, was settled and yielded.
+    """
+    if not callable(claims):
+        raise ConfigurationError("claims is a callable that makes a claim store, as lambda: DirectoryClaims(path)")
+    if brake is not None and not isinstance(brake, Brake):
+        raise ConfigurationError("brake is a Brake, as Brake(rejected=0.1)")
+    client = AsyncPushClient(
+        base_url,
+        api_key,
+        retry=retry,
+        timeout=timeout,
+        batching=batching,
+        limits=limits,
+        rate=rate,
+        proxy=proxy,
+        headers=headers,
+        allow_insecure=allow_insecure,
+    )
+    settings = client._engine.settings
+    recipe = Recipe(
+        message,
+        custom_fields,
+        personal,
+        run=run,
+        base_url=settings.base_url,
+        max_users=settings.batching.max_users,
+    )
+    return _Push(client, claims, recipe, brake).batches(batches)
+
+
+class _Push:
+    """One call."""
+
+    def __init__(
+        self, client: AsyncPushClient, claims: Callable[[], ClaimStore], recipe: Recipe, brake: Brake | None
+    ) -> None:
+        self._client = client
+        self._claims = claims
+        self._recipe = recipe
+        self._brake = brake
+        self._call = Call()
+        # Set in the loop's thread, by ``_work``.
+        self._store: ClaimStore | None = None
+        self._dispatcher: Dispatcher | None = None
+
+    def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The outcomes; nothing is opened before the first is asked for."""
+        call = self._call
+        chunks = Reader(self._recipe.chunks(batches), call.box.put, block=AHEAD // 2, some=1)
+        call.work = lambda: self._work(chunks)
+        worker = Worker(self._close)
+        try:
+            opened(worker)
+            worker.submit(call)
+            for errand in errands(worker, call):
+                batch = None if errand is None else errand()
+                self._make_room(worker)
+                if batch is not None:
+                    yield batch
+            if call.error is not None:
+                raise call.error
+        finally:
+            call.error = None
+            _end(worker)
+
+    def _make_room(self, worker: Worker) -> None:
+        dispatcher = self._dispatcher
+        if dispatcher is not None and dispatcher.waits:
+            worker.loop.call_soon_threadsafe(dispatcher.wake)
+
+    # -- in the loop ----------------------------------------------------------------------------------------------
+
+    async def _work(self, chunks: Reader) -> None:
+        client = self._client
+        self._store = self._claims()
+        guard = guard_of(self._store, client._engine)
+        if not isinstance(guard, Guard):
+            raise ConfigurationError("claims returned no claim store")
+        options = client._options
+        self._dispatcher = Dispatcher(
+            client._engine,
+            options.policy,
+            options.timeout,
+            guard=guard,
+            brake=self._brake,
+            varied=self._recipe.personal is not None,
+            box=self._call.box,
+        )
+        await self._dispatcher.run(chunks)
+
+    async def _close(self, drain: float) -> DrainReport:
+        try:
+            return await self._client.aclose(drain)
+        finally:
+            if isinstance(self._store, ClaimStore):
+                await self._store.aclose()
+
+
+def _end(worker: Worker) -> None:
+    """Have the thread end, and wait for that."""
+    if worker.forks != fork_generation():
+        return
+    if worker.thread.ident is None:
+        # It could not be started.
+        worker.loop.close()
+    elif worker.thread.ident == threading.get_ident():
+        # Dropped, and collected by the very thread that would have to be waited for.
+        worker.end(DRAIN)
+    else:
+        ended(worker, DRAIN)
