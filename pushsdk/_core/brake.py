@@ -99,6 +99,11 @@ class Watch:
         """The run begins to send."""
         self._accepted_at = self._heard_at = now
 
+    def paused(self, seconds: float) -> None:
+        """There was nothing to send for so long: that is no part of an outage."""
+        self._accepted_at += seconds
+        self._heard_at += seconds
+
     def settled(self, outcome: Outcome, users: int, status: int | None, now: float) -> None:
         """It is known for good what became of these users; ``status`` is None where there was no answer."""
         window = self._filling

@@ -90,34 +90,37 @@ class Recipe:
             )
         if len(set(users)) < len(users):
             raise _bad(USER_IDS, chunk_id, "an id comes more than once: plan distinct ids")
+        rows = None if fields is None else self._rows(chunk_id, fields, len(users))
+        key = f"{self._run}/{chunk_id}"
         try:
-            if fields is None:
-                payloads: tuple[Payload, ...] = (
-                    (wire.encode_user_ids(users)[1:-1], self._message, self._custom_fields),
-                )
-            else:
-                payloads = tuple(self._personal(chunk_id, users, fields.to_pylist()))
-            key = f"{self._run}/{chunk_id}"
+            payloads = self._payloads(users, rows)
             digest = digest_of(key)
         except ValidationError as error:
             raise ValidationError(f"chunk {plain(chunk_id, 60)}: {error}") from None
-        return Chunk(
-            plain(chunk_id, 60), column, users, payloads, digest, fingerprint_of_all(key, self._base_url, payloads)
-        )
+        fingerprint = fingerprint_of_all(key, self._base_url, payloads)
+        return Chunk(plain(chunk_id, 60), column, users, payloads, digest, fingerprint)
 
-    def _personal(self, chunk_id: str, users: list[str], fields: list[str]) -> Iterator[Payload]:
-        if len(fields) != len(users):
-            raise _bad(FIELDS, chunk_id, f"{len(fields)} values for {len(users)} user ids: one for each is needed")
-        for place, (user, text) in enumerate(zip(users, fields, strict=True)):
+    def _rows(self, chunk_id: str, fields: pa.Array, count: int) -> list[dict[str, Any]]:
+        if len(fields) != count:
+            raise _bad(FIELDS, chunk_id, f"{len(fields)} values for {count} user ids: one for each is needed")
+        rows = []
+        for place, text in enumerate(fields.to_pylist()):
             try:
-                row = _decode_fields(text)
-            except (msgspec.MsgspecError, RecursionError, ValueError):
-                raise _bad(FIELDS, chunk_id, f"number {place} is no JSON object") from None
-            user_id = wire.encode_user_id(user)
-            if self.personal == "placeholders":
-                yield user_id, wire.encode_message(self._fill(row)), self._custom_fields
-            else:
-                yield user_id, self._message, wire.encode_custom_fields({**self._base, **row})
+                rows.append(_decode_fields(text))
+            except (msgspec.MsgspecError, RecursionError):
+                raise _bad(FIELDS, chunk_id, f"the value at {place} is no JSON object") from None
+        return rows
+
+    def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
+        """One for all, or one for each."""
+        if rows is None:
+            return ((wire.encode_user_ids(users)[1:-1], self._message, self._custom_fields),)
+        each = zip(map(wire.encode_user_id, users), rows, strict=True)
+        if self.personal == "placeholders":
+            fill = self._fill
+            return tuple([(user, wire.encode_message(fill(row)), self._custom_fields) for user, row in each])
+        base, message = self._base, self._message
+        return tuple([(user, message, wire.encode_custom_fields({**base, **row})) for user, row in each])
 
 
 class _Lists:

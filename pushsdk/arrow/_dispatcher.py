@@ -16,7 +16,7 @@ from pushsdk._broadcast.plan import Kind, Piece, StoppedBy
 from pushsdk._core import wire
 from pushsdk._core.brake import Brake
 from pushsdk._core.dedupe import Record
-from pushsdk._core.errors import ClaimStoreError, ValidationError
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._io.engine import Engine
@@ -43,6 +43,10 @@ class _Load:
         self.count = len(chunk.users)
         self.deadline = 0.0
         self.places = Places(self.count)
+        #: Requests that are still to come.
+        self.requests = 0
+        #: Whether anything of it was to be sent.
+        self.is_busy = False
         #: Whether a place on the wire is taken that no request has taken over yet.
         self.has_place = False
         #: The last failure of somebody who is left to send to.
@@ -94,9 +98,13 @@ class Dispatcher(Courier):
         self._most = engine.settings.limits.in_flight
         self._ready: deque[Chunk] = deque()
         self._loads: dict[int, _Load] = {}
-        # Requests of the chunks on their way that are not through.
+        # Requests of the chunks on their way that are still to be sent, or to be answered.
         self._requests = 0
+        # Chunks so far.
         self._chunks = 0
+        # Chunks of which something was sent and that are not through; and since when there was none.
+        self._busy = 0
+        self._idle_since = self._loop.time()
         self._any_accepted = False
         # Whether nothing more comes in. Set by ``_feed``.
         self._fed = False
@@ -120,7 +128,7 @@ class Dispatcher(Courier):
                         continue
                     self._chunks += 1
                     load = self._loads[self._chunks] = _Load(self, chunk, self._chunks)
-                    self._requests += len(chunk.payloads)
+                    self._expect(load, len(chunk.payloads))
                     on_their_way.create_task(self._carry(load))
         finally:
             for task in (feeder, ticker):
@@ -187,8 +195,6 @@ class Dispatcher(Courier):
         """One chunk, until all of it is through or it is stopped."""
         try:
             await self._deliver_open(load)
-        except ClaimStoreError as error:
-            self._fail(error)
         except ValidationError:
             self._fail(
                 ValidationError(
@@ -196,14 +202,16 @@ class Dispatcher(Courier):
                     "or base_url differ), and was not sent: give each run a name of its own"
                 )
             )
-        except Exception as error:  # noqa: BLE001 - a bug of ours, or a store's: raised to the caller
+        except Exception as error:  # noqa: BLE001 - ClaimStoreError, or a bug of ours: raised to the caller
             self._fail(error)
         else:
             self._hand_out(load.chunk, load.places)
         finally:
             del self._loads[load.number]
-            self._requests -= len(load.chunk.payloads)
-            self.wake()
+            self._expect(load, 0)
+            if load.is_busy:
+                self._busy -= 1
+                self._idle_since = self._loop.time()
 
     async def _deliver_open(self, load: _Load) -> None:
         tries = 0
@@ -226,13 +234,34 @@ class Dispatcher(Courier):
 
     async def send(self, load: _Load, places: tuple[int, ...]) -> None:
         """Send to those who are open, once; what is not taken stays open."""
+        if not load.is_busy:
+            load.is_busy = True
+            self._busy += 1
+            if self._busy == 1:
+                self._watch.paused(self._loop.time() - self._idle_since)
         parts = load.parts(places)
+        self._expect(load, len(parts))
         if len(parts) == 1:
-            await self._deliver(parts[0], doubtful=False)
+            await self._deliver_part(load, parts[0])
             return
         async with asyncio.TaskGroup() as sending:
             for part in parts:
-                sending.create_task(self._deliver(part, doubtful=False))
+                sending.create_task(self._deliver_part(load, part))
+
+    async def _deliver_part(self, load: _Load, part: Part) -> None:
+        await self._deliver(part, doubtful=False)
+        self._expect(load, load.requests - 1)
+
+    def _expect(self, load: _Load, requests: int) -> None:
+        """So many requests of a chunk are still to come: what leaves room for another chunk."""
+        self._requests += requests - load.requests
+        load.requests = requests
+        self.wake()
+
+    def _look(self, now: float) -> None:
+        # While there is nothing to send, nothing is accepted.
+        if self._busy:
+            super()._look(now)
 
     async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]

@@ -62,11 +62,12 @@ class Places:
             stop = start + run.users
             if run.mark is not Mark.OPEN:
                 told = _recorded(run.mark, run.status)
-                for place in range(start, stop) if self._all is not OPEN or run.users < self.count else ():
-                    if self.at(place).mark is Mark.OPEN:
-                        self._put(place, place + 1, told)
-                if self._all is OPEN and run.users == self.count:
-                    self._all = told
+                if self._all is OPEN:
+                    self._put(start, stop, told)
+                else:
+                    for place in range(start, stop):
+                        if self.at(place).mark is Mark.OPEN:
+                            self._put(place, place + 1, told)
             start = stop
 
     def at(self, place: int) -> Ended:
@@ -75,7 +76,7 @@ class Places:
 
     def open(self) -> bool:
         """Whether anybody is left to send to."""
-        return any(each.mark is Mark.OPEN for each in self._distinct())
+        return any(each.mark is Mark.OPEN for each in (self._each if self._all is None else (self._all,)))
 
     def after(self, record: Record, places: Sequence[int]) -> Record:
         """The record, once these places are as they are known here."""
@@ -90,9 +91,6 @@ class Places:
         """Who ended alike, in the order of the chunk. ``unsent`` is why the others were not sent to."""
         each = [(self._all, self.count)] if self._all is not None else _counted(self._each)
         return [(ended if ended != OPEN else Ended(Mark.OPEN, None, unsent), count) for ended, count in each]
-
-    def _distinct(self) -> Iterable[Ended]:
-        return self._each if self._all is None else (self._all,)
 
     def _put(self, start: int, stop: int, ended: Ended) -> None:
         if stop - start == self.count:

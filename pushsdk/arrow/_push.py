@@ -22,7 +22,7 @@ from pushsdk._sync.reading import Reader
 from pushsdk._sync.worker import Worker
 from pushsdk.arrow._chunks import Recipe
 from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
-from pushsdk.claims._guard import Guard, guard_of
+from pushsdk.claims._guard import Guard
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 
@@ -150,16 +150,16 @@ class _Push:
 
     async def _work(self, chunks: Reader) -> None:
         client = self._client
-        self._store = self._claims()
-        guard = guard_of(self._store, client._engine)
-        if not isinstance(guard, Guard):
-            raise ConfigurationError("claims returned no claim store")
+        store = self._claims()
+        if not isinstance(store, ClaimStore):
+            raise ConfigurationError("claims() made no claim store, as pushsdk.claims.DirectoryClaims(path)")
+        self._store = store
         options = client._options
         self._dispatcher = Dispatcher(
             client._engine,
             options.policy,
             options.timeout,
-            guard=guard,
+            guard=Guard(store, client._engine),
             brake=self._brake,
             varied=self._recipe.personal is not None,
             box=self._call.box,
@@ -170,7 +170,7 @@ class _Push:
         try:
             return await self._client.aclose(drain)
         finally:
-            if isinstance(self._store, ClaimStore):
+            if self._store is not None:
                 await self._store.aclose()
 
 

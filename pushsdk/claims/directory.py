@@ -31,10 +31,12 @@ THREADS = 16
 # Entries of ours that are remembered, so that their next change needs no reading.
 REMEMBERED = 10_000
 # A folder, or a file system, where a second name of a file is not allowed.
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+# Not everything is there on every system, and this module may be imported on all.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+_READ = os.O_RDONLY | _NO_LINK
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
 
 class DirectoryClaims(ClaimStore):
@@ -42,8 +44,8 @@ class DirectoryClaims(ClaimStore):
 
     Any number of processes of any number of hosts may share it: on a local disk, NFS, EFS or another mounted volume
     that knows hard links; one that does not is refused at the first use. Every claim and every change of one is a
-    file of some hundred bytes, and none is deleted: remove the directory when its jobs are done, or the files that
-    were not modified for longer than ``claim_ttl``. ``durable`` syncs each to the disk, for a loss of power.
+    file of some hundred bytes, and none is deleted: remove the directory as a whole when its jobs are done, never a
+    part of it. ``durable`` syncs each to the disk, for a loss of power.
 
     Expiry goes by the clocks of the hosts: they have to agree to within a small part of ``claim_ttl``. A store can be
     pickled before its first use. Nothing is opened before that.
@@ -59,6 +61,8 @@ class DirectoryClaims(ClaimStore):
     ) -> None:
         """See ``ClaimStore`` for ``claim_ttl`` and ``timeout``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
+        if os.link not in os.supports_dir_fd:
+            raise ConfigurationError("this system has no way to use a directory of claims: use another store")
         self._path = Path(path).absolute()
         self._durable = durable
         self._lock = threading.Lock()

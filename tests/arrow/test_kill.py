@@ -1,0 +1,128 @@
+"""A plan that is sent by processes of which some are killed, and some do not know of each other.
+
+Judged by what the service accepted: nobody is doubled, nobody is lost, and who is in doubt is told of as such.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.arrow_jobs import program
+from support.arrow_plans import user
+
+from pushsdk.emulator import Emulator, Fault
+
+PATIENCE = 60.0
+FAULTS = [
+    Fault.status(502, probability=0.02),
+    Fault.reset_after(probability=0.03),
+    Fault.status(503, headers={"Retry-After": "0"}, probability=0.05),
+    Fault.delay(0.01, probability=0.5),
+]
+PERSONAL = [None, "placeholders"]
+
+
+class Sender:
+    """A process that sends a plan."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, service: Emulator, folder: Path, **job: Any) -> Sender:
+        command, environment = program()
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
+        )
+        assert process.stdin is not None
+        told = {"claims": str(folder / "claims"), "base_url": service.base_url, "api_key": service.api_key, **job}
+        process.stdin.write(json.dumps(told).encode())
+        process.stdin.close()
+        return cls(process)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def end(self) -> tuple[int, dict[str, str]]:
+        """How it ended, and what it was told."""
+        async with asyncio.timeout(PATIENCE):
+            out, _ = await self._process.communicate()
+        assert self._process.returncode is not None
+        return self._process.returncode, dict(json.loads(line) for line in out.splitlines())
+
+
+def judge(service: Emulator, told: dict[str, str], users: int) -> Counter[str]:
+    """Nobody is doubled or lost, and what was told last is true."""
+    accepted = service.users()
+    assert service.duplicates() == {}
+    assert told.keys() == {user(number) for number in range(users)}
+    for each, outcome in told.items():
+        assert outcome in ("ACCEPTED", "UNKNOWN")
+        assert outcome == "UNKNOWN" or accepted[each] == 1
+    return Counter(told.values())
+
+
+@pytest.mark.parametrize("personal", PERSONAL)
+@pytest.mark.parametrize(("dies", "pushed"), [({"adds": 1}, False), ({"swaps": 1}, True)])
+async def test_users_of_a_chunk_whose_sender_was_killed_are_unknown_and_the_others_are_sent_to(
+    tmp_path: Path, personal: str | None, dies: dict[str, int], pushed: bool
+) -> None:
+    async with Emulator() as service:
+        job = {"users": 300, "size": 100, "personal": personal}
+        first = await Sender.start(service, tmp_path, **job, dies=dies)
+        assert await first.end() == (-signal.SIGKILL, {})
+        assert bool(service.users()) >= pushed
+        second = await Sender.start(service, tmp_path, **job, rebatched=2)
+        code, told = await second.end()
+        assert code == 0
+        found = judge(service, told, 300)
+    # Others may have been on their way, or claimed, at the same moment.
+    assert found["UNKNOWN"] >= 100
+    assert found["UNKNOWN"] % 100 == 0
+
+
+@pytest.mark.parametrize("personal", PERSONAL)
+async def test_a_plan_whose_senders_are_killed_again_and_again_is_accounted_for(
+    tmp_path: Path, personal: str | None
+) -> None:
+    users, dice = (600, 20) if personal else (6000, 20), random.Random(7)
+    job = {"users": users[0], "size": users[1], "personal": personal}
+    async with Emulator(faults=FAULTS) as service:
+        for life in range(4):
+            seen = service.requests
+            sender = await Sender.start(service, tmp_path, **job, rebatched=life + 1)
+            some = dice.randint(5, 60)
+            async with asyncio.timeout(PATIENCE):
+                while service.requests < seen + some:  # noqa: ASYNC110 - the emulator counts, and tells nobody
+                    await asyncio.sleep(0.001)
+            sender.kill()
+            await sender.end()
+        code, told = await (await Sender.start(service, tmp_path, **job)).end()
+        assert code == 0
+        found = judge(service, told, users[0])
+    assert found["ACCEPTED"] > users[0] / 3
+
+
+@pytest.mark.parametrize("personal", PERSONAL)
+async def test_two_processes_at_one_plan_at_the_same_time_push_nobody_twice(
+    tmp_path: Path, personal: str | None
+) -> None:
+    job = {"users": 400 if personal else 4000, "size": 20, "personal": personal}
+    async with Emulator(faults=FAULTS) as service:
+        senders = [await Sender.start(service, tmp_path, **job, rebatched=each) for each in (3, 5)]
+        ended = [await sender.end() for sender in senders]
+        assert [code for code, _ in ended] == [0, 0]
+        for _, told in ended:
+            judge(service, told, job["users"])
+        code, told = await (await Sender.start(service, tmp_path, **job)).end()
+        assert code == 0
+        found = judge(service, told, job["users"])
+    # What the one held for the other's was settled by the end, but for the service's faults.
+    assert found["UNKNOWN"] < job["users"] / 4

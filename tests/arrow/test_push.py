@@ -1,0 +1,265 @@
+"""What is sent, told and recorded of a plan: over real sockets, judged by the service's own count."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from support.arrow_plans import MESSAGE, Told, counts, plan, rebatched, told, user
+
+from pushsdk import Batching, Brake, Limits, MobilePush, Outcome, RetryPolicy
+from pushsdk.arrow import push_batches
+from pushsdk.claims import ClaimStore
+from pushsdk.emulator import Fault
+from pushsdk.testing import PushInbox
+
+Make = Callable[[], ClaimStore]
+NO_BRAKE = Brake.off()
+QUICK = RetryPolicy.safe(base=0.001, cap=0.01, throttle_base=0.001)
+ACCEPTED = Told("ACCEPTED", 204, "")
+
+
+def test_every_user_of_a_plan_is_pushed_once_and_told_of_once(push_env: PushInbox, claims: Make) -> None:
+    found = told(push_batches(plan(95), MESSAGE, run="spring", claims=claims))
+    assert found == {user(number): ACCEPTED for number in range(95)}
+    assert push_env.users() == dict.fromkeys(found, 1)
+    assert len(push_env.pushes) == 10
+
+
+def test_a_message_and_its_fields_go_out_as_they_are(push_env: PushInbox, claims: Make) -> None:
+    message = MobilePush(title={"en": "Hi {{ name | 'you' }}"})
+    list(push_batches(plan(1), message, run="spring", claims=claims, custom_fields={"offer": 7}))
+    (sent,) = push_env.pushes
+    assert (sent.message, sent.custom_fields) == (
+        {"title": {"en": "Hi {{ name | 'you' }}"}, "type": "MOBILE_PUSH"},
+        {"offer": 7},
+    )
+
+
+def test_a_plan_of_nobody_gives_nothing_and_asks_nobody(push_env: PushInbox, claims: Make) -> None:
+    assert list(push_batches([], MESSAGE, run="spring", claims=claims)) == []
+    assert list(push_batches(plan(10)[:0], MESSAGE, run="spring", claims=claims)) == []
+    push_env.assert_nothing_sent()
+
+
+def test_a_plan_taken_up_again_is_told_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:
+    with push_env.fault(Fault.status(404, user="user-3")):
+        first = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims, brake=NO_BRAKE))
+    again = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims))
+    rejected = [user(number) for number in range(10)]
+    assert {each: first[each] for each in rejected} == dict.fromkeys(rejected, Told("REJECTED", 404, "HTTP 404"))
+    assert {each: again[each] for each in rejected} == dict.fromkeys(
+        rejected, Told("REJECTED", 404, "HTTP 404, to an earlier delivery")
+    )
+    assert {each: one for each, one in again.items() if each not in rejected} == {
+        user(number): ACCEPTED for number in range(10, 50)
+    }
+    assert len(push_env.pushes) == 4
+    push_env.assert_no_duplicates()
+
+
+def test_another_run_of_the_same_plan_pushes_again(push_env: PushInbox, claims: Make) -> None:
+    for run in ("spring", "summer"):
+        assert counts(push_batches(plan(20), MESSAGE, run=run, claims=claims)) == {"ACCEPTED": 20}
+    assert push_env.duplicates() == {user(number): 2 for number in range(20)}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_a_plan_in_other_batches_and_another_order_is_the_same_plan(
+    push_env: PushInbox, claims: Make, rows: int
+) -> None:
+    batches = plan(200)
+    with push_env.fault(Fault.reset_after(every=5)):
+        first = counts(push_batches(batches[:4], MESSAGE, run="spring", claims=claims, brake=NO_BRAKE))
+    again = counts(push_batches(rebatched(batches, rows), MESSAGE, run="spring", claims=claims))
+    assert (first["UNKNOWN"], again["UNKNOWN"], again["ACCEPTED"]) == (20, 20, 180)
+    assert len(push_env.users()) == 200
+    push_env.assert_no_duplicates()
+
+
+def test_who_may_have_been_pushed_is_held_and_told_of_as_unknown(push_env: PushInbox, claims: Make) -> None:
+    with push_env.fault(Fault.reset_after(user="user-0"), Fault.status(502, user="user-10")):
+        first = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims, brake=NO_BRAKE))
+    again = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims))
+    held = {user(number) for number in range(20)}
+    assert {each for each, one in first.items() if one.outcome == Outcome.UNKNOWN} == held
+    assert first["user-0"].reason.startswith("the connection ")
+    assert first["user-10"] == Told("UNKNOWN", 502, "HTTP 502")
+    assert {each: one for each, one in again.items() if one.outcome == Outcome.UNKNOWN} == dict.fromkeys(
+        held, Told("UNKNOWN", None, "claimed by another delivery, and never settled")
+    )
+    push_env.assert_no_duplicates()
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_one_id_that_is_refused_costs_no_neighbour(push_env: PushInbox, claims: Make, status: int) -> None:
+    with push_env.fault(Fault.status(status, user="user-13")):
+        found = told(push_batches(plan(300, size=100), MESSAGE, run="spring", claims=claims))
+    assert found.pop("user-13") == Told("REJECTED", status, f"HTTP {status}")
+    assert set(found.values()) == {ACCEPTED}
+    assert push_env.users() == dict.fromkeys(found, 1)
+
+
+def test_chunks_that_are_too_large_for_the_service_are_sent_in_parts(push_env: PushInbox, claims: Make) -> None:
+    with push_env.fault(Fault.status(413, more_than_users=30)):
+        assert counts(push_batches(plan(400, size=100), MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 400}
+    push_env.assert_no_duplicates()
+    assert len(push_env.users()) == 400
+
+
+@pytest.mark.parametrize("personal", [None, "placeholders"])
+def test_who_is_refused_for_the_moment_is_sent_to_later(
+    push_env: PushInbox, claims: Make, personal: Literal["placeholders"] | None
+) -> None:
+    batches = plan(40, personal=personal is not None)
+    with push_env.fault(Fault.status(503, headers={"Retry-After": "0"}, every=2, first=20)):
+        found = counts(
+            push_batches(batches, MESSAGE, run="spring", claims=claims, retry=QUICK, personal=personal, brake=NO_BRAKE)
+        )
+    assert found == {"ACCEPTED": 40}
+    push_env.assert_no_duplicates()
+
+
+def test_more_failures_than_a_send_would_repeat_are_repeated(push_env: PushInbox, claims: Make) -> None:
+    with push_env.fault(Fault.status(425, first=30)):
+        assert counts(push_batches(plan(10), MESSAGE, run="spring", claims=claims, retry=QUICK, brake=NO_BRAKE)) == {
+            "ACCEPTED": 10
+        }
+    assert len(push_env.pushes) == 1
+
+
+# -- personal ---------------------------------------------------------------------------------------------------------
+
+
+def test_placeholders_are_filled_from_the_fields_of_a_user(push_env: PushInbox, claims: Make) -> None:
+    batches = plan(25, personal=True)
+    found = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
+    assert set(found.values()) == {ACCEPTED}
+    assert {each.user_ids: each.message["body"]["en"] for each in push_env.pushes} == {
+        (user(number),): f"Hello name of user-{number}" for number in range(25)
+    }
+    assert {each.custom_fields for each in push_env.pushes} == {None}
+    push_env.assert_no_duplicates()
+
+
+def test_fields_become_custom_fields_over_those_of_all(push_env: PushInbox, claims: Make) -> None:
+    batches = plan(5, personal=True)
+    options: dict[str, Any] = {"custom_fields": {"name": "nobody", "offer": 7}, "personal": "custom_fields"}
+    list(push_batches(batches, MESSAGE, run="spring", claims=claims, **options))
+    assert {each.user_ids: each.custom_fields for each in push_env.pushes} == {
+        (user(number),): {"name": f"name of user-{number}", "offer": 7} for number in range(5)
+    }
+    assert {json.dumps(each.message) for each in push_env.pushes} == {json.dumps(MESSAGE)}
+
+
+def test_of_a_personal_chunk_each_user_ends_by_himself(push_env: PushInbox, claims: Make) -> None:
+    faults = [Fault.status(400, user="user-3"), Fault.reset_after(user="user-5"), Fault.status(404, user="user-7")]
+    batches = plan(10, personal=True)
+    with push_env.fault(*faults):
+        first = told(
+            push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders", brake=NO_BRAKE)
+        )
+    again = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
+    for found in (first, again):
+        assert [found[user(number)].outcome for number in range(10)] == [
+            *["ACCEPTED"] * 3, "REJECTED", "ACCEPTED", "UNKNOWN", "ACCEPTED", "REJECTED", "ACCEPTED", "ACCEPTED"
+        ]  # fmt: skip
+    assert [first["user-3"].status, again["user-3"].status] == [400, 400]
+    push_env.assert_no_duplicates()
+
+
+# -- when it stops ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_refused_stops_all_and_nobody_is_settled(push_env: PushInbox, claims: Make, status: int) -> None:
+    with push_env.fault(Fault.status(status)):
+        found = told(push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4)))
+    assert len(found) == 2000
+    assert Counter(each.outcome for each in found.values()) == {"NOT_SENT": 2000}
+    reasons = Counter((each.status, each.reason.partition(":")[0]) for each in found.values())
+    assert reasons[None, f"HTTP {status}"] >= 1900, "they were never claimed"
+    assert counts(push_batches(plan(2000), MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 2000}
+    push_env.assert_no_duplicates()
+
+
+def test_a_brake_stops_it_and_the_rest_is_sent_when_it_is_taken_up(push_env: PushInbox, claims: Make) -> None:
+    brake = Brake(rejected=0.5, after=200)
+    with push_env.fault(Fault.status(404)):
+        first = told(
+            push_batches(plan(2000), MESSAGE, run="spring", claims=claims, brake=brake, limits=Limits(in_flight=4))
+        )
+    found = Counter(each.outcome for each in first.values())
+    assert 200 <= found["REJECTED"] < 400
+    assert found["REJECTED"] + found["NOT_SENT"] == 2000
+    (reason,) = {each.reason for each in first.values() if each.outcome == "NOT_SENT"}
+    assert "the brake is set to 50 %" in reason
+    again = counts(push_batches(plan(2000), MESSAGE, run="spring", claims=claims))
+    assert again == {"REJECTED": found["REJECTED"], "ACCEPTED": found["NOT_SENT"]}
+
+
+def test_a_certificate_that_is_not_taken_stops_it(claims: Make, push: PushInbox) -> None:
+    base_url = push.base_url.replace("http://", "https://")
+    found = told(
+        push_batches(
+            plan(200),
+            MESSAGE,
+            run="spring",
+            claims=claims,
+            base_url=base_url,
+            api_key="key",
+            limits=Limits(in_flight=2),
+        )
+    )
+    assert Counter(each.outcome for each in found.values()) == {"NOT_SENT": 200}
+    assert any("no request would get through. Mend that, then resume" in each.reason for each in found.values())
+
+
+# -- the batches ------------------------------------------------------------------------------------------------------
+
+
+TEXTS = [
+    pa.string(),
+    pa.large_string(),
+    pa.dictionary(pa.int32(), pa.string()),
+    pa.dictionary(pa.int8(), pa.large_string()),
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=str)
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list])
+def test_texts_and_lists_of_any_kind_are_taken(
+    push_env: PushInbox, claims: Make, text: pa.DataType, make: Callable[[pa.DataType], pa.DataType]
+) -> None:
+    ids = [["ä", "b"], ["c"], ["d", "e", "f"]]
+    fields = [['{"name":"x"}'] * len(each) for each in ids]
+    columns = [
+        pa.array(["1", "2", "3"], pa.string()).cast(text),
+        *(pa.array(lists, make(pa.string())).cast(make(text)) for lists in (ids, fields)),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, ["chunk_id", "user_ids", "fields"])
+    # Sliced, its columns begin in the middle of what they are made of.
+    found = told(
+        push_batches([batch.slice(1), batch.slice(0, 1)], MESSAGE, run="spring", claims=claims, personal="placeholders")
+    )
+    assert found == dict.fromkeys("äbcdef", ACCEPTED)
+    assert push_env.users() == dict.fromkeys("äbcdef", 1)
+
+
+def test_the_ids_of_a_chunk_that_ended_alike_are_not_copied(push_env: PushInbox, claims: Make) -> None:
+    (batch,) = plan(20, rows=2)
+    values = batch.column("user_ids").values
+    first, second = push_batches([batch], MESSAGE, run="spring", claims=claims)
+    for each in (first, second):
+        assert each.column("user_id").buffers()[2].address == values.buffers()[2].address
+
+
+def test_chunks_of_the_most_users_are_taken_whole(push_env: PushInbox, claims: Make) -> None:
+    found = counts(
+        push_batches(plan(50, size=25), MESSAGE, run="spring", claims=claims, batching=Batching(max_users=25))
+    )
+    assert found == {"ACCEPTED": 50}

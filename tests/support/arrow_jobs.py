@@ -1,0 +1,76 @@
+"""One process that sends a plan: ``python -m support.arrow_jobs`` reads it as JSON, and prints what it was told.
+
+It may kill itself: at the claim or the settling of a number, where that was asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pushsdk import Brake, Limits, RetryPolicy, Timeout
+from pushsdk.arrow import push_batches
+from pushsdk.claims import Claim, DirectoryClaims
+from support.arrow_plans import MESSAGE, plan, rebatched
+
+__all__ = ["DyingClaims", "program"]
+
+ROOT = Path(__file__).parents[2]
+
+
+class DyingClaims(DirectoryClaims):
+    """Kills its process when so many claims were written, or before so many are settled."""
+
+    def __init__(self, path: str, *, adds: int = 0, swaps: int = 0) -> None:
+        super().__init__(path, durable=False)
+        self._adds, self._swaps = itertools.count(1), itertools.count(1)
+        self._last = (adds, swaps)
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        found = await super().add(key, claim, ttl)
+        if next(self._adds) == self._last[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        if next(self._swaps) == self._last[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await super().swap(key, token, claim, ttl)
+
+
+def program() -> tuple[list[str], dict[str, str]]:
+    """The command, and its environment."""
+    command = [sys.executable, "-m", "support.arrow_jobs"]
+    return command, {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+
+
+def send(job: dict[str, Any]) -> None:
+    """Send the plan, and print a line for each user."""
+    batches = plan(job["users"], size=job.get("size", 10), personal=bool(job.get("personal")))
+    if job.get("rebatched"):
+        batches = rebatched(batches, job["rebatched"])
+    outcomes = push_batches(
+        batches,
+        MESSAGE,
+        run="spring",
+        claims=lambda: DyingClaims(job["claims"], **job.get("dies", {})),
+        personal=job.get("personal"),
+        base_url=job["base_url"],
+        api_key=job["api_key"],
+        brake=Brake.off(),
+        limits=Limits(in_flight=8),
+        retry=RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005),
+        timeout=Timeout(attempt=5.0),
+    )
+    for batch in outcomes:
+        for row in batch.to_pylist():
+            os.write(1, json.dumps([row["user_id"], row["outcome"]]).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    send(json.load(sys.stdin))

@@ -1,0 +1,71 @@
+"""Plans in record batches, and what became of their users: each of them once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from pushsdk.arrow import outcome_schema, plan_schema
+
+__all__ = ["MESSAGE", "Told", "counts", "plan", "rebatched", "told", "user"]
+
+MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "Hello {{ name | 'you' }}"}}
+
+
+class Told(NamedTuple):
+    """What was said of a user."""
+
+    outcome: str
+    status: int | None
+    reason: str
+
+
+def user(number: int) -> str:
+    return f"user-{number}"
+
+
+def plan(users: int, *, size: int = 10, rows: int = 3, personal: bool = False) -> list[pa.RecordBatch]:
+    """Chunks of ``size`` users, ``rows`` of them in each batch."""
+    chunks = []
+    for number, start in enumerate(range(0, users, size)):
+        ids = [user(each) for each in range(start, min(start + size, users))]
+        chunk: dict[str, Any] = {"chunk_id": f"chunk-{number}", "user_ids": ids}
+        if personal:
+            chunk["fields"] = [json.dumps({"name": f"name of {each}"}) for each in ids]
+        chunks.append(chunk)
+    return batches_of(chunks, rows, plan_schema(personal))
+
+
+def batches_of(chunks: Sequence[dict[str, Any]], rows: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pylist(list(chunks[at : at + rows]), schema) for at in range(0, len(chunks), rows)]
+
+
+def rebatched(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
+    """The same chunks from the last to the first, so many in a batch."""
+    chunks = [chunk for batch in batches for chunk in batch.to_pylist()]
+    return batches_of(chunks[::-1], rows, batches[0].schema)
+
+
+def told(batches: Iterable[pa.RecordBatch]) -> dict[str, Told]:
+    """What was said of whom."""
+    return dict(_rows(batches))
+
+
+def counts(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
+    """How many users have which outcome."""
+    return Counter(each.outcome for each in told(batches).values())
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Told]]:
+    seen = set()
+    for batch in batches:
+        assert batch.schema == outcome_schema()
+        batch.validate(full=True)
+        for user_id, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            assert user_id not in seen
+            seen.add(user_id)
+            yield user_id, Told(*rest)
