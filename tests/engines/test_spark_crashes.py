@@ -71,6 +71,12 @@ def python_workers() -> list[int]:
     return [pid for pid in found if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in found]
 
 
+def kill_an_executor() -> None:
+    """With its Python, as the end of its machine would: alone, that would still end what it has on its way."""
+    executor = processes("CoarseGrainedExecutorBackend")[0]
+    kill([executor, *processes("pyspark.daemon", executor)])
+
+
 @pytest.mark.parametrize("faults", [[SLOW], ROUGH], ids=["calm", "rough"])
 def test_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path, faults: list[Fault]) -> None:
     service.begin(faults)
@@ -87,7 +93,7 @@ def test_a_driver_is_killed_and_another_takes_the_run_up_with_other_tasks(servic
     with subprocess.Popen(command, cwd=ROOT) as driver:
         service.until(100)
         # Its Python workers live on for a moment, and go on sending.
-        kill([driver.pid, *processes("org.apache.spark.deploy.SparkSubmit")])
+        kill([driver.pid, *processes("org.apache.spark.deploy.SparkSubmit", driver.pid)])
     with spark_session("local[2]", tmp_path) as spark:
         never = spark.range(1).selectExpr("raise_error('evaluated again') AS user_id")
         report = broadcast(never, MESSAGE, run, tasks=5, **CALM)
@@ -99,7 +105,7 @@ def test_an_executor_is_killed(service: Oracle, tmp_path: Path) -> None:
     service.begin([SLOW])
     with spark_session("local-cluster[2,1,1024]", tmp_path, {"spark.executorEnv.PYTHONPATH": _path()}) as spark:
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=2, **CALM)
-        report = meanwhile(work, service, lambda: kill(processes("CoarseGrainedExecutorBackend")[:1]))
+        report = meanwhile(work, service, kill_an_executor)
         judge(report, service, unknown=4 * 50)
 
 

@@ -68,10 +68,10 @@ def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None 
         session.stop()
 
 
-def processes(words: str) -> list[int]:
-    """The processes below this one with these words in their command line."""
+def processes(words: str, below_pid: int | None = None) -> list[int]:
+    """The processes below that one, or this one, with these words in their command line."""
     found = []
-    below = {os.getpid()}
+    below = {below_pid or os.getpid()}
     parents = dict(_parents())
     while below:
         below = {pid for pid, parent in parents.items() if parent in below}

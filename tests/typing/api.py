@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, assert_never, assert_type
 
@@ -94,6 +94,8 @@ from pushsdk import (
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.otel import instrument
+from pushsdk.spark import SparkReport, broadcast
+from pushsdk.spark import read_report as read_spark_report
 from pushsdk.testing import (
     Answer,
     ArmedFaults,
@@ -422,6 +424,26 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         await client.send("user-1", message, dedupe_key=42)  # type: ignore[arg-type]
     AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
     await stores[0].aclose()
+
+
+def from_spark(df: Any, message: MobilePush, key: str) -> None:
+    report = broadcast(
+        df,
+        message,
+        Path("run"),
+        primary_key="id",
+        personal="placeholders",
+        fields=["name"],
+        tasks=64,
+        claims=lambda: RedisClaims("redis://localhost"),
+        api_key=lambda: key,
+        rate=Rate(users_per_second=1000.0),
+    )
+    assert_type(report, SparkReport)
+    assert_type(read_spark_report("run").tasks, int)
+    assert_type(report.rows(), Iterator[Row])
+    broadcast(df, message, "run", api_key=key)  # type: ignore[arg-type]
+    broadcast(df, message, "run", personal="text")  # type: ignore[arg-type]
 
 
 async def traced(tracers: TracerProvider, meters: MeterProvider, propagator: TextMapPropagator) -> None:

@@ -1,0 +1,40 @@
+"""The README's programs for Ray, Dask and Spark: a worker is killed in the middle, and nobody is doubled or lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.engine_lab import installed
+from support.engine_oracle import Oracle
+from support.engine_recipes import outcomes_of, ran, recipe
+
+from pushsdk.emulator import Fault
+
+USERS = 20_000
+# Smaller requests, fewer at a time: so there is a middle.
+SMALLER = {"1000": "50", "run=": "limits=Limits(in_flight=4), run=", "import Audience": "import Audience, Limits"}
+
+
+@pytest.mark.parametrize(("engine", "victims"), [("dask", "spawn_main"), ("ray", "ray::push")])
+def test_a_worker_is_killed(engine: str, victims: str, service: Oracle, tmp_path: Path) -> None:
+    installed(engine)
+    service.begin([Fault.delay(0.05)])
+    program = recipe(f"{engine}_broadcast.py", tmp_path, service, users=USERS, changed=SMALLER)
+    ran(program, tmp_path, service, victims=victims, after=100)
+    pushed, outcomes = service.users(), outcomes_of(tmp_path)
+    assert set(pushed.values()) == {1}
+    assert outcomes.keys() == {f"user-{number}" for number in range(USERS)}
+    assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {"UNKNOWN"}
+    assert {outcomes[user] for user in pushed} == {"ACCEPTED", "UNKNOWN"}
+    # What the one that was killed had on its way.
+    assert 0 < list(outcomes.values()).count("UNKNOWN") <= 4 * 50
+
+
+def test_the_example_for_spark_runs(service: Oracle, tmp_path: Path) -> None:
+    installed("spark")
+    with recipe("spark_broadcast.py", tmp_path, service, users=250, changed={}) as program:
+        assert program.wait(120) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert service.users() == {f"user-{number}": 1 for number in range(250)}
+    assert service.texts()["user-7"][0]["title"] == {"en": "Hello N7"}
+    assert (tmp_path / "log").read_text().splitlines()[-1].endswith("250 0 0")

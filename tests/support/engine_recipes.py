@@ -1,0 +1,68 @@
+"""The README's programs for engines, run as their users run them, with a worker killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+
+from support.engine_lab import ROOT, kill, processes
+from support.engine_oracle import Oracle
+
+__all__ = ["outcomes_of", "ran", "recipe"]
+
+MODULES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S))
+HANGS = 150
+
+
+def recipe(
+    name: str, folder: Path, service: Oracle, *, users: int, changed: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """The program, started in a folder with an audience; ``changed`` is replaced in its modules."""
+    for file in (name, "parts.py"):
+        text = MODULES[file]
+        for old, new in changed.items():
+            text = text.replace(old, new)
+        (folder / file).write_text(text)
+    (folder / "run").mkdir(exist_ok=True)
+    with duckdb.connect() as made:
+        rows = f"SELECT 'user-' || i AS user_id, 'N' || i AS first_name FROM range({users}) t(i)"
+        made.execute(f"COPY ({rows}) TO '{folder}/users.parquet' (FORMAT parquet)")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), os.environ["PYTHONPATH"]]),
+        "RUN_DIR": str(folder / "run"),
+        "PUSHSDK_BASE_URL": service.base_url,
+        "PUSHSDK_API_KEY": service.api_key,
+        # Ray tells nobody, and writes no token to the home.
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
+        "HOME": str(folder),
+    }
+    log = (folder / "log").open("ab")
+    with log:
+        return subprocess.Popen([sys.executable, name], env=environment, cwd=folder, stdout=log, stderr=log)
+
+
+def ran(program: subprocess.Popen[bytes], folder: Path, service: Oracle, *, victims: str, after: int) -> None:
+    """Wait for the end of a program, one of whose workers is killed once so many requests have come."""
+    with program:
+        try:
+            service.until(after)
+            kill(processes(victims, program.pid)[:1])
+            assert program.wait(HANGS) == 0, (folder / "log").read_text()[-3000:]
+        finally:
+            program.kill()
+
+
+def outcomes_of(folder: Path) -> Mapping[str, str]:
+    """What became of every user, each of whom is there once."""
+    with duckdb.connect() as made:
+        told = made.execute(f"SELECT user_id, outcome FROM '{folder}/run/outcomes-*.parquet'").fetchall()
+    assert len(dict(told)) == len(told)
+    return dict(told)
