@@ -1568,6 +1568,67 @@ EXEC = [
     ),
 ]
 
+SPARK, T_SPARK = "pushsdk/spark/", "tests/engines/test_"
+
+BY_SPARK = [
+    Mutant(
+        "a row without an id is a user",
+        SPARK + "_chunks.py",
+        "waiting.append(batch.filter(pc.and_not(pc.is_valid(ids), is_empty)))",
+        "waiting.append(batch.filter(pc.is_valid(ids)))",
+        T_SPARK + "chunks.py",
+    ),
+    Mutant(
+        "what was cut is cut again with the next batch",
+        SPARK + "_chunks.py",
+        "waiting = table.slice(whole * max_users).to_batches()",
+        "waiting = table.to_batches()",
+        T_SPARK + "chunks.py",
+    ),
+    Mutant(
+        "a run by Spark is taken up when its claims have expired",
+        SPARK + "_manifest.py",
+        "if age > claim_ttl:",
+        "if False:",
+        T_SPARK + "folder.py",
+    ),
+    Mutant(
+        "a run by Spark goes on with another claim store",
+        SPARK + "_manifest.py",
+        '    "claims": "another claim store",\n',
+        "",
+        T_SPARK + "folder.py",
+    ),
+    Mutant(
+        "claims that are gone are made anew",
+        SPARK + "_folder.py",
+        "if not self.claims.is_dir() or (self.concluded() is not None and not any(self.claims.iterdir())):",
+        "if False:",
+        T_SPARK + "folder.py",
+    ),
+    Mutant(
+        "two drivers share a folder",
+        SPARK + "_folder.py",
+        'release = lock(self.path / "lock")',
+        "release = lambda: None",
+        T_SPARK + "folder.py",
+    ),
+    Mutant(
+        "each task has the whole rate",
+        SPARK + "_preflight.py",
+        "None if value is None else value / tasks",
+        "value",
+        T_SPARK + "preflight.py",
+    ),
+    Mutant(
+        "speculation passes",
+        SPARK + "_preflight.py",
+        '(settings.get("spark.speculation") or "false").lower() == "true"',
+        "False",
+        T_SPARK + "preflight.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1592,4 +1653,5 @@ MUTANTS = [
     *TELEMETRY,
     *SYNC_CODE,
     *CLAIM_STORES,
+    *BY_SPARK,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,9 @@ __all__ = [
 
 logger = logging.getLogger("pushsdk")
 
+# Spark's own default.
+_REDACTED = "(?i)secret|password|token|access[.]?key"
+_KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
 # Personalised: a request each, and one claim for all of them.
 ROWS_PER_CHUNK = 100
 
@@ -160,6 +164,13 @@ def check_spark(session: SparkSession, claims: ClaimFactory) -> None:
     if (settings.get("spark.speculation") or "false").lower() == "true":
         raise ConfigurationError(
             "spark.speculation is on: Spark would start slow tasks twice. Set spark.speculation=false for this job"
+        )
+    redacted = settings.get("spark.redaction.regex") or _REDACTED
+    if settings.get(_KEY_SETTING) is not None and not re.search(redacted, _KEY_SETTING):
+        raise ConfigurationError(
+            f"{_KEY_SETTING} is a setting that Spark shows in its pages and event logs: pass a callable as api_key, "
+            "set the variable by other means (as spark.kubernetes.executor.secretKeyRef), or have "
+            "spark.redaction.regex match it"
         )
     master = settings.get("spark.master") or ""
     if master.startswith("local[") or master == "local":

@@ -238,6 +238,8 @@ def _own(session: SparkSession) -> SparkSession:
     """A session with the settings that are needed here, whatever those of the user's are."""
     own = session.newSession()
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNKS_AT_A_TIME))
+    # A task that waits for the service is not idle.
+    own.conf.set("spark.sql.execution.pyspark.udf.idleTimeoutSeconds", "0")
     # What can't be read must not pass for what is not there.
     own.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     own.conf.set("spark.sql.files.ignoreCorruptFiles", "false")

@@ -12,7 +12,7 @@ import pytest
 from pushsdk import Batching, Brake, ConfigurationError, Limits, MobilePush, Rate, RetryPolicy, Timeout, placeholder
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
-from pushsdk.spark._preflight import check_fields, checked_claims, checked_sending
+from pushsdk.spark._preflight import check_fields, check_spark, checked_claims, checked_sending
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
@@ -88,6 +88,64 @@ def test_the_rate_is_divided_among_the_tasks() -> None:
 def test_chunks_that_were_planned_larger_are_still_sent() -> None:
     assert sending(batching=Batching(max_users=10)).divided(1, 1000).batching.max_users == 1000
     assert sending().divided(1, 100).batching.max_users == Batching().max_users
+
+
+# -- Spark ----------------------------------------------------------------------------------------------------------
+
+
+class Session:
+    """As much of a session as is looked at."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.settings = {"spark.master": "spark://somewhere:7077", **settings}
+
+    @property
+    def sparkContext(self) -> Session:  # noqa: N802 - Spark's name
+        return self
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        return self.settings
+
+
+KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"spark.speculation": "True"}, r"Set spark\.speculation=false"),
+        ({KEY_SETTING: KEY}, "event logs"),
+        ({KEY_SETTING: KEY, "spark.redaction.regex": "secret"}, "event logs"),
+        ({KEY_SETTING: KEY, "spark.redaction.regex": "(?i)api_key"}, None),
+        ({"spark.speculation": "false", "spark.task.maxFailures": "4"}, None),
+        ({}, None),
+        ({"spark.master": "local[2]", "spark.speculation": "true"}, "speculation"),
+    ],
+)
+def test_settings_that_send_twice_or_show_the_key_are_refused(settings: dict[str, str], said: str | None) -> None:
+    session: Any = Session(settings)
+    if said is None:
+        check_spark(session, MemoryClaims)
+        return
+    with pytest.raises(ConfigurationError, match=said) as told:
+        check_spark(session, MemoryClaims)
+    assert KEY not in str(told.value)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "spark://somewhere:7077", "yarn"])
+def test_where_one_failure_ends_it_that_is_told(master: str, caplog: pytest.LogCaptureFixture) -> None:
+    session: Any = Session({"spark.master": master, "spark.task.maxFailures": "1"})
+    check_spark(session, MemoryClaims)
+    assert ("spark.task.maxFailures is 1" in caplog.text) is (not master.startswith("local"))
+
+
+def test_claims_of_one_machine_are_refused_where_there_are_several(tmp_path: Path) -> None:
+    local: Any = Session({"spark.master": "local[2]"})
+    several: Any = Session({})
+    make = partial(SqliteClaims, tmp_path / "claims.db")
+    check_spark(local, make)
+    with pytest.raises(ConfigurationError, match="processes of one machine"):
+        check_spark(several, make)
 
 
 # -- claims ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,167 @@
+"""Scenario 12: a broadcast by Spark against one by a plain process: the same audience, the same sink, in turns.
+
+Only with `--only spark` and `.[engines]`. By the clock on the wall, for the work is spread over processes; only the
+sending is compared, planning is stated beside it. Driver, executors and sink share this machine's cores, so two tasks
+gain less than they would on two machines.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import contenders as c
+from benchmarks.broadcast import parquet
+from benchmarks.harness import Spread, user
+from benchmarks.report import Goal, result
+from benchmarks.sink import Sink, checksum, sink
+
+SHARED, QUICK_SHARED = 2_000_000, 200_000
+PERSONAL, QUICK_PERSONAL = 20_000, 2_000
+ROUNDS, QUICK_ROUNDS = 5, 1
+FEW = 1_000
+
+ALL_ALIKE = {"title": c.TITLE, "body": {"en": "Hello"}}
+EACH_OWN = {"title": c.TITLE, "body": {"en": "Hello {{ user_id | 'you' }}"}}
+
+
+class Took(NamedTuple):
+    """Seconds of one turn."""
+
+    plan: float
+    send: float
+
+
+Turn = Callable[[Path, Path], Took]
+
+
+class _Stages:
+    """When planning ended."""
+
+    def __init__(self) -> None:
+        self.sending = 0.0
+
+    def __call__(self, progress: Any) -> None:
+        if progress.stage != "planning" and not self.sending:
+            self.sending = time.perf_counter()
+
+
+def plain(base_url: str, *, personal: bool) -> Turn:
+    """One process, with a run file."""
+    from pushsdk import Audience, PushClient
+
+    def turn(users: Path, run: Path) -> Took:
+        stages, started = _Stages(), time.perf_counter()
+        with PushClient(base_url, c.API_KEY) as client:
+            audience = Audience.read(users)
+            if personal:
+                client.send_each(audience.personalize(EACH_OWN, into="text"), run=run, on_progress=stages)
+            else:
+                client.broadcast(audience, ALL_ALIKE, run=run, on_progress=stages)
+        return Took(stages.sending - started, time.perf_counter() - stages.sending)
+
+    return turn
+
+
+def by_spark(base_url: str, session: Any, *, personal: bool, tasks: int) -> Turn:
+    """The same from a frame."""
+    from pushsdk.spark import broadcast
+
+    def turn(users: Path, run: Path) -> Took:
+        started = time.perf_counter()
+        report = broadcast(
+            session.read.parquet(str(users)),
+            EACH_OWN if personal else ALL_ALIKE,
+            run,
+            personal="placeholders" if personal else None,
+            tasks=tasks,
+            base_url=base_url,
+        )
+        return Took(time.perf_counter() - started - report.seconds, report.seconds)
+
+    return turn
+
+
+@contextmanager
+def spark(folder: Path) -> Iterator[Any]:
+    """A session on all cores, which this process was kept off."""
+    from pyspark.sql import SparkSession
+
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "PUSHSDK_API_KEY": c.API_KEY}
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.local.dir", str(folder))
+        .getOrCreate()
+    )
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def verified(turn: Turn, users: Path, run: Path, server: Sink, *, number: int) -> Took:
+    """One turn, nobody lost and nobody doubled by the sink's count."""
+    before = server.counts()
+    took = turn(users, run)
+    seen = server.counts().since(before)
+    if (seen.users, seen.checksum) != (number, checksum(map(user, range(number)))):
+        raise AssertionError(f"{seen} for {number} users")
+    return took
+
+
+def compared(server: Sink, session: Any, folder: Path, *, personal: bool, users: int, rounds: int) -> Iterator[Goal]:
+    """The three of them, round after round."""
+    field = {"a plain process": plain(server.base_url, personal=personal)}
+    for tasks in (1, 2):
+        name = f"Spark, {tasks} task{'s' * (tasks > 1)}"
+        field[name] = by_spark(server.base_url, session, personal=personal, tasks=tasks)
+    runs = (folder / f"run-{personal}-{number}" for number in count())
+    took: dict[str, list[Took]] = {name: [] for name in field}
+    few = {name: verified(turn, _audience(folder, FEW), next(runs), server, number=FEW) for name, turn in field.items()}
+    few = {name: verified(turn, _audience(folder, FEW), next(runs), server, number=FEW) for name, turn in field.items()}
+    audience = _audience(folder, users)
+    for index in range(rounds):
+        for name, turn in list(field.items())[:: 1 if index % 2 else -1]:
+            took[name].append(verified(turn, audience, next(runs), server, number=users))
+    what, (base, *others) = "each his own" if personal else "one for all", field
+    for name, turns in took.items():
+        yield Goal(f"{what}, {name}: users/s sent", Spread.of(users / each.send for each in turns))
+        yield Goal(f"{what}, {name}: s to plan {users:,}", Spread.of(each.plan for each in turns))
+        yield Goal(f"{what}, {name}: s to send {FEW:,}", Spread.of([few[name].send]))
+    for name in others:
+        pairs = zip(took[base], took[name], strict=True)
+        yield Goal(f"{what}, {name}, x {base}", Spread.of(ours.send / theirs.send for ours, theirs in pairs))
+
+
+def _audience(folder: Path, users: int) -> Path:
+    made = folder / str(users)
+    if not made.exists():
+        made.mkdir()
+        parquet(users, made)
+    return made / "users.parquet"
+
+
+async def run(*, quick: bool) -> dict[str, Any]:
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    sizes = {False: QUICK_SHARED if quick else SHARED, True: QUICK_PERSONAL if quick else PERSONAL}
+    goals: list[Goal] = []
+    with tempfile.TemporaryDirectory() as name, sink() as server, spark(Path(name)) as session:
+        for personal, users in sizes.items():
+            work = partial(compared, server, session, Path(name), personal=personal, users=users, rounds=rounds)
+            goals += await asyncio.to_thread(lambda work=work: list(work()))
+    return result("spark", "user", [], goals)
