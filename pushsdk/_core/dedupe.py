@@ -21,6 +21,7 @@ from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
 
 __all__ = [
+    "KEY_BYTES",
     "Mark",
     "Payload",
     "Position",

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pushsdk._broadcast._personal import Fill
 from pushsdk._broadcast._source import plain
 from pushsdk._core import wire
-from pushsdk._core.dedupe import Payload, digest_of, fingerprint_of_all
+from pushsdk._core.dedupe import KEY_BYTES, Payload, digest_of, fingerprint_of_all
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import MobilePush
 from pushsdk.arrow._schemas import CHUNK_ID, FIELDS, USER_IDS
@@ -60,8 +60,7 @@ class Recipe:
     ) -> None:
         if personal not in (None, "placeholders", "custom_fields"):
             raise ValidationError('personal is "placeholders", "custom_fields" or None')
-        # Found now, not in the middle.
-        digest_of(run)
+        _check_run(run)
         self.personal = personal
         self._run = run
         self._base_url = base_url
@@ -93,8 +92,11 @@ class Recipe:
         rows = None if fields is None else self._rows(chunk_id, fields, len(users))
         key = f"{self._run}/{chunk_id}"
         try:
-            payloads = self._payloads(users, rows)
             digest = digest_of(key)
+        except ValidationError:
+            raise _bad(CHUNK_ID, chunk_id, "use at most 255 bytes of UTF-8, without NUL") from None
+        try:
+            payloads = self._payloads(users, rows)
         except ValidationError as error:
             raise ValidationError(f"chunk {plain(chunk_id, 60)}: {error}") from None
         fingerprint = fingerprint_of_all(key, self._base_url, payloads)
@@ -147,6 +149,19 @@ class _Lists:
         if values.null_count:
             raise _bad(self._name, chunk_id, f"{values.null_count} of {len(values)} values are null")
         return values
+
+
+def _check_run(run: object) -> None:
+    if not isinstance(run, str) or not run:
+        raise ValidationError("run is a str that is not empty: it names the run, whoever takes its plan up")
+    try:
+        data = run.encode()
+    except UnicodeEncodeError:
+        data = b"\0"
+    if b"\0" in data:
+        raise ValidationError("run holds a NUL or half a surrogate pair: use plain text")
+    if len(data) > KEY_BYTES // 2:
+        raise ValidationError(f"run is longer than {KEY_BYTES // 2} bytes of UTF-8")
 
 
 def _names(batch: pa.RecordBatch) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from pushsdk._core.brake import Brake
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, OutcomeUnknownError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.results import DrainReport
@@ -135,6 +135,7 @@ class _Push:
                 self._make_room(worker)
                 if batch is not None:
                     yield batch
+                    _check_process(worker)
             if call.error is not None:
                 raise call.error
         finally:
@@ -172,6 +173,12 @@ class _Push:
         finally:
             if self._store is not None:
                 await self._store.aclose()
+
+
+def _check_process(worker: Worker) -> None:
+    """What a fork has copied is the parent's: the child must not hand it out again."""
+    if worker.forks != fork_generation():
+        raise OutcomeUnknownError("outcome unknown: the process was forked in this call, which goes on in the parent")
 
 
 def _end(worker: Worker) -> None:

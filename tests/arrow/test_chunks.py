@@ -1,0 +1,198 @@
+"""What is made of the rows of a plan, and which are refused: by column and chunk, never by a user id or a value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.arrow_plans import MESSAGE, counts, plan, told, user
+
+from pushsdk import ValidationError
+from pushsdk._core.dedupe import digest_of, fingerprint_of
+from pushsdk.arrow import outcome_schema, plan_schema, push_batches
+from pushsdk.arrow._chunks import Chunk, Recipe
+from pushsdk.claims import ClaimStore
+from pushsdk.testing import PushInbox
+
+URL = "https://push.example"
+SECRET = "user-s3cret"
+
+
+def recipe(**options: Any) -> Recipe:
+    options = {"personal": None, "custom_fields": None, "run": "spring", "base_url": URL, "max_users": 3, **options}
+    return Recipe(options.pop("message", MESSAGE), options.pop("custom_fields"), options.pop("personal"), **options)
+
+
+def chunks(batch: pa.RecordBatch, **options: Any) -> list[Chunk]:
+    return list(recipe(**options).chunks([batch]))
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"chunk_id": ["one"], "user_ids": [[SECRET]], **columns})
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_are_those_that_are_documented() -> None:
+    assert plan_schema(False).names == ["chunk_id", "user_ids"]
+    assert plan_schema(True).names == ["chunk_id", "user_ids", "fields"]
+    assert outcome_schema().names == ["user_id", "outcome", "status", "reason"]
+    assert [str(each) for each in outcome_schema().types] == ["string", "string", "int32", "string"]
+    assert all(plan_schema(True).field(name).type.value_type == pa.string() for name in ("user_ids", "fields"))
+
+
+# -- what is made of a row --------------------------------------------------------------------------------------------
+
+
+def test_a_shared_chunk_is_known_by_the_same_marks_as_a_send_of_it() -> None:
+    (made,) = chunks(batch(), custom_fields={"a": 1})
+    message = json.dumps(MESSAGE, separators=(",", ":")).encode()
+    assert made.key == digest_of("spring/one")
+    assert made.payloads == ((b'"user-s3cret"', message, b'{"a":1}'),)
+    assert made.fingerprint == fingerprint_of(
+        "spring/one", URL, ids=b'"user-s3cret"', message=message, custom_fields=b'{"a":1}'
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"chunk_id": ["two"]},
+        {"user_ids": [["another"]]},
+        {"fields": [['{"name":"another"}']]},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_whatever_is_sent_is_part_of_the_fingerprint(other: dict[str, Any]) -> None:
+    base = batch(fields=[['{"name":"x"}']])
+    (ours,) = chunks(base, personal="placeholders")
+    (theirs,) = chunks(batch(**{"fields": [['{"name":"x"}']], **other}), personal="placeholders")
+    assert ours.fingerprint != theirs.fingerprint
+
+
+def test_users_in_another_order_are_another_chunk() -> None:
+    ours, theirs = (chunks(batch(user_ids=[each]))[0] for each in (["a", "b"], ["b", "a"]))
+    assert ours.fingerprint != theirs.fingerprint
+
+
+@given(st.lists(st.text("ab{}|' 1é", max_size=6), min_size=1, max_size=3, unique=True))
+def test_a_personal_chunk_has_a_request_for_each_user(names: list[str]) -> None:
+    fields = [json.dumps({"name": name}) for name in names]
+    ids = [f"user-{number}" for number in range(len(names))]
+    (made,) = chunks(batch(user_ids=[ids], fields=[fields]), personal="placeholders")
+    assert made.users == ids
+    assert [json.loads(each) for each, _, _ in made.payloads] == ids
+    assert [json.loads(message)["body"]["en"] for _, message, _ in made.payloads] == [f"Hello {each}" for each in names]
+
+
+def test_a_chunk_shows_nobody() -> None:
+    (made,) = chunks(batch())
+    assert repr(made) == "Chunk(users=1)"
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def lists(*values: Any, kind: pa.DataType | None = None) -> pa.Array:
+    return pa.array(values, pa.list_(kind or pa.string()))
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("no chunk ids", {"chunk_id": None}, "column chunk_id is missing: the columns are user_ids"),
+    ("no user ids", {"user_ids": None}, "column user_ids is missing: the columns are chunk_id"),
+    ("numbers", {"chunk_id": [1]}, "column chunk_id is of type int64: a string is needed"),
+    ("a null", {"chunk_id": pa.array([None], pa.string())}, "column chunk_id: row 0 of its batch has none"),
+    ("an empty name", {"chunk_id": [""]}, "column chunk_id: row 0 of its batch has none"),
+    ("a long name", {"chunk_id": ["x" * 600]}, r"column chunk_id, chunk x{57}\.\.\.: use at most 255 bytes"),
+    ("a NUL", {"chunk_id": ["a\0b"]}, r"column chunk_id, chunk a\?b: use at most 255 bytes of UTF-8, without NUL"),
+    ("texts", {"user_ids": [SECRET]}, "column user_ids is of type string: a list of strings is needed"),
+    ("lists of numbers", {"user_ids": [[1]]}, r"column user_ids is of type list<item: int64>: a list of strings"),
+    ("lists of lists", {"user_ids": [[[SECRET]]]}, "column user_ids is of type list<item: list<item: string>>: a list"),
+    ("null ids", {"user_ids": [["a", None, None]]}, "column user_ids, chunk one: 2 of 3 values are null"),
+    ("no list", {"user_ids": lists(None)}, "column user_ids, chunk one: it is null"),
+    ("nobody", {"user_ids": lists([])}, "column user_ids, chunk one: it is empty: leave a chunk without users out"),
+    ("an empty id", {"user_ids": [["a", ""]]}, r"chunk one: \$.userIds\[1\]: the user id is empty"),
+    ("too many", {"user_ids": [list("abcd")]}, "chunk one: 4 users, and batching.max_users is 3: plan smaller ones"),
+    ("the same twice", {"user_ids": [["a", "a"]]}, "chunk one: an id comes more than once: plan distinct ids"),
+]  # fmt: skip
+BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
+    ("no fields", {}, "column fields is missing: the columns are chunk_id, user_ids"),
+    ("texts", {"fields": ["{}"]}, "column fields is of type string: a list of strings is needed"),
+    ("too few", {"fields": [["{}"]], "user_ids": [["a", "b"]]}, "chunk one: 1 values for 2 user ids: one for each"),
+    ("nothing", {"fields": lists(None)}, "column fields, chunk one: it is null"),
+    ("a null", {"fields": lists([None])}, "column fields, chunk one: 1 of 1 values are null"),
+    ("no JSON", {"fields": [["s3cret"]]}, "column fields, chunk one: the value at 0 is no JSON object"),
+    ("no object", {"fields": [["[1]"]]}, "column fields, chunk one: the value at 0 is no JSON object"),
+    ("deep", {"fields": [['{"a":' * 9999]]}, "column fields, chunk one: the value at 0 is no JSON object"),
+    ("NaN", {"fields": [['{"a":1e999}']]}, "column fields, chunk one: the value at 0 is no JSON object"),
+    ("too large", {"fields": [['{"a":99999999999999999999}']]}, r"chunk one: \$.customFields.a: the integer does not"),
+]
+
+
+def refusal(columns: dict[str, Any], **options: Any) -> str:
+    there = {"chunk_id": ["one"], "user_ids": [[SECRET]], **columns}
+    made = pa.RecordBatch.from_pydict({name: column for name, column in there.items() if column is not None})
+    with pytest.raises(ValidationError) as caught:
+        chunks(made, **options)
+    assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r}"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("columns", "why"), [each[1:] for each in BAD], ids=[name for name, *_ in BAD])
+def test_a_row_that_is_no_chunk_is_refused(columns: dict[str, Any], why: str) -> None:
+    assert re.search(why, refusal(columns))
+
+
+@pytest.mark.parametrize(("columns", "why"), [each[1:] for each in BAD_FIELDS], ids=[name for name, *_ in BAD_FIELDS])
+def test_fields_that_are_no_objects_are_refused(columns: dict[str, Any], why: str) -> None:
+    assert re.search(why, refusal(columns, personal="custom_fields"))
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    ids = pa.array([["a"]])
+    made = pa.RecordBatch.from_arrays([pa.array(["one"]), ids, ids], ["chunk_id", "user_ids", "user_ids"])
+    with pytest.raises(ValidationError, match="column user_ids is there twice"):
+        chunks(made)
+
+
+def test_lists_that_a_dictionary_holds_are_taken() -> None:
+    ids = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), pa.array([["a"], ["b", "c"]]))
+    made = pa.RecordBatch.from_arrays([pa.array(["1", "2", "3"]), ids], ["chunk_id", "user_ids"])
+    assert [each.users for each in chunks(made)] == [["b", "c"], ["a"], ["b", "c"]]
+
+
+# -- in the middle ----------------------------------------------------------------------------------------------------
+
+
+def test_a_bad_row_in_the_middle_loses_nothing_of_what_was_sent(
+    push_env: PushInbox, claims: Callable[[], ClaimStore]
+) -> None:
+    batches = plan(200, rows=1)
+    bad = pa.RecordBatch.from_pydict({"chunk_id": ["bad"], "user_ids": [[None]]}, schema=plan_schema(False))
+    found: list[pa.RecordBatch] = []
+    with pytest.raises(ValidationError, match="column user_ids, chunk bad: 1 of 1 values are null"):
+        found.extend(push_batches([*batches, bad], MESSAGE, run="spring", claims=claims))
+    said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
+    assert said == set(push_env.users())
+    assert counts(push_batches(batches, MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 200}
+    push_env.assert_no_duplicates()
+
+
+def test_a_chunk_that_was_sent_with_another_payload_is_refused_and_not_sent(
+    push_env: PushInbox, claims: Callable[[], ClaimStore]
+) -> None:
+    list(push_batches(plan(10), MESSAGE, run="spring", claims=claims))
+    with pytest.raises(
+        ValidationError, match="chunk chunk-0: it was claimed in this run for another payload"
+    ) as caught:
+        list(push_batches(plan(10), {"title": {"en": "Summer"}}, run="spring", claims=claims))
+    assert user(0) not in str(caught.value)
+    assert push_env.users() == Counter(user(number) for number in range(10))

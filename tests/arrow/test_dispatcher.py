@@ -1,0 +1,347 @@
+"""What the loop does with chunks, on virtual time: waits, the brake, the rate, what is held in reserve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+from support.arrow_plans import MESSAGE, Told, plan, told, user
+from support.fake_service import FakeService, answer, client_of, hang, lost, refused, start
+from support.shaky_claims import ShakyClaims
+from support.virtual_time import virtual
+
+from pushsdk import AsyncPushClient, Brake, Limits, Outcome, Rate, RetryPolicy, Timeout
+from pushsdk._core.dedupe import Mark
+from pushsdk.arrow._chunks import Chunk, Recipe
+from pushsdk.arrow._dispatcher import Dispatcher
+from pushsdk.claims import Claim, MemoryClaims
+from pushsdk.claims._guard import Guard
+
+NO_BRAKE = Brake.off()
+
+
+class Fetched:
+    """As a queue that somebody empties at once."""
+
+    def __init__(self) -> None:
+        self.all: list[Any] = []
+
+    def put(self, each: Any) -> None:
+        self.all.append(each)
+
+    def qsize(self) -> int:
+        return 0
+
+
+class Run:
+    """One dispatcher, and what it handed out."""
+
+    def __init__(
+        self, client: AsyncPushClient, claims: MemoryClaims, *, personal: Any = None, brake: Brake | None = None
+    ) -> None:
+        engine = client._engine
+        engine.enter()
+        self.client = client
+        self.box = Fetched()
+        self.recipe = Recipe(MESSAGE, None, personal, run="spring", base_url=engine.settings.base_url, max_users=1000)
+        options = client._options
+        self.dispatcher = Dispatcher(
+            engine,
+            options.policy,
+            options.timeout,
+            guard=Guard(claims, engine),
+            brake=brake,
+            varied=personal is not None,
+            box=self.box,  # type: ignore[arg-type]
+        )
+
+    async def send(self, users: int, *, size: int = 10, every: float = 0.0) -> dict[str, Told]:
+        """All of a plan, a chunk each so many seconds."""
+        batches = plan(users, size=size, personal=self.recipe.personal is not None)
+        await self.dispatcher.run(self._fed(self.recipe.chunks(batches), every))
+        return self.told()
+
+    def told(self) -> dict[str, Told]:
+        return told(each() for each in self.box.all)
+
+    async def _fed(self, chunks: Iterable[Chunk], every: float) -> AsyncIterator[Chunk]:
+        for chunk in chunks:
+            if every:
+                await asyncio.sleep(every)
+            yield chunk
+
+
+def outcomes(found: dict[str, Told]) -> Counter[str]:
+    return Counter(each.outcome for each in found.values())
+
+
+def now() -> float:
+    """Seconds since the test began."""
+    return asyncio.get_running_loop().time() - 1000.0
+
+
+# -- again and again --------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_an_outage_is_waited_out_beyond_every_number_of_attempts_and_budget() -> None:
+    service = FakeService(*[refused()] * 300)
+    async with client_of(service, retry=RetryPolicy.none()) as client:
+        found = await Run(client, MemoryClaims()).send(300)
+        assert client.stats().retry_tokens == 500
+    assert outcomes(found) == {"ACCEPTED": 300}
+    assert now() > 10.0
+
+
+@virtual
+async def test_while_it_waits_the_store_says_that_nobody_is_claimed() -> None:
+    service, claims = FakeService(answer(503, {"Retry-After": "5"})), ShakyClaims()
+    async with client_of(service) as client:
+        running = start(Run(client, claims).send(10))
+        await asyncio.sleep(3.0)
+        assert claims.marks() == []
+        found = await running
+    assert (outcomes(found), claims.ops) == ({"ACCEPTED": 10}, ["add", "remove", "add", "swap"])
+    assert claims.marks() == [[Mark.ACCEPTED] * 10]
+
+
+@virtual
+async def test_of_a_chunk_that_was_taken_in_part_the_rest_is_sent_again_and_no_more() -> None:
+    script = {user(3): [answer(429)], user(7): [answer(429), refused()]}
+
+    def then(request: Any) -> Any:
+        (one,) = request.users
+        return script[one].pop(0) if script.get(one) else answer()
+
+    service, claims = FakeService(then=then), ShakyClaims()
+    async with client_of(service) as client:
+        found = await Run(client, claims, personal="placeholders").send(10)
+    assert set(found.values()) == {Told("ACCEPTED", 204, "")}
+    assert Counter(each for (each,) in service.sent) == {
+        **dict.fromkeys(map(user, range(10)), 1),
+        user(3): 2,
+        user(7): 3,
+    }
+    assert claims.ops.count("add") == 3
+    assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+
+
+@virtual
+async def test_what_another_delivery_took_between_two_tries_is_left_to_it() -> None:
+    claims = MemoryClaims()
+    one, two = FakeService(answer(503, {"Retry-After": "5"})), FakeService(hang(processed=True))
+    async with client_of(one) as first, client_of(two, timeout=Timeout(attempt=100.0)) as second:
+        running = start(Run(first, claims).send(10))
+        await asyncio.sleep(1.0)
+        other = start(Run(second, claims).send(10))
+        found = await running
+        other.cancel()
+        await asyncio.wait([other])
+    assert set(found.values()) == {Told("UNKNOWN", None, "claimed by another delivery, and never settled")}
+    assert one.processed == {}
+
+
+@virtual
+async def test_parts_of_a_chunk_that_are_left_apart_are_sent_apart() -> None:
+    # Of ten users that were halved, the first and the last quarter are refused for the moment.
+    def then(request: Any) -> Any:
+        if len(request.users) > 3:
+            return answer(400)
+        late = {user(0), user(9)} & {*request.users}
+        return answer(425) if late and now() < 0.5 else answer()
+
+    service = FakeService(then=then)
+    async with client_of(service, retry=RetryPolicy.safe(base=1.0)) as client:
+        found = await Run(client, MemoryClaims()).send(10)
+    assert outcomes(found) == {"ACCEPTED": 10}
+    assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+
+
+# -- when it stops ----------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_an_outage_that_lasts_stops_it_and_nobody_is_claimed() -> None:
+    service, claims = FakeService(then=refused()), ShakyClaims()
+    async with client_of(service) as client:
+        found = await Run(client, claims, brake=Brake(max_outage=60.0)).send(2000)
+    assert outcomes(found) == {"NOT_SENT": 2000}
+    assert claims.marks() == []
+    assert any("nothing was accepted for 6" in each.reason for each in found.values())
+    assert 60.0 <= now() < 70.0
+
+
+@virtual
+async def test_a_service_that_says_nothing_at_all_stops_it_too() -> None:
+    service = FakeService(then=hang())
+    async with client_of(service, timeout=Timeout(total=None, attempt=200.0)) as client:
+        found = await Run(client, MemoryClaims(), brake=Brake(max_outage=60.0, unknown=None)).send(2000)
+    assert outcomes(found) == {"UNKNOWN": 640, "NOT_SENT": 1360}
+
+
+@virtual
+async def test_an_input_that_is_slow_is_no_outage() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        found = await Run(client, MemoryClaims(), brake=Brake(max_outage=60.0)).send(100, every=100.0)
+    assert outcomes(found) == {"ACCEPTED": 100}
+
+
+@virtual
+async def test_a_failure_after_a_slow_input_is_not_taken_for_a_long_outage() -> None:
+    service = FakeService(refused(), refused())
+    async with client_of(service) as client:
+        found = await Run(client, MemoryClaims(), brake=Brake(max_outage=60.0)).send(20, every=100.0)
+    assert outcomes(found) == {"ACCEPTED": 20}
+
+
+@virtual
+async def test_a_run_that_finds_all_settled_is_no_outage() -> None:
+    class Slow(MemoryClaims):
+        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+            await asyncio.sleep(4.0)
+            return await super().add(key, claim, ttl)
+
+    service, claims = FakeService(), Slow()
+    for _ in range(2):
+        async with client_of(service, limits=Limits(in_flight=1)) as client:
+            found = await Run(client, claims, brake=Brake(max_outage=60.0)).send(300)
+        assert outcomes(found) == {"ACCEPTED": 300}
+    assert len(service.sent) == 30
+
+
+@virtual
+async def test_stopped_in_a_personal_chunk_who_had_no_turn_is_not_sent_and_not_claimed() -> None:
+    service, claims = FakeService(then=answer(401)), ShakyClaims()
+    async with client_of(service, limits=Limits(in_flight=2)) as client:
+        found = await Run(client, claims, personal="placeholders").send(100, size=50)
+    assert outcomes(found) == {"NOT_SENT": 100}
+    assert (len(service.sent), claims.marks()) == (2, [])
+    assert {each.reason.partition(":")[0] for each in found.values()} == {"HTTP 401"}
+
+
+@virtual
+async def test_cancelled_what_is_on_the_wire_is_held_and_the_rest_given_back() -> None:
+    service, claims = FakeService(then=hang(processed=True)), ShakyClaims()
+    async with client_of(service, limits=Limits(in_flight=2)) as client:
+        running = start(Run(client, claims, personal="placeholders").send(10))
+        await asyncio.sleep(1.0)
+        running.cancel()
+        await asyncio.wait([running])
+    assert running.cancelled()
+    assert claims.marks() == [[Mark.CLAIMED] * 2 + [Mark.OPEN] * 8]
+
+
+@virtual
+async def test_cancelled_in_a_split_who_was_refused_is_not_settled() -> None:
+    service, claims = FakeService(answer(400), then=hang(processed=True)), ShakyClaims()
+    async with client_of(service) as client:
+        running = start(Run(client, claims).send(10))
+        await asyncio.sleep(1.0)
+        running.cancel()
+        await asyncio.wait([running])
+    assert claims.marks() == [[Mark.CLAIMED] * 10]
+
+
+@virtual
+async def test_a_message_that_everybody_is_refused_is_not_cut_for_each_chunk() -> None:
+    service = FakeService(then=answer(400))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        found = await Run(client, MemoryClaims(), brake=NO_BRAKE).send(1000, size=100)
+    assert outcomes(found) == {"REJECTED": 1000}
+    assert len(service.sent) < 40
+
+
+@virtual
+async def test_an_error_of_ours_is_raised_and_what_was_claimed_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with client_of(service) as client:
+        run = Run(client, claims)
+
+        async def broken(*_: Any, **__: Any) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(client._engine.sender, "run", broken)
+        with pytest.raises(ZeroDivisionError):
+            await run.send(10)
+    assert claims.marks() == [[Mark.CLAIMED] * 10]
+
+
+# -- in measure -------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_rate_holds_for_what_is_sent() -> None:
+    service = FakeService()
+    async with client_of(service, rate=Rate(users_per_second=10)) as client:
+        await Run(client, MemoryClaims()).send(200)
+    assert now() == pytest.approx(19.0, abs=0.5)
+
+
+@virtual
+async def test_what_was_sent_before_is_passed_over_at_no_rate() -> None:
+    service, claims = FakeService(), MemoryClaims()
+    async with client_of(service) as client:
+        await Run(client, claims).send(1000)
+    started = now()
+    async with client_of(service, rate=Rate(users_per_second=10)) as client:
+        found = await Run(client, claims).send(1010)
+    assert outcomes(found) == {"ACCEPTED": 1010}
+    assert now() - started < 2.0
+
+
+@pytest.mark.parametrize("personal", [None, "placeholders"])
+@virtual
+async def test_all_places_on_the_wire_are_used_and_no_more(personal: str | None) -> None:
+    service = FakeService(then=lambda request: answer(after=1.0))
+    async with client_of(service, limits=Limits(in_flight=8)) as client:
+        found = await Run(client, MemoryClaims(), personal=personal).send(640 if personal is None else 64)
+    assert service.most_in_flight == 8
+    assert now() == pytest.approx(8.0, abs=0.2)
+    assert set(outcomes(found)) == {Outcome.ACCEPTED}
+
+
+@virtual
+async def test_of_personal_chunks_few_are_claimed_at_a_time() -> None:
+    claimed = []
+
+    class Counting(ShakyClaims):
+        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+            claimed.append(sum(Mark.CLAIMED in each for each in self.marks()))
+            return await super().add(key, claim, ttl)
+
+    service = FakeService(then=lambda request: answer(after=1.0))
+    async with client_of(service, limits=Limits(in_flight=8)) as client:
+        await Run(client, Counting(), personal="placeholders").send(500, size=50)
+    assert len(claimed) == 10
+    assert max(claimed) <= 1
+
+
+@virtual
+async def test_a_claim_that_is_about_to_expire_is_given_back_before_it_is_sent() -> None:
+    class Short(ShakyClaims):
+        def __init__(self) -> None:
+            super().__init__(claim_ttl=60.0)
+
+    # The service pauses longer than half of the time that a claim lasts.
+    def then(request: Any) -> Any:
+        return answer(503, {"Retry-After": "45"}) if len(service.sent) == 1 else answer()
+
+    service, claims = FakeService(then=then), Short()
+    async with client_of(service, limits=Limits(in_flight=2)) as client:
+        found = await Run(client, claims, personal="placeholders").send(10)
+    assert outcomes(found) == {"ACCEPTED": 10}
+    assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+
+
+@virtual
+async def test_a_lost_answer_is_held_however_often_it_is_taken_up() -> None:
+    service, claims = FakeService(lost(processed=True)), MemoryClaims()
+    async with client_of(service) as client:
+        for _ in range(3):
+            found = await Run(client, claims).send(20)
+            assert outcomes(found) == {"ACCEPTED": 10, "UNKNOWN": 10}
+    assert service.processed == dict.fromkeys(map(user, range(20)), 1)

@@ -1,0 +1,346 @@
+"""How a call ends: at its end, left in the middle, by an error of the caller's, the input's or the store's.
+
+Each time nothing new starts, what is on the wire ends and is settled, and no thread is left.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.arrow_plans import MESSAGE, counts, plan, told, user
+from support.programs import run_program
+
+from pushsdk import (
+    Brake,
+    ClaimStoreError,
+    ConfigurationError,
+    Limits,
+    OutcomeUnknownError,
+    Timeout,
+    ValidationError,
+)
+from pushsdk.arrow import _push, push_batches
+from pushsdk.arrow._dispatcher import AHEAD
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims
+from pushsdk.emulator import Fault
+from pushsdk.testing import PushInbox
+
+Make = Callable[[], ClaimStore]
+NO_BRAKE = Brake.off()
+
+
+def threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "pushsdk"]
+
+
+def resumed(claims: Make, users: int) -> Counter[str]:
+    """What the same plan comes to when it is taken up again."""
+    return counts(push_batches(plan(users), MESSAGE, run="spring", claims=claims))
+
+
+class Noted:
+    """A plan's batches, and how many were asked for."""
+
+    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.asked = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.asked += 1
+            yield batch
+
+
+# -- when it begins ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushInbox, claims: Make) -> None:
+    batches = Noted(plan(10))
+    outcomes = push_batches(batches, MESSAGE, run="spring", claims=claims)
+    assert (threads(), batches.asked) == ([], 0)
+    del outcomes
+    push_env.assert_nothing_sent()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told_of"),
+    [
+        ({"claims": None}, "claims is a callable"),
+        ({"run": ""}, "run is a str that is not empty"),
+        ({"run": 7}, "run is a str that is not empty"),
+        ({"run": "a" * 400}, "run is longer than 256 bytes"),
+        ({"run": "a\0b"}, "run holds a NUL"),
+        ({"personal": "text"}, "personal is"),
+        ({"brake": 0.5}, "brake is a Brake"),
+        ({"message": "Hello"}, "message"),
+        ({"custom_fields": [1]}, "customFields"),
+        ({"base_url": "push.example"}, "base_url"),
+        ({"api_key": ""}, "api_key"),
+        ({"timeout": -1.0}, "Timeout"),
+        ({"rate": 7}, "rate"),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str, Any], told_of: str) -> None:
+    options = {"message": MESSAGE, "run": "spring", "claims": MemoryClaims, **wrong}
+    with pytest.raises((ConfigurationError, ValidationError), match=told_of):
+        push_batches([], **options)
+
+
+def test_a_factory_that_makes_no_store_is_told_so(push_env: PushInbox) -> None:
+    with pytest.raises(ConfigurationError, match=r"claims\(\) made no claim store"):
+        list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: None))  # type: ignore[arg-type, return-value]
+    with pytest.raises(ZeroDivisionError):
+        list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: 1 // 0))  # type: ignore[arg-type, return-value]
+    push_env.assert_nothing_sent()
+
+
+def test_the_store_is_made_in_the_thread_of_the_client_and_closed_there(push_env: PushInbox) -> None:
+    where: list[str] = []
+
+    class Store(MemoryClaims):
+        def __init__(self) -> None:
+            super().__init__()
+            where.append(threading.current_thread().name)
+
+        async def aclose(self) -> None:
+            where.append(threading.current_thread().name)
+
+    list(push_batches(plan(10), MESSAGE, run="spring", claims=Store))
+    assert where == ["pushsdk", "pushsdk"]
+
+
+# -- left in the middle -----------------------------------------------------------------------------------------------
+
+
+def _closed(outcomes: Any) -> None:
+    outcomes.close()
+
+
+def _thrown(outcomes: Any) -> None:
+    with pytest.raises(KeyError):
+        outcomes.throw(KeyError)
+
+
+def _dropped(outcomes: Any) -> None:
+    del outcomes
+    gc.collect()
+
+
+@pytest.mark.parametrize("leave", [_closed, _thrown, _dropped])
+def test_left_in_the_middle_what_is_on_the_wire_is_settled_and_no_more_is_sent(
+    push_env: PushInbox, claims: Make, leave: Callable[[Any], None]
+) -> None:
+    batches = Noted(plan(4000))
+    with push_env.fault(Fault.delay(0.05)):
+        made = [push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))]
+        next(made[0])
+        leave(made.pop())
+        assert threads() == []
+        seen = len(push_env.users())
+        assert 10 <= seen < 2000
+    assert batches.asked < 400 / 3
+    assert len(push_env.users()) == seen
+    assert resumed(claims, 4000) == {"ACCEPTED": 4000}
+    push_env.assert_no_duplicates()
+
+
+def test_what_does_not_end_in_its_time_is_ended_and_held(
+    push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_push, "DRAIN", 0.05)
+    with push_env.fault(Fault.hang(accepted=True, user="user-15")):
+        outcomes = push_batches(plan(20), MESSAGE, run="spring", claims=claims)
+        next(outcomes)
+        outcomes.close()  # type: ignore[attr-defined]
+    assert resumed(claims, 20) == {"ACCEPTED": 10, "UNKNOWN": 10}
+    push_env.assert_no_duplicates()
+
+
+def test_an_error_of_the_input_comes_after_the_outcomes_of_what_was_sent(push_env: PushInbox, claims: Make) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from plan(100, rows=1)
+        raise OSError("the disk")
+
+    found: list[pa.RecordBatch] = []
+    with pytest.raises(OSError, match="the disk"):
+        found.extend(push_batches(broken(), MESSAGE, run="spring", claims=claims))
+    # ``extend`` keeps what came before the error.
+    said = told(found)
+    assert {each for each, one in said.items() if one.outcome == "ACCEPTED"} == set(push_env.users())
+    assert resumed(claims, 100) == {"ACCEPTED": 100}
+    push_env.assert_no_duplicates()
+
+
+def test_ctrl_c_while_the_input_is_read_ends_it_at_once(push_env: PushInbox, claims: Make) -> None:
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        yield from plan(300)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(push_batches(interrupted(), MESSAGE, run="spring", claims=claims))
+    assert threads() == []
+    assert resumed(claims, 300) == {"ACCEPTED": 300}
+    push_env.assert_no_duplicates()
+
+
+def test_ctrl_c_while_it_waits_for_an_outcome_settles_what_is_on_the_wire(push_env: PushInbox, claims: Make) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with push_env.fault(Fault.delay(0.5)):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                list(push_batches(plan(100), MESSAGE, run="spring", claims=claims))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert threads() == []
+    assert resumed(claims, 100) == {"ACCEPTED": 100}
+    push_env.assert_no_duplicates()
+
+
+def test_dropped_into_the_hands_of_its_own_thread_it_ends_too(push_env: PushInbox) -> None:
+    held: list[Any] = []
+
+    class Store(MemoryClaims):
+        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+            if held:
+                held.pop().close()
+            return await super().add(key, claim, ttl)
+
+    outcomes = push_batches(plan(1000), MESSAGE, run="spring", claims=Store, limits=Limits(in_flight=1))
+    next(outcomes)
+    thread = next(each for each in threading.enumerate() if each.name == "pushsdk")
+    held.append(outcomes)
+    del outcomes
+    thread.join(30.0)
+    assert not thread.is_alive()
+
+
+def test_a_generator_that_a_fork_has_copied_is_left_alone_by_the_child(push_env: PushInbox, claims: Make) -> None:
+    outcomes = push_batches(plan(1000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=2))
+    next(outcomes)
+    child = os.fork()
+    if not child:  # pragma: no cover - in the child
+        code = 1
+        try:
+            next(outcomes)
+        except OutcomeUnknownError:
+            code = 0
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert len(told(outcomes)) == 990
+    push_env.assert_no_duplicates()
+
+
+def test_a_thread_that_can_not_be_started_is_an_error_and_leaves_nothing(
+    push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            next(push_batches(plan(10), MESSAGE, run="spring", claims=claims))
+    push_env.assert_nothing_sent()
+
+
+# -- the store --------------------------------------------------------------------------------------------------------
+
+
+class Failing(MemoryClaims):
+    """Goes down at a claim of a number."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
+        self.swaps = 0
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        self._left -= 1
+        if self._left < 0:
+            raise OSError("down")
+        return await super().add(key, claim, ttl)
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        self.swaps += 1
+        return await super().swap(key, token, claim, ttl)
+
+
+def test_a_store_that_is_down_ends_it_when_what_was_on_its_way_is_settled(push_env: PushInbox) -> None:
+    store, found = Failing(8), []
+    with push_env.fault(Fault.delay(0.05)), pytest.raises(ClaimStoreError, match=r"the claim store failed \(OSError\)"):
+        found.extend(push_batches(plan(1000), MESSAGE, run="spring", claims=lambda: store, limits=Limits(in_flight=4)))
+    said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
+    assert said == set(push_env.users()) == {user(number) for number in range(80)}
+    assert store.swaps == 8
+    assert threads() == []
+
+
+# -- the two threads --------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_that_is_slow_does_not_make_an_attempt_late(push_env: PushInbox, claims: Make) -> None:
+    outcomes = push_batches(plan(40), MESSAGE, run="spring", claims=claims, timeout=Timeout(attempt=0.5))
+    with push_env.fault(Fault.delay(0.1)):
+        found = [next(outcomes)]
+        time.sleep(1.0)
+        found += outcomes
+    assert counts(found) == {"ACCEPTED": 40}
+
+
+def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, claims: Make) -> None:
+    batches = Noted(plan(5000, rows=1))
+    outcomes = push_batches(batches, MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4))
+    found = [next(outcomes)]
+    deadline = time.monotonic() + 10.0
+    most = 4 + AHEAD + AHEAD + AHEAD // 2
+    while len(push_env.pushes) < 4 + AHEAD and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert 4 + AHEAD <= len(push_env.pushes) <= 4 + AHEAD + 2
+    assert batches.asked <= most
+    found += outcomes
+    assert counts(found) == {"ACCEPTED": 5000}
+    assert batches.asked == 500
+
+
+def test_without_pyarrow_it_says_how_to_get_it() -> None:
+    ended = run_program("import sys; sys.modules['pyarrow'] = None; import pushsdk.arrow")
+    assert "ImportError: pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'" in ended.err
+
+
+def test_it_imports_no_engine() -> None:
+    ended = run_program("import sys, pushsdk.arrow; print({'pyspark', 'ray', 'dask', 'pandas'} & {*sys.modules})")
+    assert ended.out.strip() == "set()", ended.err
+
+
+def test_the_end_of_the_interpreter_ends_what_was_left(push_env: PushInbox) -> None:
+    ended = run_program(
+        """
+        import pyarrow as pa
+        from pushsdk.arrow import push_batches
+        from pushsdk.claims import MemoryClaims
+
+        chunks = {"chunk_id": [str(n) for n in range(1000)], "user_ids": [[f"user-{n}"] for n in range(1000)]}
+        batch = pa.RecordBatch.from_pydict(chunks)
+        outcomes = push_batches([batch], {"title": {"en": "Hello"}}, run="spring", claims=MemoryClaims)
+        print(next(outcomes).num_rows)
+        """
+    )
+    assert (ended.code, ended.out.strip(), ended.err) == (0, "1", "")
+    push_env.assert_no_duplicates()
