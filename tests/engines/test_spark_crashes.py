@@ -71,10 +71,12 @@ def python_workers() -> list[int]:
     return [pid for pid in found if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in found]
 
 
-def kill_an_executor() -> None:
-    """With its Python, as the end of its machine would: alone, that would still end what it has on its way."""
-    executor = processes("CoarseGrainedExecutorBackend")[0]
-    kill([executor, *processes("pyspark.daemon", executor)])
+def kill_an_executor(notes: Path) -> None:
+    """One that sends, with its Python, as the end of its machine would: that would still end what it has on its way."""
+    sending = {int(pid) for pid in notes.read_text().split()}
+    found = {executor: processes("pyspark.daemon", executor) for executor in processes("CoarseGrainedExecutorBackend")}
+    executor = next(executor for executor, workers in found.items() if sending & set(workers))
+    kill([executor, *found[executor]])
 
 
 @pytest.mark.parametrize("faults", [[SLOW], ROUGH], ids=["calm", "rough"])
@@ -103,9 +105,11 @@ def test_a_driver_is_killed_and_another_takes_the_run_up_with_other_tasks(servic
 
 def test_an_executor_is_killed(service: Oracle, tmp_path: Path) -> None:
     service.begin([SLOW])
+    notes = tmp_path / "notes"
     with spark_session("local-cluster[2,1,1024]", tmp_path, {"spark.executorEnv.PYTHONPATH": _path()}) as spark:
-        work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=2, **CALM)
-        report = meanwhile(work, service, kill_an_executor)
+        claims = partial(_noted, notes, tmp_path / "claims")
+        work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=2, claims=claims, **CALM)
+        report = meanwhile(work, service, lambda: kill_an_executor(notes))
         judge(report, service, unknown=4 * 50)
 
 
@@ -163,9 +167,9 @@ def _awaited(log: Path, words: str) -> str:
 
 
 def _noted(notes: Path, claims: Path) -> DirectoryClaims:
-    """Each use of the claims notes itself: there is one in every attempt of a task."""
+    """Each use of the claims notes its process: there is one in every attempt of a task."""
     with notes.open("a") as file:
-        file.write("1")
+        file.write(f"{os.getpid()} ")
     return DirectoryClaims(claims)
 
 
@@ -189,5 +193,5 @@ def test_speculation_is_refused_and_doubles_nobody_where_it_runs(service: Oracle
             patch.setattr(inner, "check_spark", lambda *_: None)
             report = work(claims=partial(_noted, notes, tmp_path / "claims"))
         # Once by the driver, and then by each attempt.
-        assert len(notes.read_text()) > 1 + 4
+        assert len(notes.read_text().split()) > 1 + 4
         judge(report, service, unknown=16 * 50)
