@@ -234,6 +234,8 @@ class Dispatcher(Courier):
 
     async def send(self, load: _Load, places: tuple[int, ...]) -> None:
         """Send to those who are open, once; what is not taken stays open."""
+        if self.ending is not None:
+            return
         if not load.is_busy:
             load.is_busy = True
             self._busy += 1
@@ -265,10 +267,9 @@ class Dispatcher(Courier):
 
     async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]
-        if load.has_place:
-            load.has_place = False
-        elif not await self._take_place(part.users):
+        if not load.has_place and not await self._take_place(part.users):
             return None
+        load.has_place = False
         load.places.note(part.piece.start, part.piece.stop, Kind.CLAIMED, None, "")
         job = self._job(part, load.deadline)
         try:

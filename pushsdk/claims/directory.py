@@ -26,6 +26,8 @@ __all__ = ["DirectoryClaims"]
 
 # The file that says whose directory it is, and the version of the files in it.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
+# In place of a claim. Not nothing: that is what a loss of power may leave of a file.
+REMOVED = b"removed\n"
 # Operations at a time: over a network each waits for a server, and none for another.
 THREADS = 16
 # Entries of ours that are remembered, so that their next change needs no reading.
@@ -225,16 +227,17 @@ class _Files:
         except FileNotFoundError:
             return None
         with open(file, "rb") as opened:
-            head, _, record = opened.read().partition(b"\n")
-        if not head:
+            data = opened.read()
+        if data == REMOVED:
             return _Entry(number, None, 0.0)
+        head, _, record = data.partition(b"\n")
         token, expires = head.split(b" ")
         return _Entry(number, Claim(token.decode(), record), float(expires))
 
     def _make(self, key: str, entry: _Entry) -> bool:
         """Whether this state is the entry's now; False where another has its number."""
         claim = entry.claim
-        data = b"" if claim is None else b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record)
+        data = REMOVED if claim is None else b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record)
         if not self._write(_name(key, entry.number), data):
             return False
         with self._lock:
@@ -301,20 +304,24 @@ class _Files:
 
     def _check(self) -> None:
         """Raises ConfigurationError where the directory is of something else."""
-        for _ in range(2):
-            try:
-                file = os.open(MARKER, _READ, dir_fd=self._root)
-            except FileNotFoundError:
-                if any(not name.startswith(".") for name in os.listdir(self._root)):
-                    break
-                # Another process may be first.
-                self._write(MARKER, FORMAT)
-                continue
-            with open(file, "rb") as opened:
-                if opened.read() == FORMAT:
-                    return
-            break
-        raise ConfigurationError("the directory of the claim store is of something else, or of another version")
+        found = self._marker()
+        while found is None:
+            names = os.listdir(self._root)
+            if MARKER not in names and any(not name.startswith(".") for name in names):
+                break
+            # Another process may be first.
+            self._write(MARKER, FORMAT)
+            found = self._marker()
+        if found != FORMAT:
+            raise ConfigurationError("the directory of the claim store is of something else, or of another version")
+
+    def _marker(self) -> bytes | None:
+        try:
+            file = os.open(MARKER, _READ, dir_fd=self._root)
+        except FileNotFoundError:
+            return None
+        with open(file, "rb") as opened:
+            return opened.read()
 
 
 def _name(key: str, number: int) -> str:

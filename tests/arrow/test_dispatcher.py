@@ -224,6 +224,36 @@ async def test_stopped_in_a_personal_chunk_who_had_no_turn_is_not_sent_and_not_c
 
 
 @virtual
+async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
+    class Slow(ShakyClaims):
+        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+            if self.ops:
+                await asyncio.sleep(1.0)
+            return await super().add(key, claim, ttl)
+
+    service, claims = FakeService(answer(401)), Slow()
+    async with client_of(service) as client:
+        found = await Run(client, claims).send(20)
+    assert outcomes(found) == {"NOT_SENT": 20}
+    assert (len(service.sent), claims.marks(), claims.ops) == (1, [], ["add", "remove", "add", "remove"])
+
+
+@virtual
+async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    send_part = Dispatcher._send_part
+
+    async def stopped(dispatcher: Dispatcher, splitter: Any, part: Any) -> None:
+        dispatcher.end("asked", "it was asked to stop")
+        await send_part(dispatcher, splitter, part)
+
+    monkeypatch.setattr(Dispatcher, "_send_part", stopped)
+    service, claims = FakeService(then=answer(400)), ShakyClaims()
+    async with client_of(service) as client:
+        found = await Run(client, claims).send(8)
+    assert (outcomes(found), len(service.sent), claims.marks()) == ({"NOT_SENT": 8}, 1, [])
+
+
+@virtual
 async def test_cancelled_what_is_on_the_wire_is_held_and_the_rest_given_back() -> None:
     service, claims = FakeService(then=hang(processed=True)), ShakyClaims()
     async with client_of(service, limits=Limits(in_flight=2)) as client:

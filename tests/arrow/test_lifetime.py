@@ -28,6 +28,8 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
+from pushsdk._sync import process
+from pushsdk._sync.portal import ended
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims
@@ -79,6 +81,7 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushI
         ({"run": 7}, "run is a str that is not empty"),
         ({"run": "a" * 400}, "run is longer than 256 bytes"),
         ({"run": "a\0b"}, "run holds a NUL"),
+        ({"run": "\ud800"}, "half a surrogate pair"),
         ({"personal": "text"}, "personal is"),
         ({"brake": 0.5}, "brake is a Brake"),
         ({"message": "Hello"}, "message"),
@@ -246,6 +249,20 @@ def test_a_generator_that_a_fork_has_copied_is_left_alone_by_the_child(push_env:
     push_env.assert_no_duplicates()
 
 
+def test_on_the_other_side_of_a_fork_nothing_is_handed_out_again(
+    push_env: PushInbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = push_batches(plan(100), MESSAGE, run="spring", claims=MemoryClaims)
+    next(outcomes)
+    worker = next(each for each in process._open if each.thread.is_alive())
+    with monkeypatch.context() as forked:
+        forked.setattr(worker, "forks", -1)
+        with pytest.raises(OutcomeUnknownError, match="the process was forked in this call"):
+            next(outcomes)
+        assert worker.thread.is_alive()
+    ended(worker, 30.0)
+
+
 def test_a_thread_that_can_not_be_started_is_an_error_and_leaves_nothing(
     push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,17 +337,17 @@ def test_input_is_read_as_there_is_room_for_its_outcomes(push_env: PushInbox, cl
 
 
 def test_without_pyarrow_it_says_how_to_get_it() -> None:
-    ended = run_program("import sys; sys.modules['pyarrow'] = None; import pushsdk.arrow")
-    assert "ImportError: pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'" in ended.err
+    program = run_program("import sys; sys.modules['pyarrow'] = None; import pushsdk.arrow")
+    assert "ImportError: pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'" in program.err
 
 
 def test_it_imports_no_engine() -> None:
-    ended = run_program("import sys, pushsdk.arrow; print({'pyspark', 'ray', 'dask', 'pandas'} & {*sys.modules})")
-    assert ended.out.strip() == "set()", ended.err
+    program = run_program("import sys, pushsdk.arrow; print({'pyspark', 'ray', 'dask', 'pandas'} & {*sys.modules})")
+    assert program.out.strip() == "set()", program.err
 
 
 def test_the_end_of_the_interpreter_ends_what_was_left(push_env: PushInbox) -> None:
-    ended = run_program(
+    program = run_program(
         """
         import pyarrow as pa
         from pushsdk.arrow import push_batches
@@ -342,5 +359,5 @@ def test_the_end_of_the_interpreter_ends_what_was_left(push_env: PushInbox) -> N
         print(next(outcomes).num_rows)
         """
     )
-    assert (ended.code, ended.out.strip(), ended.err) == (0, "1", "")
+    assert (program.code, program.out.strip(), program.err) == (0, "1", "")
     push_env.assert_no_duplicates()

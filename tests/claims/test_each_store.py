@@ -21,7 +21,7 @@ from support.virtual_time import virtual
 
 import pushsdk.claims
 from pushsdk import ClaimStoreError, ConfigurationError
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.claims import memory as memory_module
 from pushsdk.claims import postgres as postgres_module
 from pushsdk.claims import sqlite as sqlite_module
@@ -42,6 +42,7 @@ def key(number: int) -> str:
 MAKERS: list[Callable[..., ClaimStore]] = [
     MemoryClaims,
     lambda **options: SqliteClaims("x.claims", **options),
+    lambda **options: DirectoryClaims("x.claims", **options),
     lambda **options: RedisClaims(REDIS, **options),
     lambda **options: PostgresClaims(POSTGRES, **options),
 ]

@@ -1,0 +1,406 @@
+"""Claims in a directory: what is in it, who may read it, what it survives, and what it is refused for."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import multiprocessing
+import os
+import pickle
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pushsdk import ClaimStoreError, ConfigurationError
+from pushsdk.claims import Claim, DirectoryClaims
+from pushsdk.claims import directory as module
+from pushsdk.testing import FakeService
+
+KEY, WEEK = "0f" * 32, 7 * 86400.0
+ONE, TWO, THREE = (Claim(f"{number}" * 32, b'{"v":%d}' % number) for number in (1, 2, 3))
+HELLO = {"title": {"en": "Hello"}}
+
+
+def key(number: int) -> str:
+    return f"{number:064x}"
+
+
+def files(folder: Path) -> list[str]:
+    """The files of entries."""
+    return sorted(str(each.relative_to(folder)) for each in folder.glob("??/*"))
+
+
+def everything(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def store_of(folder: Path, **options: Any) -> DirectoryClaims:
+    return DirectoryClaims(folder / "c", **{"durable": False, **options})
+
+
+# -- what is there ----------------------------------------------------------------------------------------------------
+
+
+async def test_folders_and_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        async with store_of(tmp_path) as store:
+            await store.add(KEY, ONE, WEEK)
+            await store.swap(KEY, ONE.token, TWO, WEEK)
+            await store.remove(KEY, TWO.token)
+    finally:
+        os.umask(old)
+    modes = {str(each.relative_to(tmp_path)): stat.S_IMODE(each.stat().st_mode) for each in everything(tmp_path)}
+    assert modes == {
+        "c": 0o700,
+        "c/pushsdk-claims": 0o600,
+        "c/0f": 0o700,
+        **{f"c/0f/{KEY[2:]}.{number}": 0o600 for number in range(3)},
+    }
+
+
+async def test_every_state_of_an_entry_is_a_file_that_is_never_changed(tmp_path: Path) -> None:
+    async with store_of(tmp_path) as store:
+        await store.add(KEY, ONE, WEEK)
+        first = tmp_path / "c" / "0f" / f"{KEY[2:]}.0"
+        was = first.read_bytes()
+        await store.swap(KEY, ONE.token, TWO, WEEK)
+        await store.remove(KEY, TWO.token)
+        await store.add(KEY, THREE, WEEK)
+    assert first.read_bytes() == was
+    assert was.startswith(b"1" * 32 + b" ")
+    assert was.endswith(b'\n{"v":1}')
+    contents = [(tmp_path / "c" / each).read_bytes().partition(b"\n") for each in files(tmp_path / "c")]
+    assert [last for *_, last in contents] == [b'{"v":1}', b'{"v":2}', b"", b'{"v":3}']
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_files_and_the_names_of_files_are_synced_where_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    synced: list[bool] = []
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(file).st_mode))
+        real(file)
+
+    async with store_of(tmp_path, durable=durable) as store:
+        await store.add(KEY, ONE, WEEK)
+        monkeypatch.setattr(os, "fsync", fsync)
+        await store.swap(KEY, ONE.token, TWO, WEEK)
+        assert synced == ([False, True] if durable else [])
+        await store.add(key(1), ONE, WEEK)
+    # A folder of its own, too.
+    assert synced[2:] == ([True, False, True] if durable else [])
+
+
+async def test_claims_are_on_the_disk_unless_told_otherwise(tmp_path: Path) -> None:
+    assert DirectoryClaims(tmp_path / "c")._durable
+    assert repr(DirectoryClaims("/jobs/c")) == "DirectoryClaims('/jobs/c')"
+
+
+async def test_the_last_of_many_states_is_found_with_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with store_of(tmp_path) as store, store_of(tmp_path) as other:
+        await store.add(KEY, claim_of(0), WEEK)
+        for number in range(1, 500):
+            assert await store.swap(KEY, claim_of(number - 1).token, claim_of(number), WEEK)
+        looks = []
+        real = module._Files._read
+        monkeypatch.setattr(module._Files, "_read", lambda *words: looks.append(words[2]) or real(*words))
+        assert await other.add(KEY, ONE, WEEK) == claim_of(499)
+    assert len(looks) < 40
+
+
+def claim_of(number: int) -> Claim:
+    return Claim(f"{number:032x}", b"{}")
+
+
+async def test_only_so_many_entries_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED", 2)
+    async with store_of(tmp_path) as store:
+        for number in range(5):
+            await store.add(key(number), ONE, WEEK)
+        assert store._files is not None
+        assert list(store._files._known) == [key(3), key(4)]
+        for number in range(5):
+            assert await store.swap(key(number), ONE.token, TWO, WEEK)
+
+
+# -- many at a time ---------------------------------------------------------------------------------------------------
+
+
+async def test_operations_do_not_wait_for_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with store_of(tmp_path) as store:
+        await store.add(KEY, ONE, WEEK)
+        together, real = threading.Barrier(module.THREADS), os.link
+
+        def link(*words: Any, **options: Any) -> None:
+            together.wait(30.0)
+            real(*words, **options)
+
+        monkeypatch.setattr(os, "link", link)
+        monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, link})
+        await asyncio.gather(*(store.add(key(number), ONE, WEEK) for number in range(module.THREADS)))
+
+
+def _take(path: str, number: int) -> list[int]:
+    async def take() -> list[int]:
+        async with DirectoryClaims(path, durable=False) as store:
+            found = await asyncio.gather(*(store.add(key(each), claim_of(number), WEEK) for each in range(200)))
+            return [each for each, there in enumerate(found) if there is None]
+
+    return asyncio.run(take())
+
+
+def test_processes_that_begin_at_the_same_time_share_the_directory(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        taken = pool.starmap(_take, [(str(tmp_path / "c"), number) for number in range(4)])
+    assert sorted(each for some in taken for each in some) == list(range(200))
+
+
+# -- where it may be used ---------------------------------------------------------------------------------------------
+
+
+async def test_it_can_be_pickled_before_its_first_use_and_not_after(tmp_path: Path) -> None:
+    store = store_of(tmp_path, claim_ttl=3600.0, timeout=1.0)
+    copy = pickle.loads(pickle.dumps(store))
+    assert (copy.claim_ttl, copy.timeout, copy._durable, repr(copy)) == (3600.0, 1.0, False, repr(store))
+    await store.add(KEY, ONE, WEEK)
+    assert await copy.add(KEY, TWO, WEEK) == ONE
+    for each in (store, copy):
+        with pytest.raises(TypeError, match="pickle it before its first use"):
+            pickle.dumps(each)
+        await each.aclose()
+    with pytest.raises(TypeError):
+        pickle.dumps(store)
+
+
+async def test_a_relative_path_is_that_of_where_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = DirectoryClaims("c")
+    monkeypatch.chdir("/")
+    async with store:
+        await store.add(KEY, ONE, WEEK)
+    assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
+
+
+async def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    await store.aclose()
+    with pytest.raises(ConfigurationError, match="is closed"):
+        await store.add(KEY, ONE, WEEK)
+
+
+async def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    adding = [asyncio.ensure_future(store.add(key(number), ONE, WEEK)) for number in range(50)]
+    await asyncio.sleep(0)
+    await store.aclose()
+    assert await asyncio.gather(*adding) == [None] * 50
+
+
+async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(tmp_path)
+    await store.add(KEY, ONE, WEEK)
+    threads = store._threads
+    assert threads is not None
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(ConfigurationError, match="before a fork"):
+            await store.add(KEY, ONE, WEEK)
+        await store.aclose()
+    await asyncio.to_thread(store._close, threads)
+
+
+def test_a_system_that_lacks_what_it_takes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    with pytest.raises(ConfigurationError, match="use another store"):
+        DirectoryClaims("c")
+
+
+# -- what is not its own ----------------------------------------------------------------------------------------------
+
+
+def _foreign(path: Path) -> None:
+    path.mkdir()
+    (path / "mine.txt").touch()
+
+
+def _newer(path: Path) -> None:
+    path.mkdir()
+    (path / "pushsdk-claims").write_bytes(b"pushsdk claims 2\n")
+
+
+def _linked(path: Path) -> None:
+    path.mkdir()
+    (path / "pushsdk-claims").symlink_to(path.with_name("elsewhere"))
+    path.with_name("elsewhere").write_bytes(module.FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (lambda path: path.touch(), NotADirectoryError),
+        (lambda path: path.symlink_to("elsewhere"), FileNotFoundError),
+        (_foreign, ConfigurationError),
+        (_newer, ConfigurationError),
+        (_linked, OSError),
+    ],
+    ids=["a file", "a link to nothing", "of something else", "newer", "a linked marker"],
+)
+async def test_what_is_not_its_own_is_an_error_and_stays_as_it_was(
+    tmp_path: Path, spoil: Callable[[Path], object], kind: type[Exception]
+) -> None:
+    path = tmp_path / "c"
+    spoil(path)
+    before = everything(tmp_path)
+    async with DirectoryClaims(path) as store:
+        for _ in range(2):
+            with pytest.raises(kind):
+                await store.add(KEY, ONE, WEEK)
+    assert everything(tmp_path) == before
+
+
+async def test_another_process_may_begin_between_two_looks_at_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = module._Files._marker
+    async with store_of(tmp_path) as store, store_of(tmp_path) as other:
+        found: list[bytes | None] = []
+
+        def marker(files: module._Files) -> bytes | None:
+            if not found:
+                found.append(real(files))
+                # The other has made its marker and an entry by now.
+                monkeypatch.setattr(module._Files, "_marker", real)
+                module._Files(tmp_path / "c", durable=False).add(KEY, ONE, WEEK)
+                return None
+            return real(files)
+
+        monkeypatch.setattr(module._Files, "_marker", marker)
+        assert await store.add(KEY, TWO, WEEK) == ONE
+        assert await other.add(KEY, TWO, WEEK) == ONE
+    assert found == [None]
+
+
+async def test_an_empty_directory_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir(mode=0o750)
+    # What a process left that was killed as it began.
+    (tmp_path / "c" / ".left").touch()
+    async with store_of(tmp_path) as store:
+        assert await store.add(KEY, ONE, WEEK) is None
+    assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o750
+
+
+async def test_parents_that_are_not_there_are_a_claim_store_error_to_the_sender(tmp_path: Path) -> None:
+    service = FakeService()
+    async with DirectoryClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
+        with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
+            await client.send("user-1", HELLO, dedupe_key="job")
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", b"one two three\n{}", b"1 never\n{}", b"\xff 1.0\n{}"])
+async def test_an_entry_that_can_not_be_read_is_an_error_and_nothing_is_sent(tmp_path: Path, damage: bytes) -> None:
+    service = FakeService()
+    async with store_of(tmp_path) as store, service.client(claims=store) as client:
+        await client.send("user-1", HELLO, dedupe_key="job")
+    for each in files(tmp_path / "c"):
+        (tmp_path / "c" / each).write_bytes(damage)
+    async with store_of(tmp_path) as store, service.client(claims=store) as client:
+        with pytest.raises(ClaimStoreError):
+            await client.send("user-1", HELLO, dedupe_key="job")
+    assert service.users() == {"user-1": 1}
+
+
+async def test_an_entry_is_not_followed_elsewhere(tmp_path: Path) -> None:
+    async with store_of(tmp_path) as store:
+        await store.add(KEY, ONE, WEEK)
+        (tmp_path / "elsewhere").write_bytes(b"")
+        (tmp_path / "c" / "0f" / f"{KEY[2:]}.1").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+            await store.add(KEY, TWO, WEEK)
+
+
+# -- a file system with its own mind ----------------------------------------------------------------------------------
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError, *, after: bool = False) -> None:
+    """Have this function of the system fail, before or after it has done what it does."""
+    real = getattr(os, name)
+
+    def fail(*words: Any, **options: Any) -> None:
+        if after:
+            real(*words, **options)
+        raise error
+
+    monkeypatch.setattr(os, name, fail)
+    monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, fail})
+
+
+async def test_a_name_that_was_made_though_its_answer_was_lost_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store_of(tmp_path) as store:
+        await store.add(key(1), TWO, WEEK)
+        with monkeypatch.context() as network:
+            # NFS asks again, and is told that the name is there.
+            failing(network, "link", FileExistsError(errno.EEXIST, "exists"), after=True)
+            assert await store.add(KEY, ONE, WEEK) is None
+            assert await store.swap(KEY, ONE.token, TWO, WEEK)
+        assert await store.add(KEY, THREE, WEEK) == TWO
+    assert files(tmp_path / "c") == [f"00/{key(1)[2:]}.0", f"0f/{KEY[2:]}.0", f"0f/{KEY[2:]}.1"]
+
+
+@pytest.mark.parametrize("code", sorted(module._NO_LINKS))
+async def test_a_file_system_without_links_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    failing(monkeypatch, "link", OSError(code, os.strerror(code)))
+    async with store_of(tmp_path) as store:
+        with pytest.raises(ConfigurationError, match="allows no hard links"):
+            await store.add(KEY, ONE, WEEK)
+    assert files(tmp_path / "c") == []
+
+
+@pytest.mark.parametrize("name", ["link", "write", "fsync"])
+async def test_a_disk_that_fails_is_an_error_and_leaves_nothing_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async with store_of(tmp_path, durable=True) as store:
+        await store.add(KEY, ONE, WEEK)
+        with monkeypatch.context() as broken:
+            failing(broken, name, OSError(errno.EIO, os.strerror(errno.EIO)))
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                await store.swap(KEY, ONE.token, TWO, WEEK)
+        assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
+        assert await store.add(KEY, THREE, WEEK) == ONE
+
+
+async def test_a_disk_that_is_full_in_the_middle_of_a_claim_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store_of(tmp_path) as store:
+        await store.add(KEY, ONE, WEEK)
+        real = os.write
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", lambda file, data: real(file, data[:3]) if len(data) > 30 else real(file, data))
+            with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+                await store.swap(KEY, ONE.token, TWO, WEEK)
+        assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
+
+
+async def test_a_directory_that_was_removed_is_an_error_and_is_not_made_anew(tmp_path: Path) -> None:
+    async with store_of(tmp_path) as store:
+        await store.add(KEY, ONE, WEEK)
+        for each in reversed(everything(tmp_path)):
+            each.rmdir() if each.is_dir() else each.unlink()
+        for _ in range(2):
+            with pytest.raises(FileNotFoundError):
+                await store.add(key(1), ONE, WEEK)
+    assert not (tmp_path / "c").exists()
