@@ -70,11 +70,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 0
 
     @property
-    def users(self) -> int:
-        """All of them."""
-        return self.accepted + self.rejected + self.not_sent + self.unknown
-
-    @property
     def is_final(self) -> bool:
         """Whether no sending could come to another."""
         return not self.not_sent and not self.unknown

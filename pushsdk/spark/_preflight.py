@@ -18,6 +18,7 @@ from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS_PER_CHUNK",
+    "Order",
     "Sending",
-    "check_fields",
     "check_spark",
     "checked_claims",
     "checked_sending",
@@ -78,6 +79,51 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
+class Order(msgspec.Struct, frozen=True):
+    """What is sent to whom, as it was given."""
+
+    message: Any
+    custom_fields: Mapping[str, Any] | None
+    personal: Any
+    fields: Any
+    primary_key: Any
+    tasks: Any
+
+    def __repr__(self) -> str:
+        return f"Order({self.personal!r})"
+
+    def checked_fields(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The columns that are sent along; none where it is one message for all. Raises ConfigurationError."""
+        encode_message(self.message)
+        personal, fields = self.personal, self.fields
+        if personal not in (None, "placeholders", "custom_fields"):
+            raise ConfigurationError('personal is "placeholders", "custom_fields" or None')
+        if personal is None:
+            if fields is not None:
+                raise ConfigurationError("fields are for personal=: say what they fill")
+            return ()
+        if fields is None:
+            named = Fill(self.message).names
+            fields = [name for name in columns if name in named]
+            if not fields:
+                raise ConfigurationError(
+                    "no placeholder of the message names a column: name those to send with fields="
+                )
+        listed = isinstance(fields, Sequence) and not isinstance(fields, str)
+        if not listed or not all(isinstance(name, str) for name in fields):
+            raise ConfigurationError("fields is a list of names of columns")
+        if not fields or len(set(fields)) < len(fields):
+            raise ConfigurationError("fields names at least one column, and each once")
+        return tuple(fields)
+
+    def checked_tasks(self, parallelism: int) -> int:
+        """How many share the sending. Raises ConfigurationError."""
+        tasks = parallelism if self.tasks is None else self.tasks
+        if type(tasks) is not int or tasks < 1:
+            raise ConfigurationError("tasks is a whole number, 1 or more")
+        return tasks
+
+
 def checked_sending(given: Mapping[str, Any]) -> Sending:
     """The keywords of ``broadcast``, checked here: in an executor it would be late. Raises ConfigurationError."""
     api_key = given["api_key"]
@@ -118,26 +164,6 @@ def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, floa
     if isinstance(store, MemoryClaims):
         raise ConfigurationError("MemoryClaims ends with its process: Spark starts tasks again in another one")
     return given, type(store).__qualname__, store.claim_ttl
-
-
-def check_fields(message: Any, personal: object, fields: object, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are sent along; none where it is one message for all."""
-    if personal not in (None, "placeholders", "custom_fields"):
-        raise ConfigurationError('personal is "placeholders", "custom_fields" or None')
-    if personal is None:
-        if fields is not None:
-            raise ConfigurationError("fields are for personal=: say what they fill")
-        return ()
-    if fields is None:
-        named = Fill(message).names
-        fields = [name for name in columns if name in named]
-        if not fields:
-            raise ConfigurationError("no placeholder of the message names a column: name those to send with fields=")
-    if isinstance(fields, str) or not isinstance(fields, Sequence) or not all(isinstance(name, str) for name in fields):
-        raise ConfigurationError("fields is a list of names of columns")
-    if not fields or len(set(fields)) < len(fields):
-        raise ConfigurationError("fields names at least one column, and each once")
-    return tuple(fields)
 
 
 def session_of(df: object) -> SparkSession:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pushsdk._broadcast._source import plain
 from pushsdk._broadcast.place import refusal
 from pushsdk._core.brake import Brake
-from pushsdk._core.errors import BroadcastError, ConfigurationError, PushError
+from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
@@ -25,7 +25,7 @@ from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_o
 from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
 from pushsdk.spark._preflight import (
     ROWS_PER_CHUNK,
-    check_fields,
+    Order,
     check_spark,
     checked_claims,
     checked_sending,
@@ -98,43 +98,50 @@ def broadcast(
         "allow_insecure": allow_insecure,
         "brake": brake,
     }
+    order = Order(message, custom_fields, personal, fields, primary_key, tasks)
     session, folder = session_of(df), Folder(run_dir)
     with folder.locked():
-        make, store, claim_ttl = checked_claims(claims, folder.claims)
-        check_spark(session, make)
-        sending = checked_sending({**given, "claims": make})
-        names = check_fields(message, personal, fields, df.columns)
-        count_of = session.sparkContext.defaultParallelism if tasks is None else tasks
-        if type(count_of) is not int or count_of < 1:
-            raise ConfigurationError("tasks is a whole number, 1 or more")
-        wanted = {
-            "kind": personal or "broadcast",
-            "digest": digest_of(message, custom_fields, names),
-            "base_url": sending.base_url,
-            "primary_key": primary_key,
-            "claims": store,
-        }
-        max_users = min(ROWS_PER_CHUNK, sending.batching.max_users) if personal else sending.batching.max_users
-        manifest = folder.manifest()
-        if manifest is None:
-            manifest = _plan(df, session, folder, fields=names, tasks=count_of, max_users=max_users, wanted=wanted)
-        why = objection(manifest, wanted, claim_ttl=claim_ttl)
-        if why is not None:
-            raise refusal(folder.path, why)
-        if claims is None:
-            folder.check_claims()
-        concluded = folder.concluded()
-        if concluded is not None and concluded[1].is_final:
-            return report_of(folder, manifest, *concluded)
-        sender = Sender(
-            folder=str(folder.path),
-            run=manifest.run,
-            message=message,
-            custom_fields=custom_fields,
-            personal=personal,
-            sending=sending.divided(count_of, manifest.max_users),
-        )
-        return send(session, folder, manifest, sender, tasks=count_of)
+        return _broadcast(df, session, folder, order, given)
+
+
+def _broadcast(
+    df: DataFrame, session: SparkSession, folder: Folder, order: Order, given: Mapping[str, Any]
+) -> SparkReport:
+    make, store, claim_ttl = checked_claims(given["claims"], folder.claims)
+    check_spark(session, make)
+    sending = checked_sending({**given, "claims": make})
+    names = order.checked_fields(df.columns)
+    tasks = order.checked_tasks(session.sparkContext.defaultParallelism)
+    wanted = {
+        "kind": order.personal or "broadcast",
+        "digest": digest_of(order.message, order.custom_fields, names),
+        "base_url": sending.base_url,
+        "primary_key": order.primary_key,
+        "claims": store,
+    }
+    manifest = folder.manifest()
+    if manifest is None:
+        max_users = sending.batching.max_users
+        if order.personal:
+            max_users = min(max_users, ROWS_PER_CHUNK)
+        manifest = _plan(df, session, folder, fields=names, tasks=tasks, max_users=max_users, wanted=wanted)
+    why = objection(manifest, wanted, claim_ttl=claim_ttl)
+    if why is not None:
+        raise refusal(folder.path, why)
+    if given["claims"] is None:
+        folder.check_claims()
+    concluded = folder.concluded()
+    if concluded is not None and concluded[1].is_final:
+        return report_of(folder, manifest, *concluded)
+    sender = Sender(
+        folder=str(folder.path),
+        run=manifest.run,
+        message=order.message,
+        custom_fields=order.custom_fields,
+        personal=order.personal,
+        sending=sending.divided(tasks, manifest.max_users),
+    )
+    return send(session, folder, manifest, sender, tasks=tasks)
 
 
 def _plan(

@@ -9,10 +9,21 @@ from typing import Any
 
 import pytest
 
-from pushsdk import Batching, Brake, ConfigurationError, Limits, MobilePush, Rate, RetryPolicy, Timeout, placeholder
+from pushsdk import (
+    Batching,
+    Brake,
+    ConfigurationError,
+    Limits,
+    MobilePush,
+    Rate,
+    RetryPolicy,
+    Timeout,
+    ValidationError,
+    placeholder,
+)
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
-from pushsdk.spark._preflight import check_fields, check_spark, checked_claims, checked_sending
+from pushsdk.spark._preflight import Order, check_spark, checked_claims, checked_sending
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
@@ -197,7 +208,7 @@ COLUMNS = ["user_id", "town", "name", "age"]
 def test_the_fields_are_those_named_or_those_of_the_placeholders(
     personal: str | None, fields: Any, wanted: tuple[str, ...]
 ) -> None:
-    assert check_fields(MESSAGE, personal, fields, COLUMNS) == wanted
+    assert Order(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS) == wanted
 
 
 @pytest.mark.parametrize(
@@ -214,9 +225,18 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
 )
 def test_fields_that_make_no_sense_are_refused(personal: Any, fields: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        check_fields(MESSAGE, personal, fields, COLUMNS)
+        Order(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS)
 
 
 def test_where_no_placeholder_names_a_column_that_is_told() -> None:
     with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
-        check_fields(MobilePush(title={"en": "Hello"}), "placeholders", None, COLUMNS)
+        Order({"title": {"en": "Hello"}}, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
+
+
+def test_what_is_no_message_is_refused() -> None:
+    with pytest.raises(ValidationError, match="message"):
+        Order(7, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
+
+
+def test_an_order_shows_no_text() -> None:
+    assert repr(Order(MESSAGE, {"a": "secret"}, "placeholders", None, "user_id", 2)) == "Order('placeholders')"

@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from support.engine_lab import installed, spark_session
 from support.engine_oracle import Oracle
@@ -28,6 +31,11 @@ from pushsdk import (
 from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, broadcast, read_report
+from pushsdk.spark._chunks import chunk_schema
+from pushsdk.spark._folder import Folder
+from pushsdk.spark._freeze import count
+from pushsdk.spark._preflight import Sending
+from pushsdk.spark._tasks import Cutter, Sender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -343,6 +351,49 @@ def test_outcomes_that_are_not_all_there_are_told(audience: Audience, send: Any,
             send(audience(100), HELLO)
     assert send(audience(100), HELLO).accepted == 100
     assert service.users() == names(100)
+
+
+# -- the parts, here and not in an executor -------------------------------------------------------------------------
+
+
+def test_what_runs_in_an_executor_looks_for_the_folder_first(service: Oracle, tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({"user_id": ["a", "b"], "rows": pa.array([1, 1], pa.int64())})
+    assert [chunk["chunk_id"] for each in Cutter(str(tmp_path), 1)([rows]) for chunk in each.to_pylist()] == [
+        "00000-000000",
+        "00000-000001",
+    ]
+    with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
+        next(Cutter(str(tmp_path / "elsewhere"), 1)([rows]))
+
+
+def test_what_sends_in_an_executor_knows_its_run(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    send(audience(3), HELLO)
+    folder = Folder(tmp_path / "run")
+    manifest = folder.manifest()
+    assert manifest is not None
+    sending = Sending(base_url=service.base_url, claims=partial(DirectoryClaims, folder.claims), batching=Batching())
+    sender = Sender(str(folder.path), manifest.run, HELLO, None, None, sending)
+    plan = ds.dataset(folder.plan(manifest.run), format="parquet").to_table().to_batches()
+    told = [row for batch in sender(plan) for row in batch.to_pylist()]
+    assert {row["user_id"]: row["outcome"] for row in told} == dict.fromkeys(names(3), "ACCEPTED")
+    assert service.users() == names(3)
+    assert repr(sender) == f"Sender({manifest.run!r})"
+    with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
+        next(Sender(str(folder.path), "another", HELLO, None, None, sending)(plan))
+
+
+def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [{"chunk_id": "1", "user_ids": [name], "rows": 1} for name in "ab"]
+    pq.write_table(pa.Table.from_pylist(rows, chunk_schema(personal=False)), tmp_path / "part.parquet")
+    with pytest.raises(RunFileError, match="does not read as it was written"):
+        count(spark, Folder(tmp_path), tmp_path, primary_key="user_id")
+
+
+def test_the_chunks_are_spread_over_the_tasks(audience: Audience, send: Any, tmp_path: Path) -> None:
+    send(audience(), HELLO, tasks=3)
+    assert len(list((tmp_path / "run" / "outcomes" / "0001").glob("part-*.parquet"))) == 3
 
 
 # -- what must not be seen ------------------------------------------------------------------------------------------

@@ -58,6 +58,9 @@ def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None 
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
         "spark.ui.showConsoleProgress": "false",
+        # As by default: what the first session of a process sets, its JVM remembers.
+        "spark.speculation": "false",
+        "spark.eventLog.enabled": "false",
         **(settings or {}),
     }
     builder = SparkSession.builder.master(master).appName("tests")

@@ -28,6 +28,10 @@ class Oracle:
         """Forget what was, and fail like this."""
         self._ask("begin", tuple(faults))
 
+    def fail(self, faults: Iterable[Fault]) -> None:
+        """From now on fail like this; what was is not forgotten."""
+        self._ask("fail", tuple(faults))
+
     def until(self, requests: int) -> None:
         """Wait until so many requests were answered or lost."""
         assert self._ask("until", requests), "the requests did not come"
@@ -97,6 +101,7 @@ async def _answer(pipe: Connection) -> None:
 
         orders: Mapping[str, Callable[..., Any]] = {
             "begin": begin,
+            "fail": inbox.set_faults,
             "requests": lambda: len(inbox.requests()),
             "users": lambda: dict(inbox.users()),
             "hits": lambda: dict(inbox.hits()),

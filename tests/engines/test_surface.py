@@ -1,0 +1,47 @@
+"""What `pushsdk.spark` offers, also where Spark is missing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pushsdk.spark
+from pushsdk import ConfigurationError
+from pushsdk.spark._preflight import session_of
+
+CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+
+
+def test_all_is_what_is_there() -> None:
+    assert dir(pushsdk.spark) == sorted(pushsdk.spark.__all__)
+    assert all(getattr(pushsdk.spark, name).__doc__ for name in pushsdk.spark.__all__)
+    assert not hasattr(pushsdk.spark, "nothing")
+
+
+@pytest.mark.parametrize("name", pushsdk.spark.__all__)
+def test_every_name_has_one_line_in_the_changelog(name: str) -> None:
+    assert len(re.findall(rf"^- `pushsdk\.spark\.{name}`: \S", CHANGELOG, re.MULTILINE)) == 1
+
+
+def test_nothing_of_spark_and_arrow_is_imported_with_it() -> None:
+    looked = (
+        "import sys, pushsdk.spark; pushsdk.spark.broadcast; print({'pyspark', 'pyarrow', 'numpy'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", looked], stdout=subprocess.PIPE, check=True).stdout == b"set()\n"
+
+
+def test_without_spark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'pushsdk\[spark\]'"):
+        session_of(None)
+
+
+def test_without_arrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'pushsdk\[spark\]'"):
+        next(pushsdk.spark.SparkReport().rows())
