@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.harness import Contender, Plan, Run, Spread, compare, with_workers
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 
 PLAN, QUICK = Plan(8, 0.4), Plan(2, 0.1)
 WEEK = 7 * 86400.0
@@ -26,7 +26,8 @@ Make = Callable[[], ClaimStore]
 
 
 async def claim(store: ClaimStore, number: int) -> None:
-    key = f"{number:064x}"
+    # Spread over the alphabet, as the hashes that keys are.
+    key = f"{number % 256:02x}{number:062x}"
     if await store.add(key, CLAIMED, WEEK) is not None or not await store.swap(key, TOKEN, SETTLED, WEEK):
         raise AssertionError("the claim is somebody else's")
 
@@ -59,6 +60,8 @@ def stores() -> Iterator[dict[str, Make]]:
             "memory": MemoryClaims,
             "SQLite": lambda: SqliteClaims(folder / f"{next(files)}"),
             "SQLite, durable": lambda: SqliteClaims(folder / f"{next(files)}", durable=True),
+            "directory": lambda: DirectoryClaims(folder / f"{next(files)}", durable=False),
+            "directory, durable": lambda: DirectoryClaims(folder / f"{next(files)}"),
             "Redis": lambda: RedisClaims(redis, prefix=f"{next(files)}:"),
             "Redis, AOF each second": lambda: RedisClaims(aof, prefix=f"{next(files)}:"),
             "PostgreSQL": lambda: PostgresClaims(postgres, table=f"claims_{next(files)}"),

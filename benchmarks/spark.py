@@ -25,7 +25,7 @@ from benchmarks.sink import Sink, checksum, sink
 
 SHARED, QUICK_SHARED = 2_000_000, 200_000
 PERSONAL, QUICK_PERSONAL = 20_000, 2_000
-ROUNDS, QUICK_ROUNDS = 5, 1
+ROUNDS, QUICK_ROUNDS = 3, 1
 FEW = 1_000
 
 ALL_ALIKE = {"title": c.TITLE, "body": {"en": "Hello"}}
