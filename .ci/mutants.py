@@ -801,7 +801,7 @@ RUNNING = [
     ),
     Mutant(
         "the waits of a run do not grow",
-        RUNS + "runner.py",
+        RUNS + "courier.py",
         "self._policy.backoff(tries, ",
         "self._policy.backoff(1, ",
         "tests/broadcast/test_run_throttled.py",
@@ -1471,8 +1471,8 @@ CLAIM_STORES = [
     Mutant(
         "a claim may expire while its request is out",
         CLAIMS + "_guard.py",
-        "self._store.claim_ttl / 2)",
-        "self._store.claim_ttl * 2)",
+        "self._store.claim_ttl / 2",
+        "self._store.claim_ttl * 2",
         T_CLAIMS + "sends.py",
     ),
     Mutant(
@@ -1629,6 +1629,115 @@ BY_SPARK = [
     ),
 ]
 
+ARROW, T_ARROW = "pushsdk/arrow/", "tests/arrow/test_"
+BY_ARROW = [
+    Mutant(
+        "of two that write the same state of an entry in a directory, both did",
+        CLAIMS + "directory.py",
+        "st_nlink > 1",
+        "st_nlink > 0",
+        T_CLAIMS + "directory.py tests/claims/test_stores.py",
+    ),
+    Mutant(
+        "a name that was made though its answer was lost is another's",
+        CLAIMS + "directory.py",
+        "return os.stat(temporary, dir_fd=self._root).st_nlink > 1",
+        "return False",
+        T_CLAIMS + "directory.py",
+    ),
+    Mutant(
+        "what is remembered of an entry is believed",
+        CLAIMS + "directory.py",
+        "                newer = self._last(key, last)\n",
+        "                newer = last\n",
+        "tests/claims/test_stores.py",
+    ),
+    Mutant(
+        "what a loss of power left of a claim is a removal",
+        CLAIMS + "directory.py",
+        "if data == REMOVED:",
+        'if data in (REMOVED, b""):',
+        T_CLAIMS + "directory.py",
+    ),
+    Mutant(
+        "a claim is linked before it is on the disk",
+        CLAIMS + "directory.py",
+        "                if self._durable:\n                    os.fsync(file)\n",
+        "",
+        T_CLAIMS + "directory.py",
+    ),
+    Mutant(
+        "what was on the wire when it was cancelled is given back",
+        ARROW + "_dispatcher.py",
+        "            self._note(part, self._course(verdict)[1], verdict)\n            raise\n",
+        "            raise\n",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
+        "who was reached by another delivery between two tries is sent to again",
+        ARROW + "_outcomes.py",
+        "                        if self.at(place).mark is Mark.OPEN:\n",
+        "                        if False:\n",
+        T_ARROW + "outcomes.py",
+    ),
+    Mutant(
+        "what another delivery settled is told anew over what is known here",
+        ARROW + "_outcomes.py",
+        "                        if self.at(place).mark is Mark.OPEN:\n",
+        "                        if True:\n",
+        T_ARROW + "outcomes.py",
+    ),
+    Mutant(
+        "stopped while the store was asked, a chunk is sent all the same",
+        ARROW + "_dispatcher.py",
+        "        if self.ending is not None:\n            return\n        if not load.is_busy",
+        "        if not load.is_busy",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
+        "passing over what was sent before costs rate",
+        "pushsdk/_io/slots.py",
+        "        self._gate.refund(users)\n",
+        "",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
+        "time without anything to send is an outage",
+        ARROW + "_dispatcher.py",
+        "                self._watch.paused(self._loop.time() - self._idle_since)\n",
+        "                pass\n",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
+        "a slow consumer has chunks pile up",
+        ARROW + "_dispatcher.py",
+        "len(self._loads) + self._box.qsize() <",
+        "len(self._loads) <",
+        T_ARROW + "lifetime.py",
+    ),
+    Mutant(
+        "the fields of a user are no part of the fingerprint",
+        ARROW + "_chunks.py",
+        "fingerprint_of_all(key, self._base_url, payloads)",
+        'fingerprint_of_all(key, self._base_url, [(payload[0], b"", None) for payload in payloads])',
+        T_ARROW + "chunks.py",
+    ),
+    Mutant(
+        "an error of the input cuts off what was on its way",
+        ARROW + "_dispatcher.py",
+        "        if self._failure is None:\n            self._failure = error\n",
+        "        if self._failure is None:\n            self._failure = error\n            self._box.put(None)\n",
+        T_ARROW + "lifetime.py",
+    ),
+    Mutant(
+        "a generator that is dropped leaves its thread",
+        ARROW + "_push.py",
+        "            _end(worker)\n",
+        "            pass\n",
+        T_ARROW + "lifetime.py",
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1653,5 +1762,6 @@ MUTANTS = [
     *TELEMETRY,
     *SYNC_CODE,
     *CLAIM_STORES,
+    *BY_ARROW,
     *BY_SPARK,
 ]

@@ -270,7 +270,6 @@ class Dispatcher(Courier):
         if not load.has_place and not await self._take_place(part.users):
             return None
         load.has_place = False
-        load.places.note(part.piece.start, part.piece.stop, Kind.CLAIMED, None, "")
         job = self._job(part, load.deadline)
         try:
             verdict = await self._engine.sender.run(job, has_slot=True)

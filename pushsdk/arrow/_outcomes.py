@@ -16,7 +16,6 @@ from pushsdk.arrow._schemas import outcome_schema
 __all__ = ["Ended", "Places", "batch_of"]
 
 _MARKS = {
-    Kind.CLAIMED: Mark.CLAIMED,
     Kind.RELEASED: Mark.OPEN,
     Kind.ACCEPTED: Mark.ACCEPTED,
     Kind.REJECTED: Mark.REJECTED,

@@ -15,9 +15,8 @@ from pushsdk.arrow import outcome_schema
 from pushsdk.arrow._outcomes import Ended, Places, batch_of
 
 COUNT = 6
-KINDS = [Kind.CLAIMED, Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN]
+KINDS = [Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN]
 MARKS = {
-    Kind.CLAIMED: Mark.CLAIMED,
     Kind.RELEASED: Mark.OPEN,
     Kind.ACCEPTED: Mark.ACCEPTED,
     Kind.REJECTED: Mark.REJECTED,

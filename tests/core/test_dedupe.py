@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +11,14 @@ from hypothesis import strategies as st
 from pushsdk import Outcome, PartialError, PushError, Receipt, RejectedError
 from pushsdk._core.dedupe import (
     Mark,
+    Payload,
     Position,
     Record,
     begin,
     conclude,
     digest_of,
     fingerprint_of,
+    fingerprint_of_all,
     mark_of,
     read,
 )
@@ -172,3 +176,30 @@ def test_keys_are_told_apart_and_are_not_in_what_is_stored(one: str, two: str) -
 def test_a_record_of_another_size_is_none_of_ours() -> None:
     with pytest.raises(ValueError, match="another number of users"):
         read(begin("f", 3, 1.0).encode(), begin("f", 2, 1.0))
+
+
+PAYLOADS = st.tuples(st.binary(max_size=3), st.binary(max_size=3), st.none() | st.binary(max_size=3))
+
+
+@given(st.lists(PAYLOADS, max_size=3), st.lists(PAYLOADS, max_size=3))
+def test_requests_under_one_key_are_told_apart(one: list[Payload], two: list[Payload]) -> None:
+    first, second = (fingerprint_of_all("k", "https://a", each) for each in (one, two))
+    assert (first == second) is (one == two)
+
+
+def test_one_request_alone_has_the_fingerprint_of_a_send() -> None:
+    payload = (PAYLOAD["ids"], PAYLOAD["message"], PAYLOAD["custom_fields"])
+    assert fingerprint_of_all("k", "https://a", [payload]) == fingerprint_of("k", "https://a", **PAYLOAD)
+
+
+def test_the_fingerprint_of_a_send_is_that_of_earlier_versions() -> None:
+    told = fingerprint_of("k", "https://a", ids=b'"u"', message=b"{}", custom_fields=None)
+    assert told == hashlib.sha256(b'pushsdk payload 11:k9:https://a3:"u"2:{}-').hexdigest()
+
+
+@given(st.lists(POSITIONS, min_size=1, max_size=30), POSITIONS)
+def test_where_the_same_is_known_of_all_it_is_one_run(positions: list[Position], position: Position) -> None:
+    record = record_of(positions)
+    assert record.users == len(positions)
+    assert record.all_at(position).positions() == [position] * len(positions)
+    assert record.opened() == record.all_at(Position(Mark.OPEN))

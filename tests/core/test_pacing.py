@@ -581,3 +581,27 @@ def test_between_two_throttles_the_rate_only_rises(early, late):
     gate.throttled(9.9, 10.0)
     early, late = sorted((early, late))
     assert gate.rate(10.0 + early) <= gate.rate(10.0 + late)
+
+
+# -- what did not start -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=10), st.data())
+def test_a_start_that_came_to_nothing_is_as_if_it_had_not_been_charged(users, data):
+    gates = Gate(Rate(users_per_second=10)), Gate(Rate(users_per_second=10))
+    back = data.draw(st.lists(st.sampled_from(range(len(users))), unique=True))
+    for number, each in enumerate(users):
+        gates[0].charge(0.0, each)
+        if number not in back:
+            gates[1].charge(0.0, each)
+    for number in back:
+        gates[0].refund(users[number])
+    assert max(0.0, gates[0].delay(0.0)) == pytest.approx(max(0.0, gates[1].delay(0.0)))
+
+
+def test_a_pause_is_not_refunded():
+    gate = Gate(Rate(users_per_second=10))
+    gate.pause(5.0)
+    gate.charge(5.0, 10)
+    gate.refund(10)
+    assert gate.delay(0.0) == 5.0

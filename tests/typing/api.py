@@ -91,7 +91,16 @@ from pushsdk import (
     read_report,
     render,
 )
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.arrow import outcome_schema, plan_schema, push_batches
+from pushsdk.claims import (
+    Claim,
+    ClaimStore,
+    DirectoryClaims,
+    MemoryClaims,
+    PostgresClaims,
+    RedisClaims,
+    SqliteClaims,
+)
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.otel import instrument
 from pushsdk.spark import SparkReport, broadcast
@@ -405,10 +414,40 @@ class MyClaims(ClaimStore):
         return True
 
 
+def record_batches(message: MobilePush) -> None:
+    batches: list[Any] = []
+    outcomes = push_batches(
+        batches,
+        message,
+        run="spring",
+        claims=lambda: DirectoryClaims("claims"),
+        custom_fields={"offer": 7},
+        personal="placeholders",
+        base_url="https://push.example",
+        api_key=lambda: "key",
+        retry=RetryPolicy.safe(),
+        timeout=30.0,
+        batching=Batching(),
+        limits=Limits(),
+        rate=Rate(),
+        proxy=None,
+        headers={"x-team": "growth"},
+        allow_insecure=False,
+        brake=Brake.off(),
+    )
+    next(outcomes)
+    plan_schema(True)
+    outcome_schema()
+    push_batches(batches, message, run=7, claims=MemoryClaims)  # type: ignore[arg-type]
+    push_batches(batches, message, run="spring", claims=MemoryClaims())  # type: ignore[arg-type]
+    push_batches(batches, message, run="spring", claims=MemoryClaims, personal="text")  # type: ignore[arg-type]
+
+
 async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
     stores: list[ClaimStore] = [
         MyClaims(claim_ttl=3600.0, timeout=1.0),
         MemoryClaims(claim_ttl=3600.0),
+        DirectoryClaims(Path("claims"), durable=False, claim_ttl=3600.0, timeout=1.0),
         RedisClaims("redis://localhost", prefix="jobs:", claim_ttl=3600.0, timeout=1.0),
         PostgresClaims("postgresql://localhost/jobs", table="jobs.claims", claim_ttl=3600.0, timeout=1.0),
     ]
