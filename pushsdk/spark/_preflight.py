@@ -43,6 +43,9 @@ _KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
 # Personalised: a request each, and one claim for all of them.
 ROWS_PER_CHUNK = 100
 
+# Seconds that a claim may take: a shared volume that many write to is slow at times, and nobody waits for one push.
+PATIENCE = 30.0
+
 ClaimFactory = Callable[[], ClaimStore]
 
 
@@ -155,7 +158,8 @@ def checked_sending(given: Mapping[str, Any]) -> Sending:
 def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, float]:
     """What makes a claim store in each executor, which kind that is, and how long it keeps a claim."""
     if given is None:
-        return partial(DirectoryClaims, folder, claim_ttl=LONGEST), "DirectoryClaims of the run", LONGEST
+        make = partial(DirectoryClaims, folder, claim_ttl=LONGEST, timeout=PATIENCE)
+        return make, "DirectoryClaims of the run", LONGEST
     if not callable(given):
         raise ConfigurationError("claims is a function that makes a claim store: each executor makes its own")
     store = given()

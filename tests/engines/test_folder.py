@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pushsdk import ConfigurationError, Outcome, RunFileError
@@ -221,12 +223,8 @@ def test_the_manifest_holds_no_text(folder: Folder) -> None:
 
 # -- the report -----------------------------------------------------------------------------------------------------
 
-pa = pytest.importorskip("pyarrow")
-
 
 def concluded(folder: Folder) -> SparkReport:
-    import pyarrow.parquet as pq
-
     folder.path.mkdir()
     folder.seal(MANIFEST)
     outcomes = folder.new_outcomes()

@@ -168,6 +168,7 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
     assert isinstance(store, DirectoryClaims)
     assert repr(store) == f"DirectoryClaims({str(tmp_path)!r})"
     assert (store.claim_ttl, ttl, kind) == (LONGEST, LONGEST, "DirectoryClaims of the run")
+    assert store.timeout == 30.0
 
 
 def test_another_store_is_known_by_its_kind(tmp_path: Path) -> None:

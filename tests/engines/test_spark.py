@@ -339,14 +339,18 @@ def test_an_executor_that_does_not_see_the_folder_is_told(
     assert service.requests == 0
 
 
-def test_outcomes_that_are_not_all_there_are_told(audience: Audience, send: Any, service: Oracle) -> None:
+@pytest.mark.parametrize("kept", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
+def test_outcomes_that_are_not_of_each_once_are_told(
+    audience: Audience, send: Any, service: Oracle, kept: list[int]
+) -> None:
     from pushsdk.spark import _run
 
-    def halved(self: Any, batches: Any) -> Any:
-        return (batch.slice(0, len(batch) // 2) for batch in _run.Sender.__call__(self, batches))
+    def some(self: Any, batches: Any) -> Any:
+        for batch in _run.Sender.__call__(self, batches):
+            yield batch.take([*kept, *range(4, len(batch))])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "Sender", type("Halved", (_run.Sender,), {"__call__": halved, "__module__": "__main__"}))
+        patch.setattr(_run, "Sender", type("Some", (_run.Sender,), {"__call__": some, "__module__": "__main__"}))
         with pytest.raises(RunFileError, match="the plan of 100, and not each of them is there once"):
             send(audience(100), HELLO)
     assert send(audience(100), HELLO).accepted == 100
