@@ -95,6 +95,13 @@ def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, s
     assert {json.dumps(fields) for _, fields in service.texts().values()} == {'{"a": 1}'}
 
 
+def test_ids_that_a_collation_holds_equal_are_two(spark: SparkSession, send: Any, service: Oracle) -> None:
+    df = spark.sql("SELECT col1 COLLATE UTF8_LCASE AS user_id FROM VALUES ('Ann'), ('ann')")
+    assert df.distinct().count() == 1
+    assert send(df, HELLO).accepted == 2
+    assert service.users() == {"Ann": 1, "ann": 1}
+
+
 def test_an_empty_audience_is_an_empty_report(audience: Audience, send: Any, service: Oracle) -> None:
     assert send(audience(0), HELLO).planned == 0
     assert service.requests == 0

@@ -38,17 +38,17 @@ ROUGH = [
 ]
 
 
-def audience(spark: SparkSession) -> DataFrame:
-    return spark.range(USERS).selectExpr("concat('user-', id) AS user_id")
+def audience(spark: SparkSession, users: int = USERS) -> DataFrame:
+    return spark.range(users).selectExpr("concat('user-', id) AS user_id", "id AS number")
 
 
-def judge(report: SparkReport, service: Oracle, *, unknown: int, least: int = 1) -> None:
+def judge(report: SparkReport, service: Oracle, *, unknown: int, least: int = 1, users: int = USERS) -> None:
     """Nobody doubled, nobody lost, and of few it is unknown."""
     pushed = service.users()
     assert [user for user, times in pushed.items() if times > 1] == []
     told = [(row.user_id, row.outcome) for row in report.rows()]
     outcomes = dict(told)
-    assert len(told) == len(outcomes) == USERS == report.planned
+    assert len(told) == len(outcomes) == users == report.planned
     assert [user for user, outcome in told if outcome is Outcome.ACCEPTED and user not in pushed] == []
     assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {Outcome.UNKNOWN}
     assert {outcomes[user] for user in pushed} <= {Outcome.ACCEPTED, Outcome.UNKNOWN}
@@ -86,6 +86,17 @@ def test_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path, 
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", **CALM)
         report = meanwhile(work, service, lambda: kill(python_workers()))
         judge(report, service, unknown=USERS // 4 if len(faults) > 1 else 8 * 50)
+
+
+def test_each_has_his_own_message_and_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path) -> None:
+    service.begin([Fault.delay(0.01)])
+    with spark_session("local[2,4]", tmp_path) as spark:
+        given = {"personal": "custom_fields", "fields": ["number"], **CALM}
+        work: Any = partial(broadcast, audience(spark, 3_000), MESSAGE, tmp_path / "run", **given)
+        report = meanwhile(work, service, lambda: kill(python_workers()))
+        # Of a chunk that was not settled, of each of its users.
+        judge(report, service, unknown=2 * 4 * 50, users=3_000)
+        assert [user for user, (_, own) in service.texts().items() if user != f"user-{own['number']}"] == []
 
 
 def test_a_driver_is_killed_and_another_takes_the_run_up_with_other_tasks(service: Oracle, tmp_path: Path) -> None:

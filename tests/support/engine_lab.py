@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,7 +88,8 @@ def kill(pids: list[int]) -> None:
     """All of them at once, as the machine's end would."""
     assert pids, "there is none to kill"
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _parents() -> Iterator[tuple[int, int]]:
