@@ -7,7 +7,7 @@ may add headers to it, and belongs under what the caller was doing when it calle
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pushsdk._core.batching import Call
 from pushsdk._core.outcome import Attempt, Failure, Outcome
@@ -38,6 +38,10 @@ class WatchedWork(Protocol):
 
 class Observer(Protocol):
     """Watches one client. No method waits or raises."""
+
+    def opened(self, engine: Any) -> None:
+        """The client's engine is in use from now on; in a forked child it is another one."""
+        ...
 
     def caller(self, now: float) -> object:
         """What is to be remembered of the caller of a ``send()`` that came in now, for ``Call.caller``."""

@@ -21,6 +21,7 @@ from pushsdk._core.batching import Call
 from pushsdk._core.endpoint import check_headers
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Attempt, Failure, Outcome
+from pushsdk._io.engine import Engine
 from pushsdk._io.observer import WatchedAttempt, WatchedWork
 from pushsdk._io.sender import PATHS
 from pushsdk._version import __version__
@@ -56,12 +57,12 @@ class ClientObserver:
         propagator: TextMapPropagator | None,
     ) -> None:
         parts = urlsplit(base_url)
-        #: The service, for its metrics.
-        self.where: Where = Where(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        # The service, for its metrics.
+        self._where: Where = Where(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
         self._tracer = trace.get_tracer("pushsdk", __version__, tracer_provider, SCHEMA)
         self._instruments = instruments
         self._propagator = propagator
-        self._server = self.where.attributes
+        self._server = self._where.attributes
         self._request: dict[str, _Value] = {"http.request.method": "POST", **self._server}
         self._urls = {endpoint: f"{base_url}/{path}" for endpoint, path in PATHS.items()}
         # Of nearly every attempt: the first, of one user. Whoever is given attributes copies them.
@@ -69,6 +70,10 @@ class ClientObserver:
         self._accepted = _Ending(self._request, 204, Outcome.ACCEPTED, None)
         # By status, outcome and failure: how an attempt ended, for its span and for its metric.
         self._endings: dict[tuple[int | None, Outcome, Failure | None], _Ending] = {}
+
+    def opened(self, engine: Engine) -> None:
+        """See ``Observer.opened``."""
+        self._instruments.add(engine, self._where)
 
     def caller(self, now: float) -> object:
         """See ``Observer.caller``."""
