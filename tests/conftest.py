@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from collections.abc import Callable, Mapping
 
@@ -22,9 +21,3 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Where client and server share a loop, its clock does not run while the machine stands still."""
     return {"patient": PatientLoop}
-
-
-def pytest_collection_finish() -> None:
-    """Tests that collect garbage need not go through the thousands of tests that are there, each time."""
-    gc.collect()
-    gc.freeze()
