@@ -7,6 +7,7 @@ may add headers to it, and belongs under what the caller was doing when it calle
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
 from pushsdk._core.batching import Call
@@ -21,6 +22,10 @@ class WatchedAttempt(Protocol):
     @property
     def headers(self) -> Mapping[str, str] | None:
         """What goes with its request, beside the client's headers."""
+        ...
+
+    def aside(self) -> AbstractContextManager[None]:
+        """In the block the application's own code runs, as its callable for the key: what that does is its own."""
         ...
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:

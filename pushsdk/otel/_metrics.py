@@ -191,7 +191,7 @@ def instruments_of(provider: MeterProvider | None) -> Instruments:
     global _global
     if provider is None or provider is metrics.get_meter_provider():
         if _global is None:
-            _global = Instruments(None)
+            _global = _given.get(metrics.get_meter_provider()) or Instruments(None)
         return _global
     instruments = _given.get(provider)
     if instruments is None:

@@ -7,7 +7,8 @@ or an exception. Whatever a provider raises is logged by its type, and the send 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -177,14 +178,23 @@ class _Ending:
 class _Attempt:
     """See ``_io.observer.WatchedAttempt``. Its span is the current one until it ends."""
 
-    __slots__ = ("_observer", "_span", "_token", "headers")
+    __slots__ = ("_around", "_observer", "_span", "_token", "headers")
 
     def __init__(self, observer: ClientObserver, span: Span, propagator: TextMapPropagator | None) -> None:
         self._observer = observer
         self._span = span
-        context = trace.set_span_in_context(span, otel_context.set_value(_SUPPRESS, True))
+        self._around = otel_context.get_current()
+        context = trace.set_span_in_context(span, otel_context.set_value(_SUPPRESS, True, self._around))
         self.headers = None if propagator is None else _injected(propagator, context)
         self._token = otel_context.attach(context)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        token = otel_context.attach(trace.set_span_in_context(self._span, self._around))
+        try:
+            yield
+        finally:
+            otel_context.detach(token)
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
         try:
@@ -221,6 +231,9 @@ class _Nothing:
     """What could not be watched."""
 
     headers = None
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def end(self, *_: object) -> None:
         pass
