@@ -166,6 +166,8 @@ class _Life:
             quiet += 1
             if self._framework.left and quiet > LOST and not self._framework.left(self._redis):
                 return False
+            if self._framework.nudge and quiet > LOST:
+                self._framework.nudge(self._redis)
         raise AssertionError(
             f"{len(self.outcomes)} jobs have told, no other does; the worker's exit code is {worker.poll()}:\n"
             f"{self._log.read_text()[-3000:]}"
