@@ -24,6 +24,7 @@ SYNC, T_SYNC = "pushsdk/_sync/", "tests/sync/test_"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
+T_ERRORS = "tests/core/test_explain_and_errors.py"
 T_SPLITTING = "tests/core/test_splitting.py"
 T_PACING = "tests/core/test_pacing.py"
 T_BRAKE = "tests/core/test_brake.py"
@@ -689,7 +690,35 @@ TRANSPORT = [
         CORE + "explain.py",
         'urlsplit(headers.get("Location", "")).hostname',
         'headers.get("Location", "")',
-        "tests/core/test_explain_and_errors.py",
+        T_ERRORS,
+    ),
+    Mutant(
+        "what was refused for good may be repeated",
+        CORE + "explain.py",
+        "return last is not None and (last.outcome",
+        "return last is not None or (last.outcome",
+        T_ERRORS,
+    ),
+    Mutant(
+        "a call that reached somebody may be repeated without a key",
+        CORE + "explain.py",
+        " and not (counts[Outcome.ACCEPTED] or counts[Outcome.UNKNOWN])",
+        "",
+        T_ERRORS,
+    ),
+    Mutant(
+        "a job that reached somebody is not delivered again",
+        "pushsdk/client.py",
+        "error.may_repeat = error._open",
+        "pass",
+        "tests/client/test_may_repeat.py",
+    ),
+    Mutant(
+        "what is left open is judged by the last that was refused",
+        IO + "ledger.py",
+        "any(may_repeat(each) for _, each in parts)",
+        "may_repeat(parts[-1][1])",
+        "tests/client/test_may_repeat.py",
     ),
     Mutant(
         "plain http is open to every host",

@@ -23,7 +23,7 @@ from pushsdk._core.arguments import check_patience, check_policy, check_setting,
 from pushsdk._core.batching import Call, Content, Options
 from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy, sealed
-from pushsdk._core.errors import ConfigurationError, UnexpectedResponseError
+from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError
 from pushsdk._core.events import Event
 from pushsdk._core.explain import BODY_KEPT, error_for
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
@@ -240,7 +240,12 @@ class AsyncPushView:
     async def _send_once(self, call: Call, content: Content, repeated: int, dedupe_key: str) -> Receipt:
         if self._guard is None:
             raise ConfigurationError("dedupe_key needs a claim store: pass claims= to the client (see pushsdk.claims)")
-        return await self._guard.send(call, content, repeated, dedupe_key=dedupe_key)
+        try:
+            return await self._guard.send(call, content, repeated, dedupe_key=dedupe_key)
+        except PartialError as error:
+            # The same again sends to nobody but those.
+            error.may_repeat = error._open
+            raise
 
     def _wishes(
         self,

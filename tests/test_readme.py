@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -20,7 +21,7 @@ from support.service_thread import Service, served
 
 import pushsdk
 import pushsdk.emulator
-from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, PushError, RetryPolicy, Timeout
+from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError, RetryPolicy, Timeout
 from pushsdk._core.budget import CAPACITY, COST, REFUND
 from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Rule, judge
 from pushsdk.emulator import Fault
@@ -155,6 +156,33 @@ def test_every_command_is_one_that_there_is() -> None:
         assert command in app
 
 
+def test_what_services_and_workers_need_is_what_their_tests_install() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    tested = {re.split(r"[><=]", each)[0] for extra in ("workers", "workers-arq") for each in extras[extra]}
+    told = re.findall(r"<summary>.*<code>pip install (.*?)</code>, <code>(.*?)</code></summary>", README)
+    modules = [re.findall(r"\w+_(?:service|jobs)", command) for _, command in told]
+    assert [f"# {name}.py\n" in block for (name,), block in zip(modules, MODULES, strict=True)] == [True] * 6
+    for packages, _ in told:
+        ours, *theirs = shlex.split(packages)
+        assert ours in {"pushsdk", "pushsdk[redis]"}
+        assert set(theirs) <= tested
+
+
+def test_jobs_come_again_as_often_as_their_table_says() -> None:
+    told = {row[0]: row[-1] for row in tables()["run by"]}
+    for row, name, tries in (("arq", "arq_jobs.py", "max_tries"), ("Celery", "celery_jobs.py", "max_retries")):
+        (source,) = (block for block in MODULES if f"# {name}" in block)
+        seconds, times = re.search(r"retry_after or (\d+)", source), re.search(rf"{tries} ?= ?(\d+)", source)
+        assert seconds
+        assert times
+        assert int(seconds[1]) * int(times[1]) == 3600
+        assert told[row] == f"every {seconds[1]} s, for an hour"
+    assert "retry_after or 10, 60))" in README
+    assert told["taskiq"].startswith("every 10 s")
+    assert "min_idle_time=120_000" in README
+    assert told["FastStream"].startswith("every 2 min")
+
+
 def test_the_demo_is_as_it_is_said_to_be() -> None:
     from pushsdk.cli._demo_plan import Plan
     from pushsdk.cli.demo import demo
@@ -259,7 +287,7 @@ def test_every_error_has_a_row_that_says_what_to_do() -> None:
         assert issubclass(kind, PushError)
         base = re.match(r"a `(\w+)`:", happened)
         assert kind.__base__.__name__ == (base[1] if base else "PushError")
-    assert all(f".{name}`" in README for name in inspect.get_annotations(NotSentError))
+    assert all(f".{name}`" in README for name in inspect.get_annotations(PushError))
 
 
 def test_the_faults_are_all_named() -> None:

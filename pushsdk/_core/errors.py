@@ -36,9 +36,15 @@ class PushError(Exception):
 
     ``outcome`` says what happened to all of the call's users, ``attempts`` what was tried on the wire, oldest
     first, and ``user_ids`` whom it concerns (empty for a campaign).
+
+    ``may_repeat`` is True where the same call again, with the same ``dedupe_key`` if it had one, can push nobody twice
+    and may succeed: somebody was never sent, or refused for the moment. A worker gives such a job back to its queue.
+    ``retry_after`` is what the service asked to wait before, in seconds, where it said so.
     """
 
     outcome: Outcome = Outcome.NOT_SENT
+    may_repeat: bool = False
+    retry_after: float | None = None
 
     def __init__(
         self,
@@ -69,7 +75,7 @@ class NotSentError(PushError):
     ``retry_after``, in seconds, is set where the call ended because the service asked for a longer wait.
     """
 
-    retry_after: float | None = None
+    may_repeat: bool = True
 
 
 class ClientClosedError(NotSentError):
@@ -106,7 +112,7 @@ class AuthenticationError(RejectedError):
 class RateLimitedError(RejectedError):
     """Throttled, and the call could not wait it out. ``retry_after``, in seconds, where the service said it."""
 
-    retry_after: float | None = None
+    may_repeat: bool = True
 
 
 class PayloadTooLargeError(RejectedError):
@@ -128,10 +134,12 @@ class PartialError(PushError):
     """The call's users ended differently.
 
     ``outcomes`` maps every user id to its outcome; ``outcome`` is the worst of them (UNKNOWN, then NOT_SENT, then
-    REJECTED).
+    REJECTED). Without a ``dedupe_key``, ``may_repeat`` is False where somebody was accepted, or may have been.
     """
 
     outcomes: Mapping[str, Outcome] = {}
+    # Whether some of them may be sent to again. Set where the error is made.
+    _open: bool = False
 
     def users(self, outcome: Outcome) -> tuple[str, ...]:
         """The ids of the call's users that ended with ``outcome``, in the order they were given."""

@@ -25,7 +25,7 @@ from pushsdk._core.errors import (
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.splitting import attempts_of
 
-__all__ = ["error_for", "partial_error", "recorded_error"]
+__all__ = ["error_for", "may_repeat", "partial_error", "recorded_error"]
 
 BODY_KEPT = 4096
 
@@ -77,6 +77,10 @@ def partial_error(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], V
         user_ids=tuple(users),
     )
     error.outcomes = outcomes
+    again = [verdict for _, verdict in parts if may_repeat(verdict)]
+    error._open = bool(again)
+    error.may_repeat = error._open and not (counts[Outcome.ACCEPTED] or counts[Outcome.UNKNOWN])
+    error.retry_after = max((each.retry_after for each in again if each.retry_after is not None), default=None)
     return error
 
 
@@ -94,7 +98,17 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
         user_ids=user_ids,
     )
     error.status = status
+    error.may_repeat = False
     return error
+
+
+def may_repeat(verdict: Verdict) -> bool:
+    """Whether its users may be sent to again: they never were, or the service's last word was 'not now'."""
+    if verdict.outcome is not Outcome.REJECTED:
+        return verdict.outcome is Outcome.NOT_SENT
+    last = verdict.attempts[-1] if verdict.attempts else None
+    # Where the call ended before its next try, a part may never have been sent by itself: behind a 413.
+    return last is not None and (last.outcome is not Outcome.REJECTED or last.repeatable or verdict.failure is not None)
 
 
 def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
@@ -108,6 +122,7 @@ def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
         user_ids=user_ids,
     )
     error.status = status
+    error.may_repeat = may_repeat(verdict)
     # A plain dict: the HTTP library's own mapping may hold on to more than its items.
     error.headers = dict(verdict.headers)
     error.body = (verdict.body or b"")[:BODY_KEPT]

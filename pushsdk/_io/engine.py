@@ -148,8 +148,10 @@ class Engine:
         self.plans: set[Any] = set()
         self.draining: list[Call] = []
         self.sender.when_paused = self.coalescer.pause
-        # Last: another thread may ask for ``stats`` meanwhile.
+        # At the end: another thread may ask for ``stats`` meanwhile.
         self.loop = loop
+        if self.observer is not None:
+            self.observer.opened(self)
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """The running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""

@@ -11,7 +11,7 @@ import msgspec
 from pushsdk._core.batching import Call
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, SendAbandoned
-from pushsdk._core.explain import error_for, partial_error
+from pushsdk._core.explain import error_for, may_repeat, partial_error
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import Piece, attempts_of
@@ -89,5 +89,7 @@ def conclude(call: Call, repeated: int, rest: Verdict | None = None) -> Receipt:
     if outcomes == {Outcome.ACCEPTED}:
         return Receipt(users=len(call.users), repeated=repeated, requests=len(parts), attempts=attempts_of(parts))
     if len(outcomes) == 1:
-        raise error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts_of(parts)), user_ids=call.users)
+        error = error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts_of(parts)), user_ids=call.users)
+        error.may_repeat = any(may_repeat(each) for _, each in parts)
+        raise error
     raise partial_error(call.users, parts)

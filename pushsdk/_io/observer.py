@@ -7,7 +7,8 @@ may add headers to it, and belongs under what the caller was doing when it calle
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
 
 from pushsdk._core.batching import Call
 from pushsdk._core.outcome import Attempt, Failure, Outcome
@@ -21,6 +22,10 @@ class WatchedAttempt(Protocol):
     @property
     def headers(self) -> Mapping[str, str] | None:
         """What goes with its request, beside the client's headers."""
+        ...
+
+    def aside(self) -> AbstractContextManager[None]:
+        """In the block the application's own code runs, as its callable for the key: what that does is its own."""
         ...
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
@@ -38,6 +43,10 @@ class WatchedWork(Protocol):
 
 class Observer(Protocol):
     """Watches one client. No method waits or raises."""
+
+    def opened(self, engine: Any) -> None:
+        """The client's engine is in use from now on; in a forked child it is another one."""
+        ...
 
     def caller(self, now: float) -> object:
         """What is to be remembered of the caller of a ``send()`` that came in now, for ``Call.caller``."""

@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -188,7 +189,7 @@ class Sender:
                 try:
                     with Scope(self._deadlines, limit) as scope:
                         if key is None:
-                            key = await self._ask_for_key(evidence)
+                            key = await self._ask_for_key(job, evidence)
                         await self._transport.post(
                             PATHS[job.endpoint],
                             job.body,
@@ -233,10 +234,11 @@ class Sender:
         watched, job.watched = job.watched, None
         watched.end(attempt, job.evidence.failure)
 
-    async def _ask_for_key(self, evidence: Evidence) -> HeaderSecret:
+    async def _ask_for_key(self, job: Job, evidence: Evidence) -> HeaderSecret:
         # Until there is a key, nothing can have left, whatever ends the wait for it.
         evidence.touched = True
-        key = await self._credentials.ask()
+        with nullcontext() if job.watched is None else job.watched.aside():
+            key = await self._credentials.ask()
         evidence.touched = False
         return key
 

@@ -55,14 +55,9 @@ class Portal:
     def enter(self) -> Place:
         """Where to go. Raises ClientClosedError, and ConfigurationError in the loop's own thread."""
         place = self._places.get(fork_generation()) or self._open()
-        worker = place.worker
-        if worker.closing:
+        if place.worker.closing:
             raise closed()
-        if worker.thread.ident == threading.get_ident():
-            raise ConfigurationError(
-                "the client was called in its own thread, by on_event or an api_key callable: it would wait for "
-                "itself; have another thread call it"
-            )
+        _check_thread(place.worker)
         return place
 
     def call(
@@ -97,8 +92,8 @@ class Portal:
     def close(self, drain: float) -> DrainReport:
         """Close it, and wait until its thread has ended; the second of two waits as well."""
         place = self._places.get(fork_generation())
-        if place is not None and not place.worker.closing:
-            self.enter()
+        if place is not None:
+            _check_thread(place.worker)
         with self._lock():
             self.closed = True
             place = self._places.get(fork_generation())
@@ -147,6 +142,15 @@ class Portal:
         client._options = made._options
         client._guard = guard_of(self._claims, client._engine)
         return client
+
+
+def _check_thread(worker: Worker) -> None:
+    """Raises ConfigurationError in the loop's own thread."""
+    if worker.thread.ident == threading.get_ident():
+        raise ConfigurationError(
+            "the client was called in its own thread, by on_event or an api_key callable: it would wait for "
+            "itself; have another thread call it"
+        )
 
 
 def _wait(worker: Worker, call: Call, look: Callable[[], object] | None = None) -> None:

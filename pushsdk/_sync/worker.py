@@ -19,8 +19,8 @@ from typing import Any
 from pushsdk._core.errors import ClientClosedError
 from pushsdk._core.results import DrainReport
 from pushsdk._io.clock import fork_generation
+from pushsdk._io.threads import DaemonThreads
 from pushsdk._sync.call import Call
-from pushsdk._sync.threads import DaemonThreads
 
 __all__ = ["Late", "Worker", "closed"]
 

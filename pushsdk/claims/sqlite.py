@@ -8,12 +8,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims.store import Claim, ClaimStore
 
 __all__ = ["SqliteClaims"]
@@ -74,7 +75,7 @@ class SqliteClaims(ClaimStore):
         self._orders: list[_Order] = []
         # Whether the thread will look for orders. Set when it is woken, cleared when it finds none.
         self._busy = False
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: DaemonThreads | None = None
         self._process = 0
         self._closed = False
         # Of the thread alone.
@@ -122,14 +123,15 @@ class SqliteClaims(ClaimStore):
             if self._closed:
                 raise ConfigurationError("the claim store is closed: close the client before it")
             if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="pushsdk-claims")
+                self._thread = DaemonThreads(1, name="pushsdk-claims")
                 self._process = os.getpid()
             if self._process != os.getpid():
                 raise ConfigurationError("the claim store was used before a fork: make one in each process")
-            self._orders.append(order)
             if not self._busy:
-                self._busy = True
                 self._thread.submit(self._work)
+                self._busy = True
+            # After what may raise: what is told to have failed must not be done.
+            self._orders.append(order)
         # What is ordered is done: a cancelled call gives its claim back by a later order.
         return await asyncio.shield(asyncio.wrap_future(order.told))
 

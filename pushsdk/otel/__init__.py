@@ -51,13 +51,11 @@ def instrument(
     if not isinstance(propagate, bool | TextMapPropagator):
         raise ConfigurationError("propagate is True, False or a TextMapPropagator")
     propagator = propagate if isinstance(propagate, TextMapPropagator) else None
-    instruments = instruments_of(meter_provider)
     observer = ClientObserver(
         engine.settings.base_url,
         tracer_provider=tracer_provider,
-        instruments=instruments,
+        instruments=instruments_of(meter_provider),
         propagator=TraceContextTextMapPropagator() if propagate is True else propagator,
     )
     engine.watch(observer)
-    instruments.add(engine, observer.where)
     return client

@@ -12,6 +12,7 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvid
 
 from pushsdk._core.counters import Counters
 from pushsdk._core.outcome import Outcome
+from pushsdk._io.clock import fork_generation
 from pushsdk._io.engine import Engine
 from pushsdk._version import __version__
 
@@ -49,10 +50,7 @@ class Instruments:
 
     def __init__(self, provider: MeterProvider | None) -> None:
         meter = metrics.get_meter("pushsdk", __version__, provider, SCHEMA)
-        self._lock = threading.Lock()
-        self._sources: list[_Source] = []
-        # The users by outcome of clients that are gone: a counter never goes down.
-        self._past: dict[Where, dict[Outcome, int]] = {}
+        self._start_over()
         self.duration: Histogram = meter.create_histogram(
             "http.client.request.duration",
             unit="s",
@@ -72,6 +70,19 @@ class Instruments:
             explicit_bucket_boundaries_advisory=BUCKETS,
         )
         self._observe(meter)
+
+    def _start_over(self) -> None:
+        self._forks = fork_generation()
+        self._lock = threading.Lock()
+        self._sources: list[_Source] = []
+        # The users by outcome of clients that are gone: a counter never goes down.
+        self._past: dict[Where, dict[Outcome, int]] = {}
+
+    def _locked(self) -> threading.Lock:
+        """In a forked child nothing is its parent's: neither the clients, nor a lock that another thread had."""
+        if self._forks != fork_generation():
+            self._start_over()
+        return self._lock
 
     def _observe(self, meter: Meter) -> None:
         """Have what clients count anyway read when somebody collects."""
@@ -105,7 +116,7 @@ class Instruments:
 
     def add(self, engine: Engine, where: Where) -> None:
         """Read this client too, as long as it lives."""
-        with self._lock:
+        with self._locked():
             self._forget()
             self._sources.append(_Source(weakref.ref(engine), engine.counters, where))
 
@@ -117,7 +128,7 @@ class Instruments:
                 _count(self._past, source)
 
     def _users(self, options: CallbackOptions) -> Iterable[Observation]:
-        with self._lock:
+        with self._locked():
             self._forget()
             sums = {where: dict(users) for where, users in self._past.items()}
             for source in self._sources:
@@ -133,7 +144,7 @@ class Instruments:
 
         def callback(options: CallbackOptions) -> Iterator[Observation]:
             values: dict[Where, list[float]] = {}
-            with self._lock:
+            with self._locked():
                 sources = tuple(self._sources)
             for source in sources:
                 engine = source.engine()
@@ -180,7 +191,7 @@ def instruments_of(provider: MeterProvider | None) -> Instruments:
     global _global
     if provider is None or provider is metrics.get_meter_provider():
         if _global is None:
-            _global = Instruments(None)
+            _global = _given.get(metrics.get_meter_provider()) or Instruments(None)
         return _global
     instruments = _given.get(provider)
     if instruments is None:

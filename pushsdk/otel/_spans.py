@@ -7,7 +7,8 @@ or an exception. Whatever a provider raises is logged by its type, and the send 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from pushsdk._core.batching import Call
 from pushsdk._core.endpoint import check_headers
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Attempt, Failure, Outcome
+from pushsdk._io.engine import Engine
 from pushsdk._io.observer import WatchedAttempt, WatchedWork
 from pushsdk._io.sender import PATHS
 from pushsdk._version import __version__
@@ -56,12 +58,12 @@ class ClientObserver:
         propagator: TextMapPropagator | None,
     ) -> None:
         parts = urlsplit(base_url)
-        #: The service, for its metrics.
-        self.where: Where = Where(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        # The service, for its metrics.
+        self._where: Where = Where(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
         self._tracer = trace.get_tracer("pushsdk", __version__, tracer_provider, SCHEMA)
         self._instruments = instruments
         self._propagator = propagator
-        self._server = self.where.attributes
+        self._server = self._where.attributes
         self._request: dict[str, _Value] = {"http.request.method": "POST", **self._server}
         self._urls = {endpoint: f"{base_url}/{path}" for endpoint, path in PATHS.items()}
         # Of nearly every attempt: the first, of one user. Whoever is given attributes copies them.
@@ -69,6 +71,10 @@ class ClientObserver:
         self._accepted = _Ending(self._request, 204, Outcome.ACCEPTED, None)
         # By status, outcome and failure: how an attempt ended, for its span and for its metric.
         self._endings: dict[tuple[int | None, Outcome, Failure | None], _Ending] = {}
+
+    def opened(self, engine: Engine) -> None:
+        """See ``Observer.opened``."""
+        self._instruments.add(engine, self._where)
 
     def caller(self, now: float) -> object:
         """See ``Observer.caller``."""
@@ -172,14 +178,23 @@ class _Ending:
 class _Attempt:
     """See ``_io.observer.WatchedAttempt``. Its span is the current one until it ends."""
 
-    __slots__ = ("_observer", "_span", "_token", "headers")
+    __slots__ = ("_around", "_observer", "_span", "_token", "headers")
 
     def __init__(self, observer: ClientObserver, span: Span, propagator: TextMapPropagator | None) -> None:
         self._observer = observer
         self._span = span
-        context = trace.set_span_in_context(span, otel_context.set_value(_SUPPRESS, True))
+        self._around = otel_context.get_current()
+        context = trace.set_span_in_context(span, otel_context.set_value(_SUPPRESS, True, self._around))
         self.headers = None if propagator is None else _injected(propagator, context)
         self._token = otel_context.attach(context)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        token = otel_context.attach(trace.set_span_in_context(self._span, self._around))
+        try:
+            yield
+        finally:
+            otel_context.detach(token)
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
         try:
@@ -216,6 +231,9 @@ class _Nothing:
     """What could not be watched."""
 
     headers = None
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def end(self, *_: object) -> None:
         pass

@@ -27,7 +27,7 @@ from pushsdk._core.errors import (
     UnexpectedResponseError,
     ValidationError,
 )
-from pushsdk._core.explain import error_for, partial_error
+from pushsdk._core.explain import error_for, may_repeat, partial_error, recorded_error
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
@@ -334,3 +334,89 @@ def test_a_partial_errors_outcome_is_the_worst(ended, worst):
     error = partial_error(users, [part(outcome, user) for outcome, user in zip(ended, users, strict=True)])
     assert error.outcome is worst
     assert pickle.loads(pickle.dumps(error)).outcomes == error.outcomes
+
+
+# -- may_repeat -------------------------------------------------------------------------------------------------
+
+UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), repeatable=True)
+THROTTLED = tried(REJECTED, 429, repeatable=True, retry_after=70.0)
+TOO_EARLY = tried(REJECTED, 425, repeatable=True)
+BAD, TOO_LARGE, LOST = tried(REJECTED, 400), tried(REJECTED, 413), tried(UNKNOWN)
+
+
+def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
+    last = attempts[-1]
+    return Verdict(
+        outcome=max((each.outcome for each in attempts), key=[NOT_SENT, REJECTED, UNKNOWN, ACCEPTED].index),
+        attempts=attempts,
+        status=last.status,
+        retry_after=last.retry_after,
+        failure=failure,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind):
+    assert kind().may_repeat is (issubclass(kind, NotSentError) or kind is RateLimitedError)
+    assert kind().retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failure", "expected"),
+    [
+        ([UNSENT], None, True),
+        ([UNSENT], Failure.CERTIFICATE, True),
+        ([THROTTLED], Failure.PAUSED, True),
+        ([TOO_EARLY], None, True),
+        ([TOO_EARLY, UNSENT], None, True),
+        ([TOO_LARGE], Failure.DEADLINE, True),
+        ([UNSENT, BAD], None, False),
+        ([TOO_EARLY, BAD], None, False),
+        ([TOO_LARGE], None, False),
+        ([tried(REJECTED, 401)], None, False),
+        ([tried(REJECTED, 429)], None, False),
+        ([LOST], None, False),
+        ([LOST, UNSENT], None, False),
+        ([LOST, THROTTLED], None, False),
+    ],
+)
+def test_an_error_says_whether_the_same_call_may_be_repeated(attempts, failure, expected):
+    error = error_for(verdict(*attempts, failure=failure), user_ids=("a",))
+    assert error.may_repeat is expected
+    assert pickle.loads(pickle.dumps(error)).may_repeat is expected
+
+
+def test_what_an_earlier_delivery_was_told_for_good_may_not_be_repeated():
+    assert not recorded_error(Verdict(outcome=REJECTED, status=429), user_ids=("a",)).may_repeat
+    assert not recorded_error(Verdict(outcome=UNKNOWN), user_ids=("a",)).may_repeat
+    assert not may_repeat(Verdict(outcome=REJECTED, status=400))
+
+
+ACCEPTED_ONE = tried(ACCEPTED, 204)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "plain", "with_a_key"),
+    [
+        ([UNSENT, BAD], True, True),
+        ([TOO_EARLY, UNSENT], True, True),
+        ([ACCEPTED_ONE, UNSENT], False, True),
+        ([ACCEPTED_ONE, TOO_EARLY], False, True),
+        ([LOST, UNSENT], False, True),
+        ([ACCEPTED_ONE, BAD], False, False),
+        ([LOST, BAD], False, False),
+    ],
+)
+def test_a_partial_call_may_be_repeated_where_that_pushes_nobody_twice(attempts, plain, with_a_key):
+    users = "abc"[: len(attempts)]
+    error = partial_error(users, [((user,), verdict(each)) for user, each in zip(users, attempts, strict=True)])
+    again = pickle.loads(pickle.dumps(error))
+    assert (error.may_repeat, error._open) == (again.may_repeat, again._open) == (plain, with_a_key)
+
+
+def test_a_partial_call_waits_for_the_longest_that_was_asked_of_those_who_may_be_repeated():
+    refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
+    parts = [verdict(THROTTLED), verdict(tried(REJECTED, 429, repeatable=True, retry_after=7.0)), refused_for_good]
+    told = [*parts, verdict(UNSENT), verdict(ACCEPTED_ONE)]
+    assert partial_error("abcde", list(zip(zip("abcde", strict=True), told, strict=True))).retry_after == 70.0
+    assert partial_error("ab", [(("a",), refused_for_good), (("b",), verdict(UNSENT))]).retry_after is None

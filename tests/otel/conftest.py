@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from opentelemetry import context
+from support.service_thread import Service, served
 from support.telemetry import Telemetry
 
 
@@ -16,3 +17,9 @@ def telemetry() -> Iterator[Telemetry]:
     assert telemetry.open == []
     assert context.get_current() == {}
     telemetry.close()
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with served(monkeypatch) as service:
+        yield service

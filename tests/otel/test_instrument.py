@@ -220,7 +220,7 @@ async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
     telemetry = Telemetry()
     monkeypatch.setattr(ours, "_fail", ours._fail)
     service = FakeService(then=lambda request: answer(404 if len(request.users) > 1 else 200))
-    async with telemetry.instrument(client_of(service)) as client:
+    async with telemetry.instrument(client_of(service, api_key=lambda: "secret-key")) as client:
         BREAKS[name](telemetry, client)
         with caplog.at_level(logging.ERROR):
             ended = await every_kind(client)

@@ -178,6 +178,15 @@ def test_the_instruments_of_a_provider_are_made_once(telemetry: Telemetry) -> No
     assert ours.instruments_of(None) is not ours.instruments_of(telemetry.meters)
 
 
+def test_a_provider_that_was_given_first_and_made_global_then_has_one_set(
+    telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "_global", None)
+    given = ours.instruments_of(telemetry.meters)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: telemetry.meters)
+    assert ours.instruments_of(None) is given
+
+
 @virtual
 async def test_a_provider_that_is_set_later_gets_the_metrics_of_clients_that_are_there(telemetry: Telemetry) -> None:
     service = FakeService()

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import Span, SpanKind, StatusCode
 from support.fake_service import (
     MESSAGE,
     Behaviour,
@@ -278,6 +279,20 @@ async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry: Telemetr
     async with watched(telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none()) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
     assert telemetry.tree() == "POST  NOT_SENT  error=credentials  users=1"
+
+
+@virtual
+async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(telemetry: Telemetry) -> None:
+    seen: list[tuple[bool, Span]] = []
+
+    async def key() -> str:
+        await asyncio.sleep(0.1)
+        seen.append((is_http_instrumentation_enabled(), trace.get_current_span()))
+        return "secret-key"
+
+    async with watched(telemetry, FakeService(), api_key=key) as client:
+        await client.send("a", MESSAGE)
+    assert seen == [(True, telemetry.spans[0])]
 
 
 @virtual

@@ -27,6 +27,8 @@ class Framework(NamedTuple):
     enqueue: Callable[[str, int], Awaitable[None]]
     left: Callable[[Redis], int] | None = None
     """How many jobs the broker still has, where it may lose one by itself."""
+    nudge: Callable[[Redis], object] | None = None
+    """What has it look for the jobs of a killed worker, where it does so with a new one only."""
 
 
 def installed(package: str, framework: str) -> None:
@@ -66,6 +68,16 @@ async def _to_taskiq(redis_url: str, jobs: int) -> None:
     await broker.shutdown()
 
 
+def _nudge_taskiq(redis: Redis) -> None:
+    """With a job that no worker knows: it is logged, and done."""
+    from taskiq import TaskiqMessage
+    from taskiq_redis import RedisStreamBroker
+
+    nobodys = TaskiqMessage(task_id="nudge", task_name="nudge", labels={}, args=[], kwargs={})
+    formatter = RedisStreamBroker("redis://localhost").formatter
+    redis.xadd("taskiq", {"data": formatter.dumps(nobodys).message})
+
+
 async def _to_faststream(redis_url: str, jobs: int) -> None:
     from faststream.redis import RedisBroker
     from redis.asyncio import Redis
@@ -95,6 +107,7 @@ FRAMEWORKS = {
         "taskiq_redis",
         ["taskiq", "worker", "taskiq_worker:broker", "--workers", "1", "--ack-type", "when_executed"],
         _to_taskiq,
+        nudge=_nudge_taskiq,
     ),
     "faststream": Framework(
         "faststream", ["faststream", "run", "faststream_worker:app", "--log-level", "warning"], _to_faststream

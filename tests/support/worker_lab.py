@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.hosting import Host
@@ -21,16 +23,18 @@ from support.worker_frameworks import Framework, required
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["APPS", "MODULES", "Crash", "Told", "lived"]
+__all__ = ["APPS", "MODULES", "Crash", "Told", "lived", "outlived"]
 
 ROOT = Path(__file__).parents[2]
 APPS = ROOT / "tests" / "workers" / "apps"
 #: The modules that the README shows, by file name.
 MODULES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S))
-JOBS = "jobs-told"
+JOBS, AGAIN = "jobs-told", "jobs-again"
 # Seconds without a word from any job after which all is taken to hang: longer than a redelivery takes to come.
 HANGS = 60
-# Seconds of that after which a broker that has no job left is taken at its word.
+# Seconds within which a job that is not done comes again.
+COMES_AGAIN = 6
+# Seconds of silence after which a broker that has no job left is taken at its word.
 LOST = 5
 
 
@@ -42,9 +46,9 @@ class Crash(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the jobs said of themselves, and what the service says of their users."""
+    """What the jobs said of themselves, each time, and what the service says of their users."""
 
-    outcomes: Mapping[str, set[str]]
+    outcomes: Mapping[str, Counter[str]]
     accepted: Mapping[str, int]
 
     @property
@@ -66,68 +70,113 @@ def lived(
     framework = required(name)
     from redis import Redis
 
-    for file, text in MODULES.items():
-        (folder / file).write_text(text)
+    _write(folder, lambda text: text)
     with Host(Emulator(faults=faults, keep=3 * jobs)) as host, Redis.from_url(redis_url) as redis:
         emulator = host.emulator
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(folder), str(APPS), str(ROOT)]),
-            "REDIS_URL": redis_url,
-            "PUSHSDK_BASE_URL": emulator.base_url,
-            "PUSHSDK_API_KEY": emulator.api_key,
-            **({} if dedupe else {"WITHOUT_DEDUPE": "1"}),
-        }
+        environment = _environment(folder, redis_url, emulator) | ({} if dedupe else {"WITHOUT_DEDUPE": "1"})
         asyncio.run(framework.enqueue(redis_url, jobs))
         life = _Life(framework, environment, folder / "worker.log", redis)
-        life.run(jobs, list(crashes))
+        life.run(jobs, crashes)
         return Told(life.outcomes, emulator.users())
+
+
+def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault], jobs: int, tries: int) -> Told:
+    """Run the jobs, no two in one request, while there is no service, until so many tries have failed; then with it."""
+    framework = required(name)
+    from redis import Redis
+
+    _write(folder, lambda text: text.replace("or 10", "or 1").replace('"On its way"', 'f"Order {order}"'))
+    with Host(Emulator()) as host:
+        gone = host.emulator
+    with Redis.from_url(redis_url) as redis:
+        asyncio.run(framework.enqueue(redis_url, jobs))
+        life = _Life(framework, _environment(folder, redis_url, gone), folder / "worker.log", redis)
+        with life.worker(signal.SIGTERM) as worker:
+            life.wait(worker, lambda: redis.llen(AGAIN) >= tries)
+            port = urlsplit(gone.base_url).port or 0
+            with Host(Emulator(port=port, api_key=gone.api_key, faults=faults)) as host:
+                life.wait(worker, lambda: redis.llen(JOBS) >= jobs)
+                # Whatever comes again comes within this.
+                life.wait(worker, lambda: redis.llen(JOBS) > jobs, at_most=COMES_AGAIN)
+        for told in redis.lrange(JOBS, 0, -1):
+            life.note(told)
+        return Told(life.outcomes, host.emulator.users())
+
+
+def _write(folder: Path, changed: Callable[[str], str]) -> None:
+    for file, text in MODULES.items():
+        (folder / file).write_text(changed(text))
+
+
+def _environment(folder: Path, redis_url: str, emulator: Emulator) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), str(APPS), str(ROOT)]),
+        "REDIS_URL": redis_url,
+        "PUSHSDK_BASE_URL": emulator.base_url,
+        "PUSHSDK_API_KEY": emulator.api_key,
+    }
 
 
 class _Life:
     """A worker, and the next after each crash."""
 
     def __init__(self, framework: Framework, environment: Mapping[str, str], log: Path, redis: Redis) -> None:
-        self.outcomes: dict[str, set[str]] = defaultdict(set)
+        self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
         self._framework = framework
         self._environment = environment
         self._log = log
         self._redis = redis
 
-    def run(self, jobs: int, crashes: list[Crash]) -> None:
+    def run(self, jobs: int, crashes: Sequence[Crash]) -> None:
+        for told, end in (*crashes, Crash(jobs, signal.SIGTERM)):
+            with self.worker(end) as worker:
+                while len(self.outcomes) < told and self._heard(worker):
+                    pass
+        for word in self._redis.lrange(JOBS, 0, -1):
+            self.note(word)
+
+    @contextmanager
+    def worker(self, end: signal.Signals) -> Iterator[subprocess.Popen[bytes]]:
+        """It runs, and is ended so."""
         with self._log.open("ab") as log:
             worker = _start(self._framework.command, self._environment, log.fileno())
             try:
-                while len(self.outcomes) < jobs and self._heard(worker):
-                    if crashes and len(self.outcomes) >= crashes[0].told:
-                        _end(worker, crashes.pop(0).number)
-                        worker = _start(self._framework.command, self._environment, log.fileno())
+                yield worker
             finally:
-                _end(worker, signal.SIGTERM)
-        for told in self._redis.lrange(JOBS, 0, -1):
-            self._note(told)
-        assert not crashes
+                _end(worker, end)
+
+    def wait(self, worker: subprocess.Popen[bytes], done: Callable[[], bool], at_most: float | None = None) -> None:
+        """Until it is done; where it may not come, for so many seconds."""
+        until = time.monotonic() + (at_most or HANGS)
+        while not done() and time.monotonic() < until:
+            assert worker.poll() is None, self._log.read_text()[-3000:]
+            time.sleep(0.05)
+        assert at_most or done(), self._log.read_text()[-3000:]
 
     def _heard(self, worker: subprocess.Popen[bytes]) -> bool:
         """The next job tells; False where there is none left that could."""
         quiet = 0
         while quiet < HANGS:
             if told := self._redis.blpop([JOBS], timeout=1):
-                self._note(told[1])
+                self.note(told[1])
                 return True
             if worker.poll() is not None:
                 break
             quiet += 1
             if self._framework.left and quiet > LOST and not self._framework.left(self._redis):
                 return False
+            if self._framework.nudge and quiet > LOST:
+                self._framework.nudge(self._redis)
         raise AssertionError(
             f"{len(self.outcomes)} jobs have told, no other does; the worker's exit code is {worker.poll()}:\n"
             f"{self._log.read_text()[-3000:]}"
         )
 
-    def _note(self, told: bytes) -> None:
+    def note(self, told: bytes) -> None:
+        """What a job said."""
         order, outcome = told.decode().split()
-        self.outcomes[order].add(outcome)
+        self.outcomes[order][outcome] += 1
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:

@@ -7,15 +7,16 @@ import threading
 import time
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from support.programs import run_program
 from support.service_thread import HANGS, Service
 
 from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient, PushError
+from pushsdk._io.threads import DaemonThreads
 from pushsdk._sync import process
 from pushsdk._sync.call import Call
-from pushsdk._sync.threads import DaemonThreads
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
 
@@ -228,8 +229,15 @@ def test_a_first_call_at_the_end_of_the_interpreter_is_refused(
 
 def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = DaemonThreads()
-    go_on = threading.Event()
-    names = [threads.submit(lambda: (go_on.wait(HANGS), threading.current_thread())[1]) for _ in range(20)]
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def work() -> threading.Thread:
+        begun.release()
+        go_on.wait(HANGS)
+        return threading.current_thread()
+
+    names = [threads.submit(work) for _ in range(20)]
+    assert all(begun.acquire(timeout=HANGS) for _ in range(16))
     cancelled = threads.submit(time.monotonic)
     assert cancelled.cancel()
     failing = threads.submit(lambda: 1 // 0)
@@ -312,6 +320,22 @@ def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Se
     run_program(HEAD + QUIET["threads go on sending"])
     assert len(service.users()) == 161
     assert service.duplicates() == {}
+
+
+def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(service: Service, tmp_path: Path) -> None:
+    service.faults = [Fault.delay(0.3)]
+    body = """
+    from pushsdk.claims import SqliteClaims
+    client = PushClient(claims=SqliteClaims(sys.argv[1]))
+    def work():
+        for job in "first", "second", "first":
+            os.write(1, f"{client.send('u', MobilePush(), dedupe_key=job).deduplicated}\\n".encode())
+    threading.Thread(target=work).start()
+    while not client.stats().in_flight:
+        time.sleep(0.001)
+    """
+    assert run_program(HEAD + body, str(tmp_path / "claims.db")) == (0, "0\n0\n1\n", "")
+    assert service.users() == {"u": 2}
 
 
 def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Service) -> None:

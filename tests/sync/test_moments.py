@@ -20,10 +20,10 @@ from pushsdk import (
     RetryPolicy,
     SendAbandoned,
 )
+from pushsdk._io.threads import DaemonThreads
 from pushsdk._sync import portal, process, reading
 from pushsdk._sync.call import Call
 from pushsdk._sync.late import tell_late
-from pushsdk._sync.threads import DaemonThreads
 from pushsdk._sync.worker import Worker
 from pushsdk.emulator import Fault
 

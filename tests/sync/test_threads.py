@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from support.service_thread import Service
+from support.service_thread import HANGS, Service
 
 from pushsdk import (
     Batching,
@@ -206,6 +206,32 @@ def test_a_call_in_the_clients_own_thread_is_refused_not_hung(
         assert client.send("w", HELLO).users == 1
     assert ["in its own thread" in str(error) for error in raised] == [True, True]
     assert service.users() == {"u": 1, "w": 1}
+
+
+def test_a_close_in_the_clients_own_thread_is_refused_while_another_closes_too(service: Service) -> None:
+    raised: list[ConfigurationError] = []
+    sending = threading.Event()
+
+    def on_event(_: object) -> None:
+        sending.set()
+        closing.wait(HANGS)
+        with pytest.raises(ConfigurationError) as caught:
+            client.close()
+        raised.append(caught.value)
+
+    closing = threading.Event()
+    client = PushClient(on_event=on_event)
+    sender = threading.Thread(target=client.send, args=("u", HELLO))
+    sender.start()
+    assert sending.wait(HANGS)
+    closer = threading.Thread(target=client.close)
+    closer.start()
+    while not next(iter(client._portal._places.values())).worker.closing:
+        time.sleep(0.001)
+    closing.set()
+    sender.join(HANGS)
+    closer.join(HANGS)
+    assert ["in its own thread" in str(error) for error in raised] == [True]
 
 
 def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: Service) -> None:

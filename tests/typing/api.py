@@ -320,6 +320,7 @@ async def handle(client: AsyncPushClient) -> str:
     except (ConfigurationError, ValidationError) as error:
         assert_type(error.outcome, Outcome)
     except PushError as error:
+        assert_type((error.may_repeat, error.retry_after), tuple[bool, float | None])
         assert_type((error.outcome, error.user_ids), tuple[Outcome, tuple[str, ...]])
         return told(error.outcome)
     return ""

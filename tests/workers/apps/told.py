@@ -11,35 +11,41 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from pushsdk import AsyncPushClient, NotSentError, PushClient, PushError
+from pushsdk import AsyncPushClient, PushClient, PushError
 
 __all__ = ["telling", "telling_sync"]
 
-JOBS = "jobs-told"
+JOBS, AGAIN = "jobs-told", "jobs-again"
 URL = os.environ["REDIS_URL"]
 
 
 @contextmanager
-def _judged() -> Iterator[list[str]]:
-    """Its outcome. What was never sent goes to the queue as before."""
-    outcome = ["ACCEPTED"]
+def _noting(told: list[tuple[str, str]]) -> Iterator[None]:
+    """How it ended. Whatever is no error of a push tells the framework to deliver it again, or to stop."""
     try:
-        yield outcome
-    except NotSentError:
-        raise
+        yield
     except PushError as error:
-        outcome[0] = error.outcome.name
+        told.append((JOBS, error.outcome.name))
+        raise
+    except Exception:
+        told.append((AGAIN, ""))
+        raise
+    told.append((JOBS, "ACCEPTED"))
 
 
 def telling(job: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
-    """The same job, whose outcome is told before it counts as done."""
+    """The same job, whose outcome is told before it counts as done. What the framework makes of it is as before."""
     teller = redis.asyncio.Redis.from_url(URL)
 
     @functools.wraps(job)
     async def told(*args: Any, **kwargs: Any) -> None:
-        with _judged() as outcome:
-            await job(*args, **kwargs)
-        await teller.rpush(JOBS, f"{kwargs.get('order') or args[-2]} {outcome[0]}")
+        ends: list[tuple[str, str]] = []
+        try:
+            with _noting(ends):
+                await job(*args, **kwargs)
+        finally:
+            for where, outcome in ends:
+                await teller.rpush(where, f"{kwargs.get('order') or args[-2]} {outcome}")
 
     return told
 
@@ -50,9 +56,13 @@ def telling_sync(job: Callable[..., Any]) -> Callable[..., None]:
 
     @functools.wraps(job)
     def told(*args: Any) -> None:
-        with _judged() as outcome:
-            job(*args)
-        teller.rpush(JOBS, f"{args[-2]} {outcome[0]}")
+        ends: list[tuple[str, str]] = []
+        try:
+            with _noting(ends):
+                job(*args)
+        finally:
+            for where, outcome in ends:
+                teller.rpush(where, f"{args[-2]} {outcome}")
 
     return told
 

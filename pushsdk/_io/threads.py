@@ -1,4 +1,4 @@
-"""Threads for the blocking work of a loop (host names, run files) that nobody waits for when the interpreter ends."""
+"""Threads for blocking work (host names, files) that nobody waits for when the interpreter ends."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ __all__ = ["DaemonThreads"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-MOST = 16
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """A default executor for an event loop, of daemon threads.
+    """An executor of daemon threads, ``most`` of them; also as the default one of an event loop.
 
-    The one that a loop makes for itself takes no work once the main thread has come to its end, though other threads
-    may go on sending, and then waits for a host name that does not come.
+    The library's own takes no work once the main thread has come to its end, though other threads may go on sending,
+    and then waits for a host name that does not come.
     """
 
-    def __init__(self) -> None:
-        super().__init__(MOST)
+    def __init__(self, most: int = 16, *, name: str = "pushsdk-work") -> None:
+        super().__init__(most)
+        self._most = most
+        self._name = name
         self._todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._resting = threading.Semaphore(0)
         self._count = 0
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have it called; from one thread only, that of the loop."""
+        """Have it called. From one thread at a time. Raises RuntimeError where no thread can be started for it."""
         future: Future[T] = Future()
 
         def work() -> None:
@@ -40,13 +41,13 @@ class DaemonThreads(ThreadPoolExecutor):
                     future.set_exception(error)
 
         self._todo.put(work)
-        if not self._resting.acquire(blocking=False) and self._count < MOST:
+        if not self._resting.acquire(blocking=False) and self._count < self._most:
             self._start()
         return future
 
     def _start(self) -> None:
         try:
-            threading.Thread(target=self._work, name="pushsdk-work", daemon=True).start()
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
         except RuntimeError:
             # Python 3.12 starts none once the main thread has ended: then it waits for those there are.
             if not self._count:

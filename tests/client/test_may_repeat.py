@@ -1,0 +1,100 @@
+"""What ``may_repeat`` says is so: the same call, made again while it says so, reaches whom it can, and nobody twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.virtual_time import virtual
+
+from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt, RejectedError, RetryPolicy
+from pushsdk.claims import MemoryClaims
+from pushsdk.testing import Answer, FakeRequest, FakeService
+
+HELLO = {"title": {"en": "Hello"}}
+# Long: where the message is most of the bytes, no 413 is split.
+USERS = [f"user-{number}".ljust(200, "-") for number in (1, 2, 3)]
+ONCE = RetryPolicy.none()
+
+
+def singly(answers: dict[str, list[Answer]]) -> FakeService:
+    """Refuses more than one user with 413, and answers each as its list says; then it accepts."""
+
+    def answer(request: FakeRequest) -> Answer:
+        if len(request.user_ids) > 1:
+            return Answer.status(413)
+        user = request.user_ids[0].rstrip("-")
+        return answers[user].pop(0) if answers.get(user) else Answer.accept()
+
+    return FakeService(then=answer)
+
+
+async def delivered(client: AsyncPushClient, *, key: str | None, times: int = 10) -> list[Receipt | PushError]:
+    """The job, delivered until it is through or may not be repeated."""
+    told: list[Receipt | PushError] = []
+    for _ in range(times):
+        try:
+            told.append(await client.send(USERS, HELLO, dedupe_key=key))
+            break
+        except PushError as error:
+            told.append(error)
+            if not error.may_repeat:
+                break
+            await asyncio.sleep(error.retry_after or 0)
+    return told
+
+
+@virtual
+async def test_with_a_key_a_job_comes_again_until_all_whom_it_can_reach_are_reached() -> None:
+    later, refused = Answer.status(429, headers={"Retry-After": "70"}), Answer.refused()
+    service = singly({"user-2": [refused, refused, later], "user-3": [Answer.status(400)]})
+    async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
+        told = await delivered(client, key="job-42")
+    last = told.pop()
+    assert isinstance(last, PartialError)
+    assert list(last.outcomes.values()) == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.REJECTED]
+    assert [each.retry_after for each in told if isinstance(each, PartialError)] == [None, None, 70.0]
+    assert service.users() == dict.fromkeys(USERS[:2], 1)
+
+
+@virtual
+async def test_without_a_key_a_call_that_reached_somebody_may_not_be_repeated() -> None:
+    service = singly({"user-2": [Answer.refused()]})
+    async with service.client(retry=ONCE) as client:
+        (told,) = await delivered(client, key=None)
+    assert isinstance(told, PartialError)
+    assert not told.may_repeat
+
+
+@pytest.mark.parametrize("key", [None, "job-42"])
+@virtual
+async def test_a_call_that_reached_nobody_may_be_repeated_with_a_key_or_without(key: str | None) -> None:
+    bad = Answer.status(400)
+    service = singly({"user-1": [bad], "user-2": [Answer.refused()], "user-3": [bad]})
+    async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
+        told = await delivered(client, key=key, times=1)
+    assert [each.may_repeat for each in told if isinstance(each, PushError)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"), [((425, 400, 400), True), ((400, 400, 425), True), ((400,) * 3, False)]
+)
+@virtual
+async def test_a_call_that_was_refused_as_a_whole_may_be_repeated_for_any_of_its_users(
+    statuses: tuple[int, ...], expected: bool
+) -> None:
+    service = singly({user.rstrip("-"): [Answer.status(status)] for user, status in zip(USERS, statuses, strict=True)})
+    async with service.client(retry=ONCE) as client:
+        (told,) = await delivered(client, key=None, times=1)
+    assert type(told) is RejectedError
+    assert told.may_repeat is expected
+
+
+@virtual
+async def test_an_unknown_is_not_repeated() -> None:
+    service = FakeService(Answer.reset_after())
+    async with service.client(claims=MemoryClaims()) as client:
+        (told,) = await delivered(client, key="job-42")
+    assert isinstance(told, PushError)
+    assert (told.outcome, told.may_repeat) == (Outcome.UNKNOWN, False)
+    assert service.users() == dict.fromkeys(USERS, 1)
