@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,10 @@ def _connected(url: str, timeout: float) -> Redis:
 
 
 def _checked(server: object) -> Any:
-    if not all(hasattr(server, name) for name in ("set", "get", "eval")):
+    is_redis = all(hasattr(server, name) for name in ("set", "get", "eval"))
+    # What all commands of redis-py go through: it tells its two kinds apart.
+    run = getattr(server, "execute_command", None)
+    if not is_redis or not (run is None or inspect.iscoroutinefunction(run)):
         raise ConfigurationError("RedisClaims takes a URL, or a redis.asyncio.Redis")
     return server
 
