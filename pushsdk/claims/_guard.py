@@ -11,7 +11,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from pushsdk._core import dedupe
@@ -65,46 +64,54 @@ class Load(Protocol):
 class _Visit:
     """A call, and all that it began: the client's end waits for it."""
 
+    __slots__ = ("_engine", "_left")
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._left = 0
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
+        """One thing more is to end."""
         self._left += 1
-        self._engine.campaigns.add(self)
+        if self._left == 1:
+            self._engine.campaigns.add(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def end(self) -> None:
+        """One of them has."""
         self._left -= 1
         if not self._left:
             self._engine.campaigns.discard(self)
             self._engine.ended(self)
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Work that a cancellation of the call does not end."""
-        self.__enter__()
+    def start(self, work: Coroutine[Any, Any, T], then: Callable[[], None]) -> asyncio.Task[T]:
+        """Work that a cancellation of the call does not end; ``then`` is called after it, also if it never began."""
+
+        def ended(_: asyncio.Task[T]) -> None:
+            then()
+            self.end()
+
+        self.begin()
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(lambda _: self.__exit__(None, None, None))
+        task.add_done_callback(ended)
         return task
 
     def see_to(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Future[None]:
-        """Work that nobody's cancellation ends, also not one of all tasks of the loop. What it raises is lost."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        begun = 0
-
-        def begin() -> None:
-            nonlocal begun
-            begun += 1
-            self.start(work()).add_done_callback(ended)
+        """Work that nobody's cancellation ends, also not one of all tasks of the loop. It raises nothing."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        again = BEGUN_AGAIN
 
         def ended(task: asyncio.Task[None]) -> None:
-            if task.cancelled() and begun <= BEGUN_AGAIN:
-                begin()
-            elif not done.done():
-                done.set_result(None)
+            nonlocal again
+            if task.cancelled() and again:
+                again -= 1
+                loop.create_task(work()).add_done_callback(ended)
+                return
+            done.set_result(None)
+            self.end()
 
-        begin()
+        self.begin()
+        loop.create_task(work()).add_done_callback(ended)
         return done
 
 
@@ -114,7 +121,7 @@ class Guard:
     def __init__(self, store: ClaimStore, engine: Engine) -> None:
         self._store = store
         self._engine = engine
-        self._turns = Turns()
+        self._turns = Turns(store.at_a_time)
         # What this process knows better than the store, which could not be told.
         self._owed = Owed()
 
@@ -146,7 +153,8 @@ class Guard:
         Raises ClaimStoreError, and ValidationError for another payload, before anything is sent.
         """
         visit = _Visit(self._engine)
-        with visit:
+        visit.begin()
+        try:
             held = await self._claim(visit, load, key, dedupe.begin(fingerprint, load.count, time.time()))
             if isinstance(held, Record):
                 return held
@@ -158,6 +166,8 @@ class Guard:
                 raise
             await self._settle(visit, held, load.after(held.record), load.deadline)
             return held.before
+        finally:
+            visit.end()
 
     # -- before the send ----------------------------------------------------------------------------------------
 
@@ -168,8 +178,7 @@ class Guard:
         except TimeoutError as error:
             raise ClaimStoreError(_LATE) from error
         taking = Taking(key, ours, self._owed)
-        task = visit.start(self._walk(key, taking.steps()))
-        task.add_done_callback(lambda _: self._turns.give())
+        task = visit.start(self._walk(key, taking.steps()), then=self._turns.give)
         try:
             await asyncio.wait([task], timeout=_seconds_to(load.deadline))
         except asyncio.CancelledError:

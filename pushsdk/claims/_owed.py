@@ -91,6 +91,8 @@ class Owed:
 class Taking:
     """A delivery's way to its claim, and back."""
 
+    __slots__ = ("_fence", "_ours", "_owed", "_replaced", "_replaced_is", "key", "late", "written")
+
     def __init__(self, key: str, ours: Record, owed: Owed) -> None:
         self.key = key
         #: The entries that may have been written, or may yet be, by their tokens.

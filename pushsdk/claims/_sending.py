@@ -17,6 +17,8 @@ __all__ = ["Sending"]
 class Sending:
     """See ``_guard.Load``."""
 
+    __slots__ = ("_call", "_content", "_engine", "_ids", "_part", "_repeated", "_told", "_users")
+
     def __init__(self, engine: Engine, call: Call, content: Content, repeated: int) -> None:
         self._engine = engine
         self._call = call

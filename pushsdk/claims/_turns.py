@@ -6,22 +6,19 @@ import asyncio
 import math
 from collections import deque
 
-__all__ = ["AT_A_TIME", "Turns"]
-
-# Visits to a store at a time. So many are done within a small part of its timeout, by any store that is well, and fill
-# a commit of one that writes what comes together.
-AT_A_TIME = 256
+__all__ = ["Turns"]
 
 
 class Turns:
-    """At most so many visits to a store at a time, first come first served.
+    """At most ``at_a_time`` visits to a store, first come first served.
 
-    Nobody waits behind a store that is silent: when one was heard of by none for its whole timeout, all who wait are
-    told so.
+    Nobody waits behind a store that is silent: when it answered nobody for its whole timeout, all who wait are told.
     """
 
-    def __init__(self) -> None:
-        self._left = AT_A_TIME
+    __slots__ = ("_heard_at", "_left", "_line")
+
+    def __init__(self, at_a_time: int) -> None:
+        self._left = at_a_time
         self._line: deque[asyncio.Future[None]] = deque()
         # When the store answered last, on the loop's clock.
         self._heard_at = -math.inf
@@ -31,15 +28,19 @@ class Turns:
         if self._left:
             self._left -= 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
         self._line.append(turn)
+        timer = None if deadline is None else loop.call_at(deadline, _give_up, turn)
         try:
-            async with asyncio.timeout_at(deadline):
-                await turn
-        except BaseException:
+            await turn
+        except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.give()
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def give(self) -> None:
         """The turn is the next one's."""
@@ -59,6 +60,9 @@ class Turns:
         if self._heard_at >= since:
             return
         while self._line:
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_exception(TimeoutError())
+            _give_up(self._line.popleft())
+
+
+def _give_up(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_exception(TimeoutError())

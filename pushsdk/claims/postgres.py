@@ -21,6 +21,8 @@ TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
 HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(:[0-9]{1,5})?")
 # Processes that make the table at the same time would meet in PostgreSQL's catalogue: one after the other.
 LOCK = 0x70757368
+# As many as asyncpg opens by itself in a pool of yours.
+CONNECTIONS = 10
 # Seconds between two looks for what has expired, and rows that go at a time.
 SWEEP_EVERY, SWEPT = 60.0, 1000
 
@@ -50,6 +52,8 @@ class PostgresClaims(ClaimStore):
     make it with ``PostgresClaims.schema()``. Expiry goes by the clock of the server. A claim is committed when the push
     leaves: hence a pool, not a connection, so that it is in no transaction of yours.
     """
+
+    at_a_time: int = CONNECTIONS
 
     def __init__(
         self,
@@ -197,7 +201,7 @@ def _import() -> Any:
 
 async def _pool_of(url: str, timeout: float) -> Any:
     return await _import().create_pool(
-        url, min_size=0, max_size=10, timeout=timeout, command_timeout=timeout, reset=_nothing
+        url, min_size=0, max_size=CONNECTIONS, timeout=timeout, command_timeout=timeout, reset=_nothing
     )
 
 

@@ -46,6 +46,8 @@ class RedisClaims(ClaimStore):
     whose claim is lost is pushed again when it is delivered again.
     """
 
+    at_a_time: int = AT_A_TIME
+
     def __init__(
         self,
         server: str | Redis,

@@ -8,9 +8,9 @@ import pytest
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import turns, virtual
 
-from pushsdk import ClaimStoreError, MobilePush, Receipt, Timeout
+from pushsdk import Batching, ClaimStoreError, MobilePush, Receipt, Timeout
 from pushsdk._core.dedupe import Mark
-from pushsdk.claims import Claim, _turns
+from pushsdk.claims import Claim, ClaimStore, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.claims._turns import Turns
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import FakeService
@@ -20,6 +20,8 @@ HELLO = MobilePush(title={"en": "Hello"})
 
 class Narrow(ShakyClaims):
     """Does one thing at a time, and takes a second for it."""
+
+    at_a_time = 2
 
     def __init__(self) -> None:
         super().__init__(timeout=5.0)
@@ -39,6 +41,8 @@ class Narrow(ShakyClaims):
 class Silent(ShakyClaims):
     """Answers nothing any more."""
 
+    at_a_time = 2
+
     async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
         self.ops.append("add")
         await asyncio.get_running_loop().create_future()
@@ -47,11 +51,6 @@ class Silent(ShakyClaims):
         self.ops.append("remove")
         await asyncio.get_running_loop().create_future()
         return False
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_turns, "AT_A_TIME", 2)
 
 
 async def crowd(client: AsyncPushClient, count: int, total: float | None = None) -> list[Receipt | BaseException]:
@@ -125,12 +124,18 @@ async def test_a_call_cancelled_in_line_asks_nothing_and_takes_no_turn() -> None
     assert claims.ops.count("add") == 3
 
 
+def test_no_more_is_asked_of_a_server_than_there_are_connections() -> None:
+    pairs = [(RedisClaims("redis://localhost"), 16), (PostgresClaims("postgresql://localhost"), 10)]
+    assert [store.at_a_time for store, _ in pairs] == [count for _, count in pairs]
+    assert ClaimStore.at_a_time == SqliteClaims("x.claims").at_a_time == Batching().max_users
+
+
 # -- alone ------------------------------------------------------------------------------------------------------------
 
 
 @virtual
 async def test_turns_come_in_the_order_of_the_line() -> None:
-    line, came = Turns(), list[int]()
+    line, came = Turns(2), list[int]()
 
     async def one(number: int) -> None:
         await line.take()
@@ -144,7 +149,7 @@ async def test_turns_come_in_the_order_of_the_line() -> None:
 
 @virtual
 async def test_a_turn_that_comes_with_a_cancellation_goes_to_the_next() -> None:
-    line = Turns()
+    line = Turns(2)
     for _ in range(2):
         await line.take()
     first, second = (asyncio.create_task(line.take()) for _ in range(2))
@@ -161,7 +166,7 @@ async def test_a_turn_that_comes_with_a_cancellation_goes_to_the_next() -> None:
 
 @virtual
 async def test_a_line_goes_on_when_one_visit_had_no_answer_and_others_had() -> None:
-    line = Turns()
+    line = Turns(2)
     for _ in range(2):
         await line.take()
     began = now()
@@ -175,7 +180,7 @@ async def test_a_line_goes_on_when_one_visit_had_no_answer_and_others_had() -> N
 
 @virtual
 async def test_who_left_the_line_is_not_told_that_the_store_is_silent() -> None:
-    line = Turns()
+    line = Turns(2)
     for _ in range(2):
         await line.take()
     gone, waiting = (asyncio.create_task(line.take()) for _ in range(2))
