@@ -141,7 +141,9 @@ class Taking:
             self._owed.note(held.token, held.before)
         self._fence = self._fence or secrets.token_hex(16)
         for held in self.written.values():
-            if (yield Remove(held.token) if held.before.is_void else self._fencing(held.token, held.before)):
+            # Where nothing else may come, nothing need stay.
+            is_all = held.before.is_void and len(self.written) == 1
+            if (yield Remove(held.token) if is_all else self._fencing(held.token, held.before)):
                 self._clear()
                 return True
         found = yield Add(Claim(self._fence, self._ours.opened().encode()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pushsdk import ValidationError
@@ -157,6 +157,7 @@ BEFORE = st.one_of(
 
 
 @given(BEFORE, FATES)
+@example((OPEN, OPEN), ["done", "twice", "later"])
 def test_who_is_sent_to_was_open_before_and_after_a_failure_is_open_again(
     before: tuple[Mark, Mark] | None, fates: list[str]
 ) -> None:
