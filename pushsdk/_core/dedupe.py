@@ -1,7 +1,7 @@
 """Dedupe keys: what is stored of a delivery, what a later delivery may still send, and what it is answered.
 
 Decides only; the claim stores and the clock are the shell's. A position is that of a user among the distinct users of
-the call: who they are is not stored.
+the call, sorted: who they are is not stored, and in which order they were given does not matter.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "Run",
     "Share",
     "begin",
+    "by_position",
     "conclude",
     "digest_of",
     "fingerprint_of",
@@ -40,6 +41,9 @@ __all__ = [
 KEY_BYTES = 512
 # Part of what is hashed: another version of the format never meets the keys and fingerprints of this one.
 _KEYS, _PAYLOADS = b"pushsdk dedupe key 1\0", b"pushsdk payload 1"
+
+# Refused, and not for good: a key or a permission can be mended, a base_url put right, a limit raised.
+MENDABLE = frozenset({401, 403, 413, *range(300, 400)})
 
 Share = tuple[tuple[str, ...], Verdict]
 """Users of a call, and the verdict on them."""
@@ -58,7 +62,7 @@ class Mark(StrEnum):
     REJECTED = "REJECTED"
     """Settled: refused, and the same again would be too."""
     OPEN = "OPEN"
-    """Not sent, or refused for the moment: the next delivery may send."""
+    """Not sent, or refused for a reason that may pass: the next delivery may send."""
 
 
 _OUTCOMES = {Mark.CLAIMED: Outcome.UNKNOWN, Mark.ACCEPTED: Outcome.ACCEPTED, Mark.REJECTED: Outcome.REJECTED}
@@ -125,7 +129,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.all_at(Position(Mark.OPEN))
 
     def after(self, users: Sequence[str], shares: Iterable[Share]) -> Record:
-        """As it stands once these users of the call have their verdicts."""
+        """As it stands once these users of the call, which are all by position, have their verdicts."""
         marks = {user: mark_of(verdict) for some, verdict in shares for user in some}
         return self.with_positions(
             marks.get(user, position) for user, position in zip(users, self.positions(), strict=True)
@@ -179,21 +183,29 @@ def fingerprint_of_all(dedupe_key: str, base_url: str, payloads: Iterable[Payloa
     return told.hexdigest()
 
 
+def by_position(users: tuple[str, ...]) -> tuple[str, ...]:
+    """The users of a call, each at its position."""
+    return users if len(users) == 1 else tuple(sorted(users))
+
+
 def begin(fingerprint: str, users: int, now: float) -> Record:
     """The record of a first delivery: all users claimed."""
     return Record(fingerprint=fingerprint, claimed_at=now, runs=(Run(Mark.CLAIMED, users),))
 
 
 def read(value: bytes, ours: Record) -> Record:
-    """The record that was there before ours.
+    """The record that was there before ours; where that has nothing to keep, one of ours.
 
     Raises ValidationError where it is about another payload, and ValueError where it is no record of this version.
     """
     found = _decode(value)
+    if found.is_void:
+        return ours.opened()
     if found.fingerprint != ours.fingerprint:
         raise ValidationError(
             "this dedupe_key was used for another payload (users, message, custom fields or base_url differ): "
-            "nothing was sent; use a key of its own for each job"
+            "nothing was sent; use a key of its own for each job, and a new one to send a job on after a change of its "
+            "payload or base_url"
         )
     if found.users != ours.users:
         raise ValueError("the record is about another number of users")
@@ -211,11 +223,11 @@ def mark_of(verdict: Verdict) -> Position:
     return Position(Mark.OPEN)
 
 
-def conclude(users: Sequence[str], repeated: int, *, before: Record, shares: Sequence[Share]) -> Receipt | PushError:
+def conclude(users: tuple[str, ...], repeated: int, *, before: Record, shares: Sequence[Share]) -> Receipt | PushError:
     """What the caller is told: the verdicts of this delivery, and what was recorded ``before`` of the others."""
     sent = {user for some, _ in shares for user in some}
     recorded: dict[Position, list[str]] = {}
-    for user, position in zip(users, before.positions(), strict=True):
+    for user, position in zip(by_position(users), before.positions(), strict=True):
         if user not in sent:
             recorded.setdefault(position, []).append(user)
     told = [(tuple(some), Verdict(outcome=_OUTCOMES[at.mark], status=at.status)) for at, some in recorded.items()]
@@ -233,14 +245,20 @@ def conclude(users: Sequence[str], repeated: int, *, before: Record, shares: Seq
         return partial_error(users, parts)
     if shares:
         verdict = msgspec.structs.replace(shares[-1][1], attempts=attempts_of(shares))
-        return error_for(verdict, user_ids=tuple(users))
-    return recorded_error(told[-1][1], user_ids=tuple(users))
+        return error_for(verdict, user_ids=users)
+    return recorded_error(told[-1][1], user_ids=users)
 
 
 def _is_final(verdict: Verdict) -> bool:
-    """Whether the last word was the service's, and not 'not now'. Behind a 413 a part may never have been sent."""
+    """Whether the last word was the service's, about this call, and neither 'not now' nor 'not so'.
+
+    Of a request that several calls shared it is not known whom of them it is about. Behind a 413 a part may never have
+    been sent.
+    """
     last = verdict.attempts[-1]
-    return last.outcome is Outcome.REJECTED and not last.repeatable and verdict.failure is None
+    if last.outcome is not Outcome.REJECTED or last.repeatable or verdict.failure is not None:
+        return False
+    return not verdict.shared and last.status not in MENDABLE
 
 
 def _status(verdict: Verdict) -> int | None:

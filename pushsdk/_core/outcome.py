@@ -177,6 +177,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     body: bytes | None = None
     retry_after: float | None = None
     failure: Failure | None = None
+    shared: bool = False
+    """Set by the ledger where the request was rejected and carried other calls too: any of them may be to blame."""
 
 
 def read_status(

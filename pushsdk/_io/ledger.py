@@ -38,6 +38,8 @@ class Ledger:
     def settle_piece(self, piece: Piece, verdict: Verdict) -> None:
         """The verdict on a request is that on the users it carried."""
         self._counters.users[verdict.outcome] += piece.users
+        if verdict.outcome is Outcome.REJECTED and len(piece.segments) > 1:
+            verdict = msgspec.structs.replace(verdict, shared=True)
         for segment in piece.segments:
             call = segment.call
             if call.settle(segment.users, verdict) and call.gone:

@@ -1,28 +1,28 @@
 """A send with a dedupe key: claimed in the store before it is queued, settled or released after.
 
-What is recorded, sent and answered is decided in ``_core.dedupe``; here are the awaits, and what holds when one of them
-fails: before the send nothing is sent, after it the caller gets the true outcome.
+What is recorded, sent and answered is decided in ``_core.dedupe``, what the store is asked in ``_owed``; here are the
+awaits, and what holds when one of them fails: before the send nothing is sent, after it the caller gets the true
+outcome.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
-from collections.abc import Coroutine
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
-from pushsdk._core import dedupe, wire
+from pushsdk._core import dedupe
 from pushsdk._core.batching import Call, Content
-from pushsdk._core.dedupe import Record, Share
+from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError
-from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._io.engine import Engine
-from pushsdk._io.ledger import unsettled
 from pushsdk._io.offload import settled
+from pushsdk.claims._owed import Add, Held, Op, Owed, Steps, Swap, Taking, settling
+from pushsdk.claims._sending import Sending
+from pushsdk.claims._turns import Turns
 from pushsdk.claims.store import Claim, ClaimStore
 
 __all__ = ["Guard", "Load", "guard_of"]
@@ -30,12 +30,13 @@ __all__ = ["Guard", "Load", "guard_of"]
 T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")
-# Another delivery may change the entry between two looks at it, but hardly so often.
-LOOKS = 10
 # A write that fails is tried once more: a connection may have gone stale while the push was out.
 TRIES = 2
-# Claims that could not be written: more than fail in a short outage of the store.
-UNWRITTEN_KEPT = 10_000
+# Work that somebody's cancellation of all tasks ended is begun again. Who cancels more often than this means it.
+BEGUN_AGAIN = 10
+# What a store that fails leaves behind.
+SENT = "a push that has ended stays claimed, which is unknown"
+UNUSED = "a claim that nothing was sent under stays, which is unknown to other processes"
 
 
 class Load(Protocol):
@@ -60,44 +61,58 @@ class Load(Protocol):
         ...
 
 
-class _Held(NamedTuple):
-    """A claim of ours in the store."""
-
-    key: str
-    token: str
-    before: Record
-    """What holds if nothing is sent: open where this delivery may send."""
-    record: Record
-    """What the store has: the same, claimed."""
-
-
 class _Visit:
     """A call, and all that it began: the client's end waits for it."""
+
+    __slots__ = ("_engine", "_left")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._left = 0
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
+        """One thing more is to end."""
         self._left += 1
-        self._engine.campaigns.add(self)
+        if self._left == 1:
+            self._engine.campaigns.add(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def end(self) -> None:
+        """One of them has."""
         self._left -= 1
         if not self._left:
             self._engine.campaigns.discard(self)
             self._engine.ended(self)
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Work that nobody's cancellation ends, also not that of the call."""
+    def start(self, work: Coroutine[Any, Any, T], then: Callable[[], None]) -> asyncio.Task[T]:
+        """Work that a cancellation of the call does not end; ``then`` is called after it, also if it never began."""
 
-        async def visiting() -> T:
-            with self:
-                return await work
+        def ended(_: asyncio.Task[T]) -> None:
+            then()
+            self.end()
 
-        return asyncio.get_running_loop().create_task(visiting())
+        self.begin()
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(ended)
+        return task
+
+    def see_to(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Future[None]:
+        """Work that nobody's cancellation ends, also not one of all tasks of the loop. It raises nothing."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        again = BEGUN_AGAIN
+
+        def ended(task: asyncio.Task[None]) -> None:
+            nonlocal again
+            if task.cancelled() and again:
+                again -= 1
+                loop.create_task(work()).add_done_callback(ended)
+                return
+            done.set_result(None)
+            self.end()
+
+        self.begin()
+        loop.create_task(work()).add_done_callback(ended)
+        return done
 
 
 class Guard:
@@ -106,23 +121,27 @@ class Guard:
     def __init__(self, store: ClaimStore, engine: Engine) -> None:
         self._store = store
         self._engine = engine
-        # What this process knows better than the store, which could not be told; ``before`` is what holds.
-        self._unwritten: dict[str, _Held] = {}
+        self._turns = Turns(store.at_a_time)
+        # What this process knows better than the store, which could not be told.
+        self._owed = Owed()
 
     async def send(self, call: Call, content: Content, repeated: int, *, dedupe_key: object) -> Receipt:
         """As ``Coalescer.send``, for those of the call that no earlier delivery has reached or holds."""
         key = dedupe.digest_of(dedupe_key)
-        fingerprint = dedupe.fingerprint_of(
-            str(dedupe_key),
-            self._engine.settings.base_url,
-            ids=call.ids,
-            message=content.message,
-            custom_fields=content.custom_fields,
-        )
         call.deadline = min(call.deadline, self.latest())
-        load = _Sending(self._engine, call, content, repeated)
-        before = await self.deliver(load, key=key, fingerprint=fingerprint)
-        return _told(load.conclude(before))
+        load = Sending(self._engine, call, content, repeated)
+        try:
+            before = await self.deliver(load, key=key, fingerprint=load.fingerprint(str(dedupe_key)))
+        except ClaimStoreError:
+            load.fail()
+            raise
+        except asyncio.CancelledError:
+            load.abandon()
+            raise
+        told = load.conclude(before)
+        if isinstance(told, PushError):
+            raise told
+        return told
 
     def latest(self) -> float:
         """When the last request under a claim of now has to be over: the claim must not expire while one is out."""
@@ -134,156 +153,126 @@ class Guard:
         Raises ClaimStoreError, and ValidationError for another payload, before anything is sent.
         """
         visit = _Visit(self._engine)
-        with visit:
+        visit.begin()
+        try:
             held = await self._claim(visit, load, key, dedupe.begin(fingerprint, load.count, time.time()))
             if isinstance(held, Record):
                 return held
             try:
                 await load.send(held.before.open())
             except asyncio.CancelledError:
-                await settled(visit.start(self._put(held, load.after(held.record))))
+                record = load.after(held.record)
+                await settled(visit.see_to(lambda: self._write(held, record)))
                 raise
             await self._settle(visit, held, load.after(held.record), load.deadline)
             return held.before
+        finally:
+            visit.end()
 
     # -- before the send ----------------------------------------------------------------------------------------
 
-    async def _claim(self, visit: _Visit, load: Load, key: str, ours: Record) -> _Held | Record:
+    async def _claim(self, visit: _Visit, load: Load, key: str, ours: Record) -> Held | Record:
         """Claimed for this delivery; or what is recorded, where it leaves nothing to send."""
-        task = visit.start(self._take(visit, key, ours))
+        try:
+            await self._turns.take(load.deadline)
+        except TimeoutError as error:
+            raise ClaimStoreError(_LATE) from error
+        taking = Taking(key, ours, self._owed)
+        task = visit.start(self._walk(key, taking.steps()), then=self._turns.give)
         try:
             await asyncio.wait([task], timeout=_seconds_to(load.deadline))
         except asyncio.CancelledError:
-            await settled(visit.start(self._undo(task)))
+            await settled(visit.see_to(lambda: self._undo(taking, task)))
             raise
+        if late := taking.late:
+            visit.see_to(lambda: self._write(*late))
+        if task.done() and not task.cancelled() and task.exception() is None:
+            return task.result()
+        visit.see_to(lambda: self._undo(taking, task))
         if not task.done():
-            visit.start(self._undo(task))
-            raise ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
-        return task.result()
+            raise ClaimStoreError(_LATE)
+        why = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if isinstance(why, PushError):
+            raise why
+        raise ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__})") from why
 
-    async def _take(self, visit: _Visit, key: str, ours: Record) -> _Held | Record:
-        store, token = self._store, secrets.token_hex(16)
-        held = fresh = _Held(key, token, ours.opened(), ours)
-        try:
-            async with asyncio.timeout(store.timeout):
-                for _ in range(LOOKS):
-                    held = fresh
-                    found = await store.add(key, Claim(token, ours.encode()), store.claim_ttl)
-                    # A store that asks again after a lost answer meets its own claim.
-                    if found is None or found.token == token:
-                        return fresh
-                    record = self._read(visit, key, found, ours)
-                    if not record.open():
-                        return record
-                    held = _Held(key, token, record, record.taken())
-                    if await store.swap(key, found.token, Claim(token, held.record.encode()), store.claim_ttl):
-                        self._unwritten.pop(key, None)
-                        return held
-                raise TimeoutError
-        except PushError:
-            raise
-        except Exception as error:
-            # It may have been written all the same.
-            visit.start(self._put(held, held.before))
-            raise ClaimStoreError(f"not sent: the claim store failed ({type(error).__name__})") from error
-
-    def _read(self, visit: _Visit, key: str, found: Claim, ours: Record) -> Record:
-        record = dedupe.read(found.record, ours)
-        known = self._unwritten.get(key)
-        if known is None or known.token != found.token:
-            return record
-        if not known.before.open():
-            # What could not be written then may be now.
-            visit.start(self._put(known, known.before))
-        return known.before
-
-    async def _undo(self, task: asyncio.Task[_Held | Record]) -> None:
-        """The call has gone: what it claimed is given back, once that is known."""
-        if await settled(task) and isinstance(held := task.result(), _Held):
-            await self._put(held, held.before)
+    async def _undo(self, taking: Taking, task: asyncio.Task[Held | Record]) -> None:
+        """The call has gone, or failed: what it claimed is given back, once that is known."""
+        if not await settled(task):
+            if taking.written:
+                # It may have been written all the same.
+                await self._try(taking.key, taking.undoing, UNUSED)
+        elif isinstance(held := task.result(), Held):
+            await self._write(held, held.before)
 
     # -- after the send -----------------------------------------------------------------------------------------
 
-    async def _settle(self, visit: _Visit, held: _Held, record: Record, deadline: float) -> None:
+    async def _settle(self, visit: _Visit, held: Held, record: Record, deadline: float) -> None:
         """Written when this returns, but for a store that is slower than the call may be."""
         if record == held.record:
             return
-        task = visit.start(self._put(held, record))
+        written = visit.see_to(lambda: self._write(held, record))
         try:
-            await asyncio.wait([task], timeout=_seconds_to(deadline))
+            await asyncio.wait([written], timeout=_seconds_to(deadline))
         except asyncio.CancelledError:
-            await settled(task)
+            await settled(written)
             raise
 
-    async def _put(self, held: _Held, record: Record) -> None:
+    async def _write(self, held: Held, record: Record) -> None:
         """Write what became of a claim, or give it back. Raises nothing: what was sent is as it is."""
-        store, (key, token, _, _) = self._store, held
-        known = self._unwritten[key] = held._replace(before=record)
+        self._owed.note(held.token, record)
+        is_used = record != held.before
+        found = await self._try(held.key, lambda: settling(held, record), SENT if is_used else UNUSED)
+        if found is None:
+            return
+        self._owed.clear(held.token)
+        if is_used and not found:
+            logger.warning("the claim of a push had gone when it was to be settled: a redelivery would push again")
+
+    # -- the store ----------------------------------------------------------------------------------------------
+
+    async def _try(self, key: str, steps: Callable[[], Steps[bool]], lost: str) -> bool | None:
+        """What the steps came to; None where the store fails, and that is said."""
         why = ""
         for _ in range(TRIES):
             try:
-                async with asyncio.timeout(store.timeout):
-                    if record.is_void:
-                        await store.remove(key, token)
-                        found = True
-                    else:
-                        found = await store.swap(key, token, Claim(token, record.encode()), store.claim_ttl)
+                await self._turns.take()
+                try:
+                    return await self._walk(key, steps())
+                finally:
+                    self._turns.give()
             except Exception as error:  # noqa: BLE001 - whatever it is: the outcome is the caller's, not the store's
                 why = type(error).__name__
-                continue
-            if self._unwritten.get(key) is known:
-                del self._unwritten[key]
-            if not found:
-                logger.warning("the claim of a push had gone when it was to be settled: a redelivery would push again")
-            return
-        logger.warning("the claim store failed (%s): a push that has ended stays claimed, which is unknown", why)
-        while len(self._unwritten) > UNWRITTEN_KEPT:
-            del self._unwritten[next(iter(self._unwritten))]
+        logger.warning("the claim store failed (%s): %s", why, lost)
+        return None
 
-
-class _Sending:
-    """One call under one claim."""
-
-    def __init__(self, engine: Engine, call: Call, content: Content, repeated: int) -> None:
-        self._engine = engine
-        self._call = call
-        self._content = content
-        self._repeated = repeated
-        # What of the call is sent: all of it, or a part of its users; and what that was answered. Set by ``send``.
-        self._part: Call | None = None
-        self._told: Receipt | PushError | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self._call.users)
-
-    @property
-    def deadline(self) -> float:
-        return self._call.deadline
-
-    async def send(self, places: tuple[int, ...]) -> None:
-        call = part = self._call
-        if len(places) < len(call.users):
-            users = tuple(call.users[place] for place in places)
-            part = Call(users, wire.encode_user_ids(users)[1:-1], call.deadline, len(users))
-        self._part = part
+    async def _walk(self, key: str, steps: Steps[T]) -> T:
+        """Ask the store step by step, within its timeout. Needs a turn."""
+        began = asyncio.get_running_loop().time()
         try:
-            self._told = await self._engine.coalescer.send(part, self._content, self._repeated)
-        except PushError as error:
-            self._told = error
+            async with asyncio.timeout(self._store.timeout):
+                op = next(steps)
+                while True:
+                    answer = await self._ask(key, op)
+                    self._turns.heard()
+                    op = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except TimeoutError:
+            self._turns.silent(began)
+            raise
 
-    def after(self, record: Record) -> Record:
-        assert self._part is not None  # noqa: S101 - set by ``send``, which comes before
-        # Cancelled, only what is known by now is.
-        shares = tuple(self._part.parts) if self._told is None else _shares(self._part)
-        return record.after(self._call.users, shares)
+    async def _ask(self, key: str, op: Op) -> Claim | bool | None:
+        store = self._store
+        if isinstance(op, Add):
+            return await store.add(key, op.claim, store.claim_ttl)
+        if isinstance(op, Swap):
+            return await store.swap(key, op.token, op.claim, store.claim_ttl)
+        return await store.remove(key, op.token)
 
-    def conclude(self, before: Record) -> Receipt | PushError:
-        """What the caller is told."""
-        if self._told is not None and self._part is self._call:
-            return self._told
-        shares = () if self._part is None else _shares(self._part)
-        return dedupe.conclude(self._call.users, self._repeated, before=before, shares=shares)
+
+_LATE = "not sent: the claim store did not answer within the call's timeout"
 
 
 def guard_of(claims: object, engine: Engine) -> Guard | None:
@@ -295,18 +284,5 @@ def guard_of(claims: object, engine: Engine) -> Guard | None:
     return Guard(claims, engine)
 
 
-def _shares(call: Call) -> tuple[Share, ...]:
-    """The verdicts on all users of a call that has ended for its caller."""
-    if not call.left:
-        return tuple(call.parts)
-    return (*call.parts, (unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)))
-
-
 def _seconds_to(deadline: float) -> float:
     return max(0.0, deadline - asyncio.get_running_loop().time())
-
-
-def _told(told: Receipt | PushError) -> Receipt:
-    if isinstance(told, PushError):
-        raise told
-    return told

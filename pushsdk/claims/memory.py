@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import OrderedDict
 from itertools import islice
@@ -21,6 +22,8 @@ class MemoryClaims(ClaimStore):
     What a process knew dies with it: a job that is delivered again after a crash is pushed again. Use another store
     where that matters.
     """
+
+    at_a_time: int = sys.maxsize
 
     def __init__(self, *, claim_ttl: float = 7 * 86400.0) -> None:
         """See ``ClaimStore``."""

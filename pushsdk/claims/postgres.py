@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError
@@ -15,8 +17,12 @@ __all__ = ["PostgresClaims"]
 
 SCHEMES = ("postgres://", "postgresql://")
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
+# A name, an address of either kind or the folder of a socket, and a port.
+HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(:[0-9]{1,5})?")
 # Processes that make the table at the same time would meet in PostgreSQL's catalogue: one after the other.
 LOCK = 0x70757368
+# As many as asyncpg opens by itself in a pool of yours.
+CONNECTIONS = 10
 # Seconds between two looks for what has expired, and rows that go at a time.
 SWEEP_EVERY, SWEPT = 60.0, 1000
 
@@ -46,6 +52,8 @@ class PostgresClaims(ClaimStore):
     make it with ``PostgresClaims.schema()``. Expiry goes by the clock of the server. A claim is committed when the push
     leaves: hence a pool, not a connection, so that it is in no transaction of yours.
     """
+
+    at_a_time: int = CONNECTIONS
 
     def __init__(
         self,
@@ -151,8 +159,28 @@ class PostgresClaims(ClaimStore):
 def _checked_url(url: str) -> str:
     if not url.startswith(SCHEMES):
         raise ConfigurationError("the address of a PostgreSQL begins with postgres:// or postgresql://")
+    if not _is_plain(url):
+        raise ConfigurationError(
+            "the address of the PostgreSQL can't be read: is a / ? # [ ] or @ in the password written as %2F and so on?"
+        )
     _import()
     return url
+
+
+def _is_plain(url: str) -> bool:
+    """Whether it can be read in one way only: whose words on another asyncpg has may quote the password."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2].split(",")
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        return (
+            all(HOST.fullmatch(host) for host in hosts)
+            and parts.netloc.count("@") <= 1
+            and "@" not in parts.path
+            and not parts.fragment
+            and all(name.replace(".", "_").isidentifier() for name, _ in query)
+        )
+    return False
 
 
 def _checked_pool(server: object) -> Any:
@@ -173,7 +201,7 @@ def _import() -> Any:
 
 async def _pool_of(url: str, timeout: float) -> Any:
     return await _import().create_pool(
-        url, min_size=0, max_size=10, timeout=timeout, command_timeout=timeout, reset=_nothing
+        url, min_size=0, max_size=CONNECTIONS, timeout=timeout, command_timeout=timeout, reset=_nothing
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ class RedisClaims(ClaimStore):
     ``appendfsync everysec`` a second; a failover, what had not been replicated; eviction (``allkeys-*``) any. A job
     whose claim is lost is pushed again when it is delivered again.
     """
+
+    at_a_time: int = AT_A_TIME
 
     def __init__(
         self,
@@ -109,7 +112,10 @@ def _connected(url: str, timeout: float) -> Redis:
 
 
 def _checked(server: object) -> Any:
-    if not all(hasattr(server, name) for name in ("set", "get", "eval")):
+    is_redis = all(hasattr(server, name) for name in ("set", "get", "eval"))
+    # What all commands of redis-py go through: it tells its two kinds apart.
+    run = getattr(server, "execute_command", None)
+    if not is_redis or not (run is None or inspect.iscoroutinefunction(run)):
         raise ConfigurationError("RedisClaims takes a URL, or a redis.asyncio.Redis")
     return server
 

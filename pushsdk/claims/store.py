@@ -38,8 +38,12 @@ class ClaimStore(ABC):
 
     ``claim_ttl`` is how long a claim is kept after its last change, in seconds (7 days; a minute to a year): longer
     than a job may be redelivered. It belongs to the store, for all who share one have to agree on it. ``timeout`` is
-    how long the store may take before a send, and for one write after it, in seconds.
+    how long the store may take before a send, and for one write after it, in seconds. ``at_a_time`` is how much a
+    client asks of it at the same time (1000: as many users as fill a request); set it where there are fewer
+    connections. What waits for that is not on the store's time, but on the call's.
     """
+
+    at_a_time: int = 1000
 
     def __init__(self, *, claim_ttl: float = WEEK, timeout: float = 5.0) -> None:
         """Raises ConfigurationError for a number that makes no sense."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+import redis
 from redis.asyncio import Redis
 from support.servers import Server
 from support.virtual_time import virtual
@@ -291,6 +292,25 @@ def test_what_is_no_redis_is_refused_without_showing_it(wrong: Any) -> None:
     assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
+def test_a_redis_that_is_not_of_asyncio_is_refused() -> None:
+    with redis.Redis.from_url(REDIS) as wrong, pytest.raises(ConfigurationError, match=r"redis\.asyncio\.Redis"):
+        RedisClaims(wrong)  # type: ignore[arg-type]
+
+
+async def test_anything_with_the_three_commands_is_a_redis() -> None:
+    class Mine:
+        async def set(self, name: str, value: bytes, *, nx: bool, px: int) -> bool:
+            return True
+
+        async def get(self, name: str) -> bytes | None:
+            return None
+
+        async def eval(self, script: str, keys: int, *rest: object) -> int:
+            return 1
+
+    assert await RedisClaims(Mine()).add(KEY, ONE, WEEK) is None  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", ["", None, 3])
 def test_a_prefix_is_a_text(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="prefix"):
@@ -336,6 +356,50 @@ def test_what_is_no_postgres_is_refused_without_showing_it(wrong: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         PostgresClaims(wrong)
     assert "s3cret" not in f"{caught.value!r}"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "user:s3cr/et@host/db",
+        "user:5/s3cret@host/db",
+        "user:s3cr#et@host/db",
+        "user:5#s3cret@host/db",
+        "user:s3cr?et@host/db",
+        "user:5?s3cret@host/db",
+        "user:5?s3cr=et&s3@host/db=1",
+        "user:s3cr[et@host/db",
+        "user:s3cr@et@host/db",
+        "user:s3cr:et@host:s3cret/db",
+        "user@host:543s3cret",
+        "user@host/db?s3cret",
+        "user@host/db?s3cr/et=1",
+        "user@[s3cret]/db",
+    ],
+)
+def test_an_address_of_a_postgres_that_can_be_misread_is_refused_at_once_without_showing_it(rest: str) -> None:
+    with pytest.raises(ConfigurationError, match="can't be read: is a /") as caught:
+        PostgresClaims(f"postgresql://{rest}")
+    error = caught.value
+    assert "s3" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        "host",
+        "user@host/db",
+        "user:s3cr%2Fet%40@host:5432/db?sslmode=require&application_name=me%40work&my.setting=1",
+        "user@[::1]:5432/db",
+        "user@one:5432,two:5433/db",
+        "user@%2Fvar%2Frun/db",
+        "user@/db?host=/var/run",
+        "user@/db?password=",
+    ],
+)
+def test_any_other_address_of_a_postgres_is_taken(rest: str) -> None:
+    assert repr(PostgresClaims(f"postgres://{rest}")) == "PostgresClaims(table='pushsdk_claims')"
 
 
 @pytest.mark.parametrize("wrong", ["", "Claims", "a b", "a;b", "a.b.c", "1a", "x" * 52, 'a"b', None, 3])

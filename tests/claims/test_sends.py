@@ -6,6 +6,7 @@ import asyncio
 import logging
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.shaky_claims import ShakyClaims
@@ -22,6 +23,7 @@ from pushsdk import (
     Outcome,
     OutcomeUnknownError,
     PartialError,
+    PayloadTooLargeError,
     PushError,
     RateLimitedError,
     Receipt,
@@ -108,9 +110,12 @@ async def test_a_view_has_the_store_of_its_client() -> None:
 SETTLES = [
     # The answer, what the store keeps, and the errors of this delivery and of the next.
     pytest.param(Answer.status(400), [[REJECTED]], RejectedError, RejectedError, id="400"),
-    pytest.param(Answer.status(302), [[REJECTED]], RejectedError, RejectedError, id="302"),
+    pytest.param(Answer.status(404), [[REJECTED]], RejectedError, RejectedError, id="404"),
     pytest.param(Answer.status(501), [[REJECTED]], RejectedError, RejectedError, id="501"),
-    pytest.param(Answer.status(401), [[REJECTED]], AuthenticationError, AuthenticationError, id="401"),
+    pytest.param(Answer.status(302), [], RejectedError, None, id="302"),
+    pytest.param(Answer.status(401), [], AuthenticationError, None, id="401"),
+    pytest.param(Answer.status(403), [], AuthenticationError, None, id="403"),
+    pytest.param(Answer.status(413), [], PayloadTooLargeError, None, id="413"),
     pytest.param(Answer.status(429), [], RateLimitedError, None, id="429"),
     pytest.param(Answer.status(408), [], RejectedError, None, id="408"),
     pytest.param(Answer.status(503, headers={"Retry-After": "0"}), [], RateLimitedError, None, id="503, asked for"),
@@ -223,11 +228,12 @@ async def test_a_later_delivery_sends_only_to_those_who_can_be_sent_to_again() -
             kept.append(claims.marks()[0])
             sent.append({user for request in service.requests for user in request.user_ids})
     assert kept == [
-        [ACCEPTED, REJECTED, CLAIMED, OPEN, OPEN],
-        [ACCEPTED, REJECTED, CLAIMED, OPEN, OPEN],
-        [ACCEPTED, REJECTED, CLAIMED, ACCEPTED, CLAIMED],
-        [ACCEPTED, REJECTED, CLAIMED, ACCEPTED, CLAIMED],
-        [ACCEPTED, REJECTED, CLAIMED, ACCEPTED, CLAIMED],
+        # By position: those of the sorted ids.
+        [ACCEPTED, REJECTED, OPEN, CLAIMED, OPEN],
+        [ACCEPTED, REJECTED, OPEN, CLAIMED, OPEN],
+        [ACCEPTED, REJECTED, ACCEPTED, CLAIMED, CLAIMED],
+        [ACCEPTED, REJECTED, ACCEPTED, CLAIMED, CLAIMED],
+        [ACCEPTED, REJECTED, ACCEPTED, CLAIMED, CLAIMED],
     ]
     assert sent == [set(USERS), set(USERS[3:]), set(USERS[3:]), set(), set()]
     assert all(isinstance(each, PartialError) for each in told)
@@ -279,6 +285,92 @@ async def test_of_two_deliveries_that_go_on_with_a_job_at_the_same_time_one_send
     assert service.users() == dict.fromkeys(TWO, 1)
 
 
+@pytest.mark.parametrize("kind", [list, tuple, set, frozenset])
+@virtual
+async def test_the_order_of_the_users_does_not_matter(kind: type[Any]) -> None:
+    service, claims = singly({"user-2": [Answer.status(429)]}), ShakyClaims()
+    async with service.client(claims=claims, retry=ONCE) as client:
+        first = await outcome_of(client, [THREE[2], THREE[0], THREE[1]])
+        assert isinstance(first, PartialError)
+        assert list(first.outcomes) == [THREE[2], THREE[0], THREE[1]]
+        again = await outcome_of(client, kind([THREE[1], THREE[0], THREE[2]]))
+        assert isinstance(again, Receipt)
+        assert again.deduplicated == 2
+    assert service.users() == dict.fromkeys(THREE, 1)
+
+
+# -- neighbours in one request --------------------------------------------------------------------------------------
+
+
+def strict() -> FakeService:
+    """Refuses a request with a bad user in it."""
+    return FakeService(
+        then=lambda request: (
+            Answer.status(400) if any(user.startswith("bad") for user in request.user_ids) else Answer.accept()
+        )
+    )
+
+
+async def together(client: AsyncPushClient, *users: str) -> list[Receipt | BaseException]:
+    return await asyncio.gather(
+        *(client.send(user, HELLO, dedupe_key=f"job of {user}") for user in users), return_exceptions=True
+    )
+
+
+@virtual
+async def test_a_request_that_is_never_split_settles_nobody_by_its_refusal() -> None:
+    service, claims = strict(), ShakyClaims()
+    async with service.client(claims=claims, batching=Batching(split_on=frozenset())) as client:
+        assert [type(each) for each in await together(client, "good", "bad")] == [RejectedError] * 2
+        assert claims.marks() == []
+        assert [type(each) for each in await together(client, "good")] == [Receipt]
+        assert [type(each) for each in await together(client, "bad")] == [RejectedError]
+        assert claims.marks() == [[ACCEPTED], [REJECTED]]
+    assert service.users() == {"good": 1}
+
+
+@virtual
+async def test_a_message_not_worth_splitting_any_more_settles_nobody_by_its_refusal() -> None:
+    service, claims = strict(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        await together(client, *(f"bad-{number}" for number in range(4)))
+        assert [type(each) for each in await together(client, "good", "bad-9")] == [RejectedError] * 2
+        assert [type(each) for each in await together(client, "good")] == [Receipt]
+    assert service.users() == {"good": 1}
+
+
+@virtual
+async def test_a_culprit_that_was_found_by_splitting_is_settled() -> None:
+    service, claims = strict(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        assert [type(each) for each in await together(client, "a", "bad", "c")] == [Receipt, RejectedError, Receipt]
+        assert claims.marks() == [[ACCEPTED], [REJECTED], [ACCEPTED]]
+
+
+# -- what a person mends --------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_base_url_that_was_mended_lets_the_job_go() -> None:
+    service, claims = FakeService(Answer.status(302, headers={"Location": "https://push2.example/"})), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        assert type(await outcome_of(client)) is RejectedError
+    async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
+        assert isinstance(await outcome_of(client), Receipt)
+
+
+@virtual
+async def test_a_job_that_was_sent_in_part_needs_a_new_key_for_another_base_url() -> None:
+    service, claims = singly({"user-2": [Answer.status(302)]}), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        assert isinstance(await outcome_of(client, TWO), PartialError)
+        assert claims.marks() == [[ACCEPTED, OPEN]]
+    async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
+        told = await outcome_of(client, TWO)
+    assert isinstance(told, ValidationError)
+    assert "a new one to send a job on after a change of its payload or base_url" in str(told)
+
+
 # -- the same key for something else --------------------------------------------------------------------------------
 
 
@@ -286,7 +378,6 @@ async def test_of_two_deliveries_that_go_on_with_a_job_at_the_same_time_one_send
     ("users", "title", "fields"),
     [
         (["user-1"], "Hello", {"n": 1}),
-        (["user-2", "user-1"], "Hello", {"n": 1}),
         (["user-1", "user-2", "user-3"], "Hello", {"n": 1}),
         (["user-1", "user-2"], "Hallo", {"n": 1}),
         (["user-1", "user-2"], "Hello", {"n": 2}),

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 from support.shaky_claims import Fault, ShakyClaims
-from support.virtual_time import virtual
+from support.virtual_time import turns, virtual
 
-from pushsdk import ClaimStoreError, MobilePush, NotSentError, Outcome, OutcomeUnknownError, Receipt
+from pushsdk import (
+    ClaimStoreError,
+    MobilePush,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PushError,
+    Receipt,
+    RetryPolicy,
+    SendAbandoned,
+)
 from pushsdk._core.dedupe import Mark
-from pushsdk.claims import Claim, ClaimStore, _guard
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, _owed
 from pushsdk.client import AsyncPushClient
-from pushsdk.testing import Answer, FakeService
+from pushsdk.testing import Answer, FakeRequest, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 JOB = "job-42"
@@ -26,14 +38,31 @@ async def deliver(
     """The receipt, or the error."""
     try:
         return await client.send(users, HELLO, dedupe_key=JOB, timeout=timeout)
-    except NotSentError as error:
+    except PushError as error:
         return error
-    except OutcomeUnknownError as error:
-        return error
+
+
+TWO = [name.ljust(200, "-") for name in ("user-1", "user-2")]
+
+
+def throttled_once() -> FakeService:
+    """Takes no more than one user at a time, and the second of them not at first."""
+    left = [Answer.status(429)]
+
+    def fate(request: FakeRequest) -> Answer:
+        if len(request.user_ids) > 1:
+            return Answer.status(413)
+        return left.pop() if left and request.user_ids == (TWO[1],) else Answer.accept()
+
+    return FakeService(then=fate)
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+# What is left of a claim that failed: what may still come late is kept out by an entry that everybody may take.
+UNDONE: dict[str, list[list[Mark]]] = {"hangs": [[OPEN]], "hangs, done": [], "slow": []}
 
 
 # -- before the send --------------------------------------------------------------------------------------------------
@@ -51,7 +80,7 @@ async def test_a_store_that_fails_is_an_error_and_nothing_is_sent(fault: Fault) 
         assert type(told.__cause__).__name__ == "StoreDownError"
         assert service.requests == []
         await asyncio.sleep(0.1)
-        assert claims.marks() == [], "what it wrote before it failed is taken back"
+        assert [CLAIMED] not in claims.marks(), "what it wrote before it failed is taken back"
         assert isinstance(await deliver(client), Receipt)
     assert service.users() == {"user-1": 1}
 
@@ -64,7 +93,7 @@ async def test_a_store_that_hangs_is_an_error_after_its_timeout_and_nothing_is_s
         started = now()
         assert isinstance(await deliver(client), ClaimStoreError)
         assert now() - started == pytest.approx(2.0, abs=0.01)
-    assert (service.requests, claims.marks()) == ([], [])
+    assert (service.requests, claims.marks()) == ([], UNDONE[fault])
 
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done"])
@@ -77,7 +106,7 @@ async def test_a_call_ends_at_its_deadline_whatever_the_store_does(fault: Fault)
         assert isinstance(told, ClaimStoreError)
         assert "did not answer within the call's timeout" in str(told)
         assert now() - started == pytest.approx(0.5, abs=0.01)
-    assert (service.requests, claims.marks()) == ([], [])
+    assert (service.requests, claims.marks()) == ([], UNDONE[fault])
 
 
 @virtual
@@ -138,6 +167,110 @@ async def test_a_store_that_asks_again_by_itself_meets_its_own_claim() -> None:
     assert service.users() == {"user-1": 1}
 
 
+@virtual
+async def test_a_store_that_asks_to_swap_again_by_itself_leaves_out_who_was_reached() -> None:
+    class Repeating(ShakyClaims):
+        async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+            await super().swap(key, token, claim, ttl)
+            return await super().swap(key, token, claim, ttl)
+
+    service = throttled_once()
+    async with service.client(claims=Repeating(), retry=RetryPolicy.none()) as client:
+        await deliver(client, TWO)
+        told = await deliver(client, TWO)
+        assert isinstance(told, Receipt)
+        assert told.deduplicated == 1
+    assert service.users() == dict.fromkeys(TWO, 1)
+
+
+@virtual
+async def test_what_is_known_to_have_sent_nothing_stays_known_when_the_next_claim_fails_too() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["lost"], remove=["down", "down"], swap=["down"])
+    async with service.client(claims=claims) as client:
+        for _ in range(2):
+            assert isinstance(await deliver(client), ClaimStoreError)
+            await asyncio.sleep(0.1)
+        assert isinstance(await deliver(client), Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+@virtual
+async def test_what_could_not_be_settled_stays_known_when_the_next_claim_fails_too() -> None:
+    service, claims = throttled_once(), ShakyClaims(swap=["down", "down", "down"])
+    async with service.client(claims=claims, retry=RetryPolicy.none()) as client:
+        await deliver(client, TWO)
+        assert isinstance(await deliver(client, TWO), ClaimStoreError)
+        await asyncio.sleep(0.1)
+        assert isinstance(await deliver(client, TWO), Receipt)
+    assert service.users() == dict.fromkeys(TWO, 1)
+
+
+class Late(ShakyClaims):
+    """The first operation of this kind is held up on its way, and done long after it was given up."""
+
+    held_up = "add"
+    # A task that nobody holds may go before it ran.
+    late: asyncio.Task[None]
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        if self.held_up == "add":
+            await self._hold_up(MemoryClaims.add(self, key, claim, ttl))
+        return await super().add(key, claim, ttl)
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        if self.held_up == "swap":
+            await self._hold_up(MemoryClaims.swap(self, key, token, claim, ttl))
+        return await super().swap(key, token, claim, ttl)
+
+    async def _hold_up(self, work: Coroutine[Any, Any, object]) -> None:
+        self.held_up = "nothing"
+
+        async def arrive() -> None:
+            await asyncio.sleep(20.0)
+            await work
+
+        self.late = asyncio.create_task(arrive())
+        await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
+@virtual
+async def test_a_claim_that_arrives_long_after_its_call_holds_nobody(same: bool) -> None:
+    service, claims = FakeService(), Late(timeout=2.0)
+    async with service.client(claims=claims) as client, service.client(claims=claims) as other:
+        assert isinstance(await deliver(client), ClaimStoreError)
+        await asyncio.sleep(30.0)
+        assert isinstance(await deliver(client if same else other), Receipt)
+    assert service.users() == {"user-1": 1}
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
+@virtual
+async def test_a_claim_of_the_rest_that_arrives_long_after_its_call_holds_nobody(same: bool) -> None:
+    service, claims = throttled_once(), Late(timeout=2.0)
+    claims.held_up = "nothing"
+    async with (
+        service.client(claims=claims, retry=RetryPolicy.none()) as client,
+        service.client(claims=claims) as other,
+    ):
+        await deliver(client, TWO)
+        claims.held_up = "swap"
+        assert isinstance(await deliver(client, TWO), ClaimStoreError)
+        await asyncio.sleep(30.0)
+        assert isinstance(await deliver(client if same else other, TWO), Receipt)
+    assert service.users() == dict.fromkeys(TWO, 1)
+
+
+@virtual
+async def test_a_claim_that_merely_failed_raises_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    service, claims = throttled_once(), ShakyClaims()
+    async with service.client(claims=claims, retry=RetryPolicy.none()) as client:
+        await deliver(client, TWO)
+        claims.faults["swap"] = ["down"]
+        assert isinstance(await deliver(client, TWO), ClaimStoreError)
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("record", [b"", b"{}", b"hello", b'{"fingerprint":1}'])
 @virtual
 async def test_what_is_no_record_is_an_error_and_nothing_is_sent(record: bytes) -> None:
@@ -165,7 +298,7 @@ async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() ->
     service, claims = FakeService(), Restless()
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), ClaimStoreError)
-    assert claims.ops.count("swap") == _guard.LOOKS
+    assert claims.ops.count("swap") == _owed.LOOKS + 1, "and one to undo the last"
     assert service.requests == []
 
 
@@ -254,7 +387,7 @@ async def test_a_claim_that_has_gone_when_it_is_to_be_settled_is_told(caplog: py
 
 @virtual
 async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_guard, "UNWRITTEN_KEPT", 2)
+    monkeypatch.setattr(_owed, "KEPT", 2)
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 6)
     async with service.client(claims=claims) as client:
         for key in "abc":
@@ -264,6 +397,76 @@ async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch
         for key in "bc":
             assert (await client.send("user-1", HELLO, dedupe_key=key)).deduplicated == 1
     assert service.users() == {"user-1": 3}
+
+
+# -- calls that are cancelled ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("faults", "outcome"),
+    [
+        pytest.param({"add": ["slow"]}, Outcome.NOT_SENT, id="claiming"),
+        pytest.param({"swap": ["slow"]}, Outcome.ACCEPTED, id="settling"),
+    ],
+)
+@virtual
+async def test_a_call_cancelled_while_the_store_works_is_told_like_any_other(
+    faults: dict[str, list[Fault]], outcome: Outcome
+) -> None:
+    service, told = FakeService(), list[object]()
+    async with service.client(claims=ShakyClaims(**faults), on_event=told.append) as client:
+        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        report = await client.aclose()
+    (event,) = (each for each in told if isinstance(each, SendAbandoned))
+    assert (event.outcome, event.user_ids) == (outcome, ("user-1",))
+    assert report.abandoned == (event,)
+    stats = client.stats()
+    assert (stats.abandoned, stats.not_sent, stats.accepted) == (
+        1,
+        int(outcome is Outcome.NOT_SENT),
+        int(outcome is Outcome.ACCEPTED),
+    )
+
+
+@virtual
+async def test_a_call_whose_store_fails_counts_as_not_sent() -> None:
+    service = FakeService()
+    async with service.client(claims=ShakyClaims(add=["down"])) as client:
+        assert isinstance(await deliver(client, ["user-1", "user-2"]), ClaimStoreError)
+        assert client.stats().not_sent == 2
+
+
+def everybody() -> list[asyncio.Task[Any]]:
+    """All tasks but this one."""
+    return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+@pytest.mark.parametrize("times", [1, 2, 100])
+@pytest.mark.parametrize("faults", [{}, {"add": ["slow"]}, {"swap": ["slow"]}], ids=str)
+@virtual
+async def test_when_all_tasks_are_cancelled_nothing_stays_claimed_that_was_not_sent(
+    times: int, faults: dict[str, list[Fault]]
+) -> None:
+    for count in range(14):
+        service, claims = FakeService(), ShakyClaims(**{op: list(each) for op, each in faults.items()})
+        async with service.client(claims=claims) as client:
+            task = asyncio.create_task(deliver(client))
+            await turns(count)
+            for _ in range(times):
+                for each in everybody():
+                    each.cancel()
+                await turns(1)
+            await asyncio.gather(task, return_exceptions=True)
+            assert not everybody()
+            # Who goes on cancelling whatever is begun has his way in the end.
+            if not service.requests and times < 100:
+                assert [CLAIMED] not in claims.marks()
+                assert isinstance(await deliver(client), Receipt)
+        assert service.duplicates() == {}
 
 
 # -- the end of the client --------------------------------------------------------------------------------------------
@@ -281,7 +484,18 @@ async def test_closing_does_not_wait_longer_for_a_claim_than_the_store_may_take(
     assert now() - started < 11.0
     told = await task
     assert isinstance(told, NotSentError)
-    assert (service.requests, claims.marks()) == ([], [])
+    assert (service.requests, claims.marks()) == ([], UNDONE[fault])
+
+
+@virtual
+async def test_closing_reports_whose_claim_never_came() -> None:
+    service = FakeService()
+    client = service.client(claims=ShakyClaims(add=["hangs"], timeout=2.0))
+    task = asyncio.create_task(deliver(client))
+    await asyncio.sleep(0.1)
+    report = await client.aclose(drain=1)
+    assert report.not_sent == ("user-1",)
+    assert isinstance(await task, ClaimStoreError)
 
 
 @virtual

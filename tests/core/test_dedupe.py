@@ -15,6 +15,7 @@ from pushsdk._core.dedupe import (
     Position,
     Record,
     begin,
+    by_position,
     conclude,
     digest_of,
     fingerprint_of,
@@ -28,7 +29,9 @@ A, R, N, U = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNO
 
 ATTEMPTS = st.one_of(
     st.just(Attempt(outcome=A, status=204)),
-    st.builds(Attempt, outcome=st.just(R), status=st.sampled_from([400, 404, 413]), repeatable=st.just(False)),
+    st.builds(
+        Attempt, outcome=st.just(R), status=st.sampled_from([302, 400, 401, 403, 404, 413]), repeatable=st.just(False)
+    ),
     st.builds(Attempt, outcome=st.just(R), status=st.sampled_from([408, 429]), repeatable=st.just(True)),
     st.builds(Attempt, outcome=st.just(N), repeatable=st.booleans()),
     st.builds(Attempt, outcome=st.just(U), status=st.sampled_from([None, 500])),
@@ -42,12 +45,13 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         outcome=join(each.outcome for each in attempts),
         attempts=attempts,
         failure=draw(st.sampled_from([None, None, Failure.DEADLINE])),
+        shared=draw(st.booleans()),
     )
 
 
 POSITIONS = st.builds(Position, st.sampled_from(Mark), st.sampled_from([None, 204, 400]))
 KEY_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-USERS = st.integers(1, 12).map(lambda count: tuple(f"user-{n}" for n in range(count)))
+USERS = st.integers(1, 12).flatmap(lambda count: st.permutations([f"user-{n}" for n in range(count)])).map(tuple)
 
 
 def record_of(positions: list[Position]) -> Record:
@@ -67,7 +71,7 @@ def test_only_accepted_and_a_last_word_of_no_settle(verdict: Verdict) -> None:
             assert mark is Mark.OPEN
         case _:
             assert last is not None
-            final = last.outcome is R and not last.repeatable and verdict.failure is None
+            final = last.outcome is R and last.status in (400, 404) and verdict.failure is None and not verdict.shared
             assert mark is (Mark.REJECTED if final else Mark.OPEN)
             assert not final or status == last.status
 
@@ -76,7 +80,7 @@ def test_only_accepted_and_a_last_word_of_no_settle(verdict: Verdict) -> None:
 def test_a_record_reads_back_as_it_was(positions: list[Position]) -> None:
     record = record_of(positions)
     assert record.positions() == positions
-    assert read(record.encode(), record) == record
+    assert read(record.encode(), record) == (record.opened() if record.is_void else record)
     assert record.open() == tuple(at for at, (mark, _) in enumerate(positions) if mark is Mark.OPEN)
     assert len(record.runs) <= len(positions)
 
@@ -94,6 +98,7 @@ def test_a_delivery_sends_to_the_open_and_leaves_the_others_as_they_were(
     before = record_of(data.draw(st.lists(POSITIONS, min_size=len(users), max_size=len(users))))
     taken = before.taken()
     assert taken.open() == ()
+    users = by_position(users)
     sent = [users[place] for place in before.open()]
     shares = tuple(((user,), data.draw(verdicts())) for user in sent if data.draw(st.booleans()))
     after = taken.after(users, shares)
@@ -114,15 +119,17 @@ def test_an_answer_tells_of_every_user_what_was_recorded_or_is_known_now(
     users: tuple[str, ...], repeated: int, data: st.DataObject
 ) -> None:
     before = record_of(data.draw(st.lists(POSITIONS, min_size=len(users), max_size=len(users))))
-    shares = tuple(((users[place],), data.draw(verdicts())) for place in before.open())
+    placed = by_position(users)
+    shares = tuple(((placed[place],), data.draw(verdicts())) for place in before.open())
     told = conclude(users, repeated, before=before, shares=shares)
     recorded = {Mark.CLAIMED: U, Mark.ACCEPTED: A, Mark.REJECTED: R}
-    expected = {user: recorded.get(at.mark) for user, at in zip(users, before.positions(), strict=True)}
+    expected = {user: recorded.get(at.mark) for user, at in zip(placed, before.positions(), strict=True)}
     expected |= {user: verdict.outcome for (user,), verdict in shares}
     tried = {id(attempt) for _, verdict in shares for attempt in verdict.attempts}
     assert {id(attempt) for attempt in told.attempts} <= tried, "attempts are of this call only"
     if isinstance(told, PartialError):
         assert dict(told.outcomes) == expected
+        assert tuple(told.outcomes) == users, "in the order of the call"
     else:
         assert set(expected.values()) == {told.outcome}
     if isinstance(told, Receipt):
@@ -171,6 +178,16 @@ def test_keys_are_told_apart_and_are_not_in_what_is_stored(one: str, two: str) -
     assert (first == second) is (one == two)
     assert len(first) == 64
     assert set(first) <= set("0123456789abcdef")
+
+
+def test_a_record_with_nothing_to_keep_binds_nobody() -> None:
+    ours = begin("f" * 64, 2, 2.0)
+    assert read(begin("e" * 64, 3, 1.0).opened().encode(), ours) == ours.opened()
+
+
+@given(USERS)
+def test_users_have_their_positions_whatever_order_they_come_in(users: tuple[str, ...]) -> None:
+    assert by_position(users) == tuple(sorted(users))
 
 
 def test_a_record_of_another_size_is_none_of_ours() -> None:

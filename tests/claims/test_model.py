@@ -1,0 +1,148 @@
+"""Deliveries of one job by two processes, through everything that goes wrong: against what the service counts.
+
+The store fails, hangs, is slow and asks again by itself at any operation, callers are cancelled, the service answers
+as it likes. Then all is calm, and the job is delivered once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.virtual_time import run
+
+from pushsdk import MobilePush, Outcome, PartialError, PushError, RetryPolicy
+from pushsdk.claims import Claim, MemoryClaims
+from pushsdk.client import AsyncPushClient
+from pushsdk.testing import Answer, FakeRequest, FakeService
+
+HELLO = MobilePush(title={"en": "Hello"})
+T = TypeVar("T")
+FAULTS = ["down", "not told", "hangs", "hangs, done", "slow", "twice"]
+ANSWERS = [
+    Answer.accept(),
+    Answer.accept(after=0.5),
+    Answer.status(429),
+    Answer.refused(),
+    Answer.reset_before(),
+    Answer.reset_after(after=0.1),
+    Answer.status(500, accepted=True),
+    Answer.status(400),
+    Answer.hang(accepted=True),
+]
+
+
+class StoreDownError(Exception):
+    pass
+
+
+class WildClaims(MemoryClaims):
+    """Any operation fails with this probability. The claims are shared by all processes."""
+
+    def __init__(self, dice: random.Random, claims: OrderedDict[str, tuple[Claim, float]], rate: float) -> None:
+        super().__init__()
+        self._dice, self._claims, self._rate = dice, claims, rate
+
+    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        return await self._wildly(lambda: MemoryClaims.add(self, key, claim, ttl))
+
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        return await self._wildly(lambda: MemoryClaims.swap(self, key, token, claim, ttl))
+
+    async def remove(self, key: str, token: str) -> bool:
+        return await self._wildly(lambda: MemoryClaims.remove(self, key, token))
+
+    async def _wildly(self, work: Callable[[], Awaitable[T]]) -> T:
+        await asyncio.sleep(self._dice.choice([0, 0, 0.001, 0.01]))
+        fault = self._dice.choice(FAULTS) if self._dice.random() < self._rate else ""
+        if fault == "down":
+            raise StoreDownError
+        if fault == "hangs":
+            await asyncio.get_running_loop().create_future()
+        answer = await work()
+        if fault == "twice":
+            answer = await work()
+        if fault == "not told":
+            raise StoreDownError
+        if fault == "hangs, done":
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(2.0 if fault == "slow" else 0.0)
+        return answer
+
+
+class World:
+    """One job, and what its callers were told of each user."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.users = [f"user-{n}".ljust(200, "-") for n in range(dice.choice([1, 2, 4]))]
+        self.told: dict[str, list[Outcome | None]] = defaultdict(list)
+        self.claims: OrderedDict[str, tuple[Claim, float]] = OrderedDict()
+        self.rate = dice.choice([0.0, 0.1, 0.3, 0.6])
+        self.is_calm = False
+        self.service = FakeService(then=self._fate)
+
+    def _fate(self, request: FakeRequest) -> Answer:
+        if self.is_calm:
+            return Answer.accept()
+        return Answer.status(413) if len(request.user_ids) > 1 else self.dice.choice(ANSWERS)
+
+    def client(self) -> AsyncPushClient:
+        retry = self.dice.choice([RetryPolicy.none(), RetryPolicy.safe()])
+        return self.service.client(claims=WildClaims(self.dice, self.claims, self.rate), retry=retry)
+
+    async def deliver(self, client: AsyncPushClient, cancel_after: float | None = None) -> None:
+        users = self.dice.sample(self.users, len(self.users))
+        sending = client.send(users, HELLO, dedupe_key="job", timeout=self.dice.choice([1.0, 8.0, 30.0]))
+        task = asyncio.create_task(sending)
+        if cancel_after is not None:
+            await asyncio.sleep(cancel_after)
+            task.cancel()
+        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        for user in users:
+            self.told[user].append(_outcome(ended, user))
+
+    async def live(self) -> None:
+        """A process, and its deliveries."""
+        dice = self.dice
+        async with self.client() as client:
+            for _ in range(dice.choice([1, 2, 3])):
+                ends = [dice.choice([None, None, dice.random() * 0.05, dice.random() * 3]) for _ in range(3)]
+                await asyncio.gather(*(self.deliver(client, end) for end in ends[: dice.choice([1, 1, 2, 3])]))
+                await asyncio.sleep(dice.choice([0.0, 20.0]) * dice.random())
+
+    async def end(self) -> None:
+        await asyncio.gather(*(self.live() for _ in range(self.dice.choice([1, 2]))))
+        await self.live()
+        self.is_calm, self.rate = True, 0.0
+        async with self.client() as client:
+            await self.deliver(client)
+
+
+def _outcome(ended: Any, user: str) -> Outcome | None:
+    if isinstance(ended, asyncio.CancelledError):
+        return None
+    if isinstance(ended, PartialError):
+        return ended.outcomes[user]
+    assert isinstance(ended, PushError) or hasattr(ended, "deduplicated"), repr(ended)
+    outcome: Outcome = ended.outcome
+    return outcome
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**32))
+def test_nobody_is_pushed_twice_and_what_is_told_is_true(seed: int) -> None:
+    world = World(random.Random(seed))
+    run(world.end(), collect=False)
+    pushed = world.service.users()
+    for user in world.users:
+        *told, last = world.told[user]
+        assert pushed.get(user, 0) <= 1
+        assert pushed.get(user) or Outcome.ACCEPTED not in (*told, last)
+        assert last is not Outcome.NOT_SENT, "in the calm everybody open is sent to"
+        assert last is not Outcome.REJECTED or user not in pushed
