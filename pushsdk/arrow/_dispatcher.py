@@ -123,9 +123,6 @@ class Dispatcher(Courier):
         try:
             async with asyncio.TaskGroup() as on_their_way:
                 while (chunk := await self._next()) is not None:
-                    if self.ending is not None:
-                        self._hand_out(chunk, Places(len(chunk.users)))
-                        continue
                     self._chunks += 1
                     load = self._loads[self._chunks] = _Load(self, chunk, self._chunks)
                     self._expect(load, len(chunk.payloads))
@@ -231,6 +228,11 @@ class Dispatcher(Courier):
             trouble = load.trouble
             if trouble is not None and trouble.attempts and not await self._wait(self._backoff(tries, trouble)):
                 return
+        if not tries:
+            # Stopped before: what is known of those who are not sent to any more has to be true all the same.
+            load.places.learn(
+                await self._guard.recorded(key=chunk.key, fingerprint=chunk.fingerprint, users=load.count)
+            )
 
     async def send(self, load: _Load, places: tuple[int, ...]) -> None:
         """Send to those who are open, once; what is not taken stays open."""

@@ -64,8 +64,8 @@ def push_batches(
     A chunk is claimed in the store before its first byte leaves, under ``run`` and its ``chunk_id``, and settled after:
     a process that takes the same plan up, after a crash or at the same time, sends to those only whom no other has
     sent to. Users that are claimed and not settled are UNKNOWN: held. What was not sent, or refused for the moment, is
-    repeated as long as it takes; ``brake`` says when to give up, and the rest is NOT_SENT then. It says so too of users
-    whom an earlier call may have reached, as nothing more is looked up.
+    repeated as long as it takes; ``brake`` says when to give up. The rest is NOT_SENT then, but for what is recorded of
+    an earlier call.
 
     ``personal`` is what the column ``fields`` is for: to fill the ``"placeholders"`` of title, subtitle and body, or as
     the ``"custom_fields"`` of a user's request, over those given. Then every user has a request of his own, and a chunk

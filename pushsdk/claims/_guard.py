@@ -20,7 +20,7 @@ from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError
 from pushsdk._core.results import Receipt
 from pushsdk._io.engine import Engine
 from pushsdk._io.offload import settled
-from pushsdk.claims._owed import Add, Held, Op, Owed, Steps, Swap, Taking, settling
+from pushsdk.claims._owed import Add, Get, Held, Op, Owed, Steps, Swap, Taking, looking, settling
 from pushsdk.claims._sending import Sending
 from pushsdk.claims._turns import Turns
 from pushsdk.claims.store import Claim, ClaimStore
@@ -169,6 +169,23 @@ class Guard:
         finally:
             visit.end()
 
+    async def recorded(self, *, key: str, fingerprint: str, users: int) -> Record:
+        """What earlier deliveries recorded of so many users; open where nothing is. Nothing is claimed.
+
+        Raises ClaimStoreError, and ValidationError for another payload.
+        """
+        ours = dedupe.begin(fingerprint, users, time.time())
+        try:
+            await self._turns.take()
+            try:
+                return await self._walk(key, looking(ours, self._owed))
+            finally:
+                self._turns.give()
+        except PushError:
+            raise
+        except Exception as error:
+            raise ClaimStoreError(f"the claim store failed ({type(error).__name__})") from error
+
     # -- before the send ----------------------------------------------------------------------------------------
 
     async def _claim(self, visit: _Visit, load: Load, key: str, ours: Record) -> Held | Record:
@@ -267,6 +284,8 @@ class Guard:
         store = self._store
         if isinstance(op, Add):
             return await store.add(key, op.claim, store.claim_ttl)
+        if isinstance(op, Get):
+            return await store.get(key)
         if isinstance(op, Swap):
             return await store.swap(key, op.token, op.claim, store.claim_ttl)
         return await store.remove(key, op.token)

@@ -14,7 +14,7 @@ from pushsdk._core import dedupe
 from pushsdk._core.dedupe import Record
 from pushsdk.claims.store import Claim
 
-__all__ = ["Add", "Held", "Op", "Owed", "Remove", "Steps", "Swap", "Taking", "settling"]
+__all__ = ["Add", "Get", "Held", "Op", "Owed", "Remove", "Steps", "Swap", "Taking", "looking", "settling"]
 
 T = TypeVar("T")
 
@@ -30,6 +30,10 @@ class Add(NamedTuple):
     claim: Claim
 
 
+class Get(NamedTuple):
+    """``ClaimStore.get``: answered with the claim that is there, or None."""
+
+
 class Swap(NamedTuple):
     """``ClaimStore.swap``: answered with whether it was done."""
 
@@ -43,7 +47,7 @@ class Remove(NamedTuple):
     token: str
 
 
-Op = Add | Swap | Remove
+Op = Add | Get | Swap | Remove
 Steps = Generator[Op, Claim | bool | None, T]
 
 
@@ -177,6 +181,19 @@ class Taking:
             # What could not be written then may be now.
             self.late = Held(self.key, found.token, record, record), true
         return true
+
+
+def looking(ours: Record, owed: Owed) -> Steps[Record]:
+    """What is recorded of a delivery as ours would be; open where nothing is. Changes nothing.
+
+    Raises ValidationError for another payload, ValueError for what is no record.
+    """
+    found = yield Get()
+    if found is None:
+        return ours.opened()
+    assert isinstance(found, Claim)  # noqa: S101 - which is what a store answers
+    record = dedupe.read(found.record, ours)
+    return owed.of(found.token) or record
 
 
 def settling(held: Held, record: Record) -> Steps[bool]:

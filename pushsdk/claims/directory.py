@@ -86,6 +86,10 @@ class DirectoryClaims(ClaimStore):
         found: Claim | None = await self._have_done(lambda files: files.add(key, claim, ttl))
         return found
 
+    async def get(self, key: str) -> Claim | None:
+        found: Claim | None = await self._have_done(lambda files: files.get(key))
+        return found
+
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         return bool(await self._have_done(lambda files: files.follow(key, token, claim, ttl)))
 
@@ -185,6 +189,11 @@ class _Files:
             if self._make(key, _Entry(number, claim, now + ttl)):
                 return None
             last = self._last(key, self._read(key, number))
+
+    def get(self, key: str) -> Claim | None:
+        """See ``ClaimStore.get``."""
+        last = self._last(key, self._known.get(key) or self._read(key, 0))
+        return None if last is None else last.at(time.time())
 
     def follow(self, key: str, token: str, claim: Claim | None, ttl: float) -> bool:
         """Have this claim, or none, come after that with the token; False where that does not count any more."""

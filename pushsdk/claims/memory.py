@@ -43,6 +43,10 @@ class MemoryClaims(ClaimStore):
                 self._put(key, claim, ttl)
             return found
 
+    async def get(self, key: str) -> Claim | None:
+        with self._lock:
+            return self._find(key)
+
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         with self._lock:
             found = self._find(key)

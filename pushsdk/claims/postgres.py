@@ -110,6 +110,11 @@ class PostgresClaims(ClaimStore):
         await self._sweep(pool)
         return None
 
+    async def get(self, key: str) -> Claim | None:
+        pool = await self._open()
+        row = await pool.fetchrow(self._sql["find"], key)
+        return Claim(row["token"], row["record"].encode()) if row is not None and row["alive"] else None
+
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         pool = await self._open()
         return bool(

@@ -81,6 +81,12 @@ class RedisClaims(ClaimStore):
                 if found is not None:
                     return _claim(found)
 
+    async def get(self, key: str) -> Claim | None:
+        self._loop.check()
+        async with self._turns:
+            found = await self._redis.get(self._prefix + key)
+        return None if found is None else _claim(found)
+
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         self._loop.check()
         name = self._prefix + key

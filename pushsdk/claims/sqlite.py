@@ -97,6 +97,10 @@ class SqliteClaims(ClaimStore):
         found: Claim | None = await self._have_done(work)
         return found
 
+    async def get(self, key: str) -> Claim | None:
+        row = await self._have_done(lambda db, now: db.execute(_FIND, (key, now)).fetchone())
+        return None if row is None else Claim(*row)
+
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         return bool(
             await self._have_done(

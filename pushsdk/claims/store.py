@@ -32,9 +32,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class ClaimStore(ABC):
     """Where claims are kept, so that a job that is delivered twice does not push twice.
 
-    A store of your own implements ``add``, ``swap`` and ``remove``: atomic among all who share it, and written before
-    they return. Keys and tokens are hexadecimal digits (64 and 32). What they raise becomes the cause of a
-    ClaimStoreError. A claim past its time is as good as none.
+    A store of your own implements ``add``, ``get``, ``swap`` and ``remove``: atomic among all who share it, and what
+    they write is written before they return. Keys and tokens are hexadecimal digits (64 and 32). What they raise
+    becomes the cause of a ClaimStoreError. A claim past its time is as good as none.
 
     ``claim_ttl`` is how long a claim is kept after its last change, in seconds (7 days; a minute to a year): longer
     than a job may be redelivered. It belongs to the store, for all who share one have to agree on it. ``timeout`` is
@@ -55,6 +55,10 @@ class ClaimStore(ABC):
     @abstractmethod
     async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
         """Store the claim for ``ttl`` seconds if there is none, and return None; else return the one that is there."""
+
+    @abstractmethod
+    async def get(self, key: str) -> Claim | None:
+        """The claim that is there, or None."""
 
     @abstractmethod
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:

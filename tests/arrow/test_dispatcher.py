@@ -13,7 +13,17 @@ from support.fake_service import FakeService, answer, client_of, hang, lost, ref
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
 
-from pushsdk import AsyncPushClient, Brake, Limits, Outcome, Rate, RetryPolicy, Timeout
+from pushsdk import (
+    AsyncPushClient,
+    Brake,
+    ClaimStoreError,
+    Limits,
+    Outcome,
+    Rate,
+    RetryPolicy,
+    Timeout,
+    ValidationError,
+)
 from pushsdk._core.dedupe import Mark
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
@@ -221,6 +231,44 @@ async def test_stopped_in_a_personal_chunk_who_had_no_turn_is_not_sent_and_not_c
     assert outcomes(found) == {"NOT_SENT": 100}
     assert (len(service.sent), claims.marks()) == (2, [])
     assert {each.reason.partition(":")[0] for each in found.values()} == {"HTTP 401"}
+
+
+@virtual
+async def test_stopped_it_still_tells_what_an_earlier_call_recorded() -> None:
+    claims = ShakyClaims()
+    async with client_of(FakeService(answer(404), lost(processed=True)), limits=Limits(in_flight=1)) as client:
+        await Run(client, claims).send(40)
+    service = FakeService(then=answer(401))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        found = await Run(client, claims).send(80)
+    assert outcomes(found) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10, "NOT_SENT": 40}
+    assert found[user(0)].status == 404
+    claims.ops.clear()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        again = Run(client, claims)
+        again.dispatcher.end("asked", "it was asked to stop")
+        assert outcomes(await again.send(80)) == outcomes(found)
+    assert (len(service.sent), set(claims.ops)) == (1, {"get"})
+
+
+@virtual
+async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
+    async with client_of(FakeService()) as client:
+        run = Run(client, ShakyClaims(get=["down"]))
+        run.dispatcher.end("asked", "it was asked to stop")
+        with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
+            await run.send(10)
+
+
+@virtual
+async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
+    claims = ShakyClaims()
+    async with client_of(FakeService()) as client:
+        await Run(client, claims).send(10, size=5)
+        run = Run(client, claims)
+        run.dispatcher.end("asked", "it was asked to stop")
+        with pytest.raises(ValidationError, match="claimed in this run for another payload"):
+            await run.send(10, size=10)
 
 
 @virtual

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pushsdk import ValidationError
 from pushsdk._core.dedupe import Mark, Position, Record, begin, read
 from pushsdk.claims import Claim
-from pushsdk.claims._owed import KEPT, LOOKS, Add, Held, Op, Owed, Steps, Swap, Taking, settling
+from pushsdk.claims._owed import KEPT, LOOKS, Add, Get, Held, Op, Owed, Steps, Swap, Taking, looking, settling
 
 KEY, OURS = "0f" * 32, begin("f" * 64, 2, 1.0)
 CLAIMED, ACCEPTED, OPEN = Mark.CLAIMED, Mark.ACCEPTED, Mark.OPEN
@@ -29,6 +29,8 @@ class Entry:
         there = self.claim
         if isinstance(op, Add):
             self.claim = there or op.claim
+            return there
+        if isinstance(op, Get):
             return there
         if there is None or there.token != op.token:
             return False
@@ -131,6 +133,15 @@ def test_what_is_known_here_counts_for_more_than_what_the_store_says() -> None:
     assert isinstance(held, Held)
     assert (held.before.open(), entry.marks()) == ((1,), [ACCEPTED, CLAIMED])
     assert owed.of("a" * 32) is None, "as that entry has gone"
+
+
+def test_a_look_changes_nothing_and_what_is_known_here_counts_for_more() -> None:
+    owed, entry = Owed(), entry_of(CLAIMED, CLAIMED)
+    assert walk(looking(OURS, owed), Entry()) == of(OPEN, OPEN)
+    assert walk(looking(OURS, owed), entry) == of(CLAIMED, CLAIMED)
+    owed.note("a" * 32, of(ACCEPTED, OPEN))
+    assert walk(looking(OURS, owed), entry) == of(ACCEPTED, OPEN)
+    assert (entry.asked, entry.marks()) == (["Get", "Get"], [CLAIMED, CLAIMED])
 
 
 def test_what_was_never_written_is_to_be_written_where_it_is_found() -> None:

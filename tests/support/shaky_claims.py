@@ -10,7 +10,7 @@ from pushsdk.claims import Claim, MemoryClaims
 
 __all__ = ["Fault", "Op", "ShakyClaims"]
 
-Op = Literal["add", "swap", "remove"]
+Op = Literal["add", "get", "swap", "remove"]
 #: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s.
 Fault = Literal["down", "lost", "hangs", "hangs, done", "slow"]
 
@@ -25,7 +25,7 @@ class ShakyClaims(MemoryClaims):
     def __init__(self, *, claim_ttl: float = 7 * 86400.0, timeout: float = 5.0, **faults: list[Fault]) -> None:
         super().__init__(claim_ttl=claim_ttl)
         self.timeout = timeout
-        self.faults = {"add": [], "swap": [], "remove": [], **faults}
+        self.faults = {"add": [], "get": [], "swap": [], "remove": [], **faults}
         #: The operations, in the order they came.
         self.ops: list[str] = []
 
@@ -33,6 +33,12 @@ class ShakyClaims(MemoryClaims):
         await self._before("add")
         found = await super().add(key, claim, ttl)
         await self._after("add")
+        return found
+
+    async def get(self, key: str) -> Claim | None:
+        await self._before("get")
+        found = await super().get(key)
+        await self._after("get")
         return found
 
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:

@@ -408,6 +408,9 @@ class MyClaims(ClaimStore):
         assert_type((claim.token, claim.record), tuple[str, bytes])
         return claim
 
+    async def get(self, key: str) -> Claim | None:
+        return None
+
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         return True
 
