@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from pushsdk._core.errors import PushError, ValidationError
-from pushsdk._core.explain import error_for, partial_error, recorded_error
+from pushsdk._core.explain import error_for, may_repeat, partial_error, recorded_error
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
@@ -245,20 +245,18 @@ def conclude(users: tuple[str, ...], repeated: int, *, before: Record, shares: S
         return partial_error(users, parts)
     if shares:
         verdict = msgspec.structs.replace(shares[-1][1], attempts=attempts_of(shares))
-        return error_for(verdict, user_ids=users)
+        error = error_for(verdict, user_ids=users)
+        error.may_repeat = any(may_repeat(each) for _, each in shares)
+        return error
     return recorded_error(told[-1][1], user_ids=users)
 
 
 def _is_final(verdict: Verdict) -> bool:
-    """Whether the last word was the service's, about this call, and neither 'not now' nor 'not so'.
+    """Whether the service's last word on a rejected call was about this call, and neither 'not now' nor 'not so'.
 
-    Of a request that several calls shared it is not known whom of them it is about. Behind a 413 a part may never have
-    been sent.
+    Of a request that several calls shared it is not known whom of them it is about.
     """
-    last = verdict.attempts[-1]
-    if last.outcome is not Outcome.REJECTED or last.repeatable or verdict.failure is not None:
-        return False
-    return not verdict.shared and last.status not in MENDABLE
+    return not (may_repeat(verdict) or verdict.shared or verdict.attempts[-1].status in MENDABLE)
 
 
 def _status(verdict: Verdict) -> int | None:

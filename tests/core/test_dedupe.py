@@ -141,6 +141,17 @@ def test_an_answer_tells_of_every_user_what_was_recorded_or_is_known_now(
         assert "user-" not in f"{told}"
 
 
+@pytest.mark.parametrize("last", [0, 1])
+def test_refused_in_several_ways_the_call_may_be_repeated_where_anybody_is_open(last: int) -> None:
+    throttled = Verdict(outcome=R, status=429, attempts=(Attempt(outcome=R, status=429, repeatable=True),))
+    refused = Verdict(outcome=R, status=400, attempts=(Attempt(outcome=R, status=400),))
+    shares = [(("a",), throttled), (("b",), refused)]
+    before = record_of([Position(Mark.OPEN)] * 2)
+    told = conclude(("a", "b"), 0, before=before, shares=shares[:: 1 - 2 * last])
+    assert isinstance(told, RejectedError)
+    assert told.may_repeat
+
+
 def test_a_recorded_status_is_told() -> None:
     told = conclude(("u",), 0, before=record_of([Position(Mark.REJECTED, 422)]), shares=())
     assert isinstance(told, RejectedError)
