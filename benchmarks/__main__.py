@@ -28,6 +28,7 @@ SCENARIOS = {
     "sync": True,
     "otel": True,
     "claims": False,
+    "arrow": False,
     "spark": False,
 }
 # Only where they are asked for: they need more than `.[bench]`.
