@@ -165,6 +165,7 @@ def test_what_does_not_end_in_its_time_is_ended_and_held(
     with push_env.fault(Fault.hang(accepted=True, user="user-15")):
         outcomes = push_batches(plan(20), MESSAGE, run="spring", claims=claims)
         next(outcomes)
+        push_env.wait_for(condition=lambda: push_env.accepted("user-15"), timeout=30.0)
         outcomes.close()  # type: ignore[attr-defined]
     assert resumed(claims, 20) == {"ACCEPTED": 10, "UNKNOWN": 10}
     push_env.assert_no_duplicates()
