@@ -28,11 +28,12 @@ SCENARIOS = {
     "sync": True,
     "otel": True,
     "claims": False,
+    "arrow": False,
     "spark": False,
 }
 # Only where they are asked for: they need more than `.[bench]`.
 ASKED_FOR = {"spark"}
-LIMIT = 180.0  # seconds one scenario may take before it is stopped
+LIMIT = 300.0  # seconds one scenario may take before it is stopped
 
 
 def arguments() -> argparse.Namespace:

@@ -16,7 +16,7 @@ from pushsdk._broadcast.plan import Kind, Piece, StoppedBy
 from pushsdk._core import wire
 from pushsdk._core.brake import Brake
 from pushsdk._core.dedupe import Record
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._io.engine import Engine
@@ -131,8 +131,11 @@ class Dispatcher(Courier):
             for task in (feeder, ticker):
                 task.cancel()
             await asyncio.wait([feeder, ticker])
+            self.waits = False
             engine.runs.discard(self)
             engine.ended(self)
+        if self._is_closed():
+            raise ClientClosedError("it was closed before the end of the plan: take the plan up again")
         if self._failure is not None:
             raise self._failure
 
@@ -164,7 +167,7 @@ class Dispatcher(Courier):
         while True:
             self._changed.clear()
             self.waits = True
-            if self._failure is not None or (self.ending is not None and self.ending.by == "closed"):
+            if self._failure is not None or self._is_closed():
                 return None
             if self._ready:
                 has_room = len(self._loads) + self._box.qsize() < self._most + AHEAD
@@ -175,6 +178,10 @@ class Dispatcher(Courier):
             elif self._fed:
                 return None
             await self._changed.wait()
+
+    def _is_closed(self) -> bool:
+        """Whether nobody is there any more, or nobody can be waited for."""
+        return self.ending is not None and self.ending.by == "closed"
 
     def _hand_out(self, chunk: Chunk, places: Places) -> None:
         unsent = "" if self.ending is None else self.ending.reason

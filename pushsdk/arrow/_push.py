@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -145,7 +146,8 @@ class _Push:
     def _make_room(self, worker: Worker) -> None:
         dispatcher = self._dispatcher
         if dispatcher is not None and dispatcher.waits:
-            worker.loop.call_soon_threadsafe(dispatcher.wake)
+            with contextlib.suppress(RuntimeError):  # the loop has come to its end
+                worker.loop.call_soon_threadsafe(dispatcher.wake)
 
     # -- in the loop ----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from support.programs import run_program
 from pushsdk import (
     Brake,
     ClaimStoreError,
+    ClientClosedError,
     ConfigurationError,
     Limits,
     OutcomeUnknownError,
@@ -164,6 +165,7 @@ def test_what_does_not_end_in_its_time_is_ended_and_held(
     with push_env.fault(Fault.hang(accepted=True, user="user-15")):
         outcomes = push_batches(plan(20), MESSAGE, run="spring", claims=claims)
         next(outcomes)
+        push_env.wait_for(condition=lambda: push_env.accepted("user-15"), timeout=30.0)
         outcomes.close()  # type: ignore[attr-defined]
     assert resumed(claims, 20) == {"ACCEPTED": 10, "UNKNOWN": 10}
     push_env.assert_no_duplicates()
@@ -246,6 +248,18 @@ def test_a_generator_that_a_fork_has_copied_is_left_alone_by_the_child(push_env:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert len(told(outcomes)) == 990
+    push_env.assert_no_duplicates()
+
+
+def test_closed_by_the_end_of_the_interpreter_it_does_not_seem_complete(push_env: PushInbox, claims: Make) -> None:
+    outcomes = push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=2))
+    found = [next(outcomes)]
+    ended(next(each for each in process._open if each.thread.is_alive()), 30.0)
+    with pytest.raises(ClientClosedError, match="closed before the end of the plan: take the plan up again"):
+        found.extend(outcomes)
+    said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
+    assert said == set(push_env.users())
+    assert resumed(claims, 2000) == {"ACCEPTED": 2000}
     push_env.assert_no_duplicates()
 
 
