@@ -1443,8 +1443,8 @@ CLAIM_STORES = [
     Mutant(
         "a part that was never sent, behind a 413, is settled as rejected",
         CORE + "dedupe.py",
-        "last.outcome is Outcome.REJECTED and not last.repeatable",
-        "not last.repeatable",
+        "last.outcome is not Outcome.REJECTED or last.repeatable",
+        "last.repeatable",
         "tests/core/test_dedupe.py",
     ),
     Mutant(
