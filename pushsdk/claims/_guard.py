@@ -121,6 +121,8 @@ class Guard:
     def __init__(self, store: ClaimStore, engine: Engine) -> None:
         self._store = store
         self._engine = engine
+        if store.at_a_time < 1:
+            raise ConfigurationError("at_a_time of a claim store is at least 1")
         self._turns = Turns(store.at_a_time)
         # What this process knows better than the store, which could not be told.
         self._owed = Owed()
@@ -193,7 +195,7 @@ class Guard:
         try:
             await self._turns.take(load.deadline)
         except TimeoutError as error:
-            raise ClaimStoreError(_LATE) from error
+            raise _failed(error if _seconds_to(load.deadline) else None) from error
         taking = Taking(key, ours, self._owed)
         task = visit.start(self._walk(key, taking.steps()), then=self._turns.give)
         try:
@@ -207,11 +209,11 @@ class Guard:
             return task.result()
         visit.see_to(lambda: self._undo(taking, task))
         if not task.done():
-            raise ClaimStoreError(_LATE)
+            raise _failed(None)
         why = asyncio.CancelledError() if task.cancelled() else task.exception()
         if isinstance(why, PushError):
             raise why
-        raise ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__})") from why
+        raise _failed(why) from why
 
     async def _undo(self, taking: Taking, task: asyncio.Task[Held | Record]) -> None:
         """The call has gone, or failed: what it claimed is given back, once that is known."""
@@ -219,6 +221,7 @@ class Guard:
             if taking.written:
                 # It may have been written all the same.
                 await self._try(taking.key, taking.undoing, UNUSED)
+                self._owed.bound()
         elif isinstance(held := task.result(), Held):
             await self._write(held, held.before)
 
@@ -241,6 +244,7 @@ class Guard:
         is_used = record != held.before
         found = await self._try(held.key, lambda: settling(held, record), SENT if is_used else UNUSED)
         if found is None:
+            self._owed.bound()
             return
         self._owed.clear(held.token)
         if is_used and not found:
@@ -291,9 +295,6 @@ class Guard:
         return await store.remove(key, op.token)
 
 
-_LATE = "not sent: the claim store did not answer within the call's timeout"
-
-
 def guard_of(claims: object, engine: Engine) -> Guard | None:
     """The guard by this store, None where there is none. Raises ConfigurationError."""
     if claims is None:
@@ -301,6 +302,13 @@ def guard_of(claims: object, engine: Engine) -> Guard | None:
     if not isinstance(claims, ClaimStore):
         raise ConfigurationError("claims is a claim store, as pushsdk.claims.SqliteClaims(path)")
     return Guard(claims, engine)
+
+
+def _failed(why: BaseException | None) -> ClaimStoreError:
+    """Its error, or the call's deadline that came first."""
+    if why is None:
+        return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
+    return ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__})")
 
 
 def _seconds_to(deadline: float) -> float:

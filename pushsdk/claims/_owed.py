@@ -77,15 +77,18 @@ class Owed:
         self._true: dict[str, Record] = {}
 
     def note(self, token: str, record: Record) -> None:
-        """This is true of the entry with this token, whatever the store says. The oldest are forgotten first."""
+        """This is true of the entry with this token, whatever the store says."""
         self._true.pop(token, None)
         self._true[token] = record
-        if len(self._true) > KEPT:
-            del self._true[next(iter(self._true))]
 
     def clear(self, token: str) -> None:
         """The store says the same now, or will never have this entry."""
         self._true.pop(token, None)
+
+    def bound(self) -> None:
+        """Forget the oldest: to be called when something stays."""
+        while len(self._true) > KEPT:
+            del self._true[next(iter(self._true))]
 
     def of(self, token: str) -> Record | None:
         """What is true of this entry, if that is not what the store says."""

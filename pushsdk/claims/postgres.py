@@ -79,6 +79,8 @@ class PostgresClaims(ClaimStore):
         self._table = table
         self._url = _checked_url(sealed(server)) if isinstance(server, str) else None
         self._pool: Any = None if isinstance(server, str) else _checked_pool(server)
+        if self._pool is not None:
+            self.at_a_time = self._pool.get_max_size()
         self._loop = LoopBound()
         # Held while the first use opens the pool and makes the table.
         self._opening = asyncio.Lock()
@@ -189,9 +191,8 @@ def _is_plain(url: str) -> bool:
 
 
 def _checked_pool(server: object) -> Any:
-    if not all(hasattr(server, name) for name in ("acquire", "fetchval", "fetchrow", "execute")) or hasattr(
-        server, "transaction"
-    ):
+    needed = ("acquire", "fetchval", "fetchrow", "execute", "get_max_size")
+    if not all(hasattr(server, name) for name in needed) or hasattr(server, "transaction"):
         raise ConfigurationError("PostgresClaims takes a URL, or an asyncpg.Pool")
     return server
 

@@ -415,6 +415,11 @@ async def test_a_connection_of_mine_is_refused_as_it_may_be_in_a_transaction(pos
     await connection.close()
 
 
+async def test_no_more_is_asked_of_a_pool_of_mine_than_it_has_connections(postgres_url: str) -> None:
+    async with asyncpg.create_pool(postgres_url, min_size=0, max_size=3) as pool:
+        assert PostgresClaims(pool).at_a_time == 3
+
+
 async def test_processes_that_begin_at_the_same_time_make_one_table(postgres_url: str) -> None:
     stores = [PostgresClaims(postgres_url, table="begun_together") for _ in range(8)]
     told = await asyncio.gather(*(store.add(KEY, ONE, WEEK) for store in stores for _ in range(3)))

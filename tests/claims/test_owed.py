@@ -158,6 +158,8 @@ def test_what_is_owed_is_bounded_and_the_oldest_goes_first() -> None:
     owed = Owed()
     for number in (*range(KEPT), 0, KEPT):
         owed.note(str(number), OURS)
+    assert owed.of("1") == OURS, "it may be about to be written"
+    owed.bound()
     assert (owed.of("1"), owed.of("0"), owed.of(str(KEPT))) == (None, OURS, OURS)
 
 
