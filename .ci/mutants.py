@@ -1486,7 +1486,7 @@ CLAIM_STORES = [
     Mutant(
         "a request refused for a neighbour settles everybody in it",
         CORE + "dedupe.py",
-        "not verdict.shared and ",
+        " or verdict.shared",
         "",
         T_CLAIMS + "sends.py",
     ),

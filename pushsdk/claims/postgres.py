@@ -130,7 +130,7 @@ class PostgresClaims(ClaimStore):
     async def aclose(self) -> None:
         """Close the connections, where they are not yours."""
         self._closed = True
-        if self._url is not None and self._pool is not None:
+        if self._url is not None and self._pool is not None and not self._loop.is_inherited:
             pool, self._pool = self._pool, None
             await pool.close()
 

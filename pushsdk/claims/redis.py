@@ -100,7 +100,7 @@ class RedisClaims(ClaimStore):
 
     async def aclose(self) -> None:
         """Close the connections, where they are not yours."""
-        if self._own:
+        if self._own and not self._loop.is_inherited:
             await self._redis.aclose()
 
 

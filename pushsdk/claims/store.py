@@ -11,6 +11,7 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import check_seconds
+from pushsdk._io.clock import fork_generation
 
 __all__ = ["Claim", "ClaimStore", "LoopBound"]
 
@@ -81,16 +82,24 @@ class ClaimStore(ABC):
 
 
 class LoopBound:
-    """The one event loop that connections were opened in."""
+    """The one event loop, of one process, that connections were opened in."""
 
     def __init__(self) -> None:
         # Set at the first use.
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._forks = 0
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the connections are those of the process that this one was forked from: not to be touched."""
+        return self._loop is not None and self._forks != fork_generation()
 
     def check(self) -> None:
-        """Raises ConfigurationError in another loop than that of the first use."""
+        """Raises ConfigurationError in another loop than that of the first use, or on the other side of a fork."""
         loop = asyncio.get_running_loop()
+        if self.is_inherited:
+            raise ConfigurationError("the claim store was used before a fork: make one in each process")
         if self._loop is None:
-            self._loop = loop
+            self._loop, self._forks = loop, fork_generation()
         elif self._loop is not loop:
             raise ConfigurationError("the claim store is in use by another event loop: make one for each client")

@@ -1,0 +1,63 @@
+"""A client and its claim store that were used before a fork: the child is told, and nobody hangs or breaks the other's."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+from support.claim_jobs import arguments_of
+from support.programs import run_program
+from support.service_thread import served
+
+PROGRAM = """
+    import json, os, sys, warnings
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+    from pushsdk import ConfigurationError, MobilePush, PushClient
+    import pushsdk.claims
+
+    claims = getattr(pushsdk.claims, sys.argv[1])(**json.loads(sys.argv[2]))
+    client = PushClient(claims=claims)
+
+    def send(job):
+        return client.send("u", MobilePush(), dedupe_key=job).deduplicated
+
+    if sys.argv[3] == "used":
+        send("before")
+    pid = os.fork()
+    if not pid:
+        try:
+            told = send("child")
+        except ConfigurationError as error:
+            told = error
+        client.close()
+        os.write(1, f"{told}\\n".encode())
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    os.write(1, f"{send('before')} {send('child')}\\n".encode())
+    client.close()
+"""
+STORES = {
+    "sqlite": "SqliteClaims",
+    "directory": "DirectoryClaims",
+    "redis": "RedisClaims",
+    "postgres": "PostgresClaims",
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        ("used", "the claim store was used before a fork: make one in each process\n1 0\n"),
+        ("unused", "0\n0 1\n"),
+    ],
+)
+def test_a_store_of_the_parents_is_left_alone_and_an_unused_one_works_on_both_sides(
+    kind: str, used: str, told: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = json.dumps(arguments_of(kind, request), default=str)
+    with served(monkeypatch) as service:
+        ended = run_program(textwrap.dedent(PROGRAM), STORES[kind], place, used)
+    assert ended == (0, told, "")
+    assert service.users() == {"u": 2}
