@@ -404,6 +404,8 @@ test_without_a_socket("7")  # type: ignore[arg-type]
 class MyClaims(ClaimStore):
     """A store of the user's own."""
 
+    at_a_time = 4
+
     async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
         assert_type((claim.token, claim.record), tuple[str, bytes])
         return claim
