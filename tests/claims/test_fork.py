@@ -1,4 +1,4 @@
-"""A client and its claim store that were used before a fork: the child is told, and nobody hangs or breaks the other's."""
+"""A client and its claim store, used before a fork: the child is told, and nobody hangs or breaks the other's."""
 
 from __future__ import annotations
 
