@@ -53,6 +53,8 @@ class DirectoryClaims(ClaimStore):
     pickled before its first use. Nothing is opened before that.
     """
 
+    at_a_time: int = THREADS
+
     def __init__(
         self,
         path: str | os.PathLike[str],
