@@ -94,9 +94,10 @@ def objection(found: Manifest, wanted: Mapping[str, str], *, claim_ttl: float, n
         if getattr(found, name) != wanted[name]:
             return f"the run is of {words}: use a folder of its own for each broadcast"
     age = (time.time() if now is None else now) - found.created
-    if age > claim_ttl:
+    # The other half is for the sending: no claim may expire while it goes on.
+    if age > claim_ttl / 2:
         return (
-            f"the run was planned {age / 86400:.1f} days ago, and its claims are kept for {claim_ttl / 86400:.1f}: "
-            "who was pushed is not known any more, so nothing is sent"
+            f"the run was planned {age / 86400:.1f} days ago, over half of the {claim_ttl / 86400:.1f} that its claims "
+            "are kept: soon it is not known any more who was pushed, so nothing is sent"
         )
     return None

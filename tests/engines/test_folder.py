@@ -183,7 +183,7 @@ def test_claims_that_are_gone_are_told(folder: Folder) -> None:
 
 
 def test_the_same_run_is_taken_up() -> None:
-    assert objection(MANIFEST, WANTED, claim_ttl=DAY, now=MANIFEST.created + DAY) is None
+    assert objection(MANIFEST, WANTED, claim_ttl=DAY, now=MANIFEST.created + DAY / 2) is None
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -193,11 +193,11 @@ def test_another_one_is_not(name: str) -> None:
     assert name in why.replace(" ", "_").replace("claim_store", "claims").replace("message", "digest message")
 
 
-def test_a_run_that_is_older_than_its_claims_is_not() -> None:
-    why = objection(MANIFEST, WANTED, claim_ttl=DAY, now=MANIFEST.created + 2 * DAY)
+def test_a_run_whose_claims_may_expire_while_it_is_sent_is_not() -> None:
+    why = objection(MANIFEST, WANTED, claim_ttl=2 * DAY, now=MANIFEST.created + 1.1 * DAY)
     assert why == (
-        "the run was planned 2.0 days ago, and its claims are kept for 1.0: who was pushed is not known any more, so "
-        "nothing is sent"
+        "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept: soon it is not known any more "
+        "who was pushed, so nothing is sent"
     )
 
 
