@@ -26,6 +26,7 @@ from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, MemoryClaims, Pos
 from pushsdk.claims import memory as memory_module
 from pushsdk.claims import postgres as postgres_module
 from pushsdk.claims import sqlite as sqlite_module
+from pushsdk.claims import store as store_module
 from pushsdk.claims.store import LoopBound
 from pushsdk.testing import FakeService
 
@@ -92,6 +93,17 @@ async def test_a_store_belongs_to_one_loop() -> None:
     bound.check()
     with pytest.raises(ConfigurationError, match="another event loop"):
         await asyncio.to_thread(lambda: asyncio.run(checked(bound)))
+
+
+async def test_a_store_belongs_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = LoopBound()
+    with monkeypatch.context() as forked:
+        bound.check()
+        forked.setattr(store_module, "fork_generation", lambda: 1)
+        assert bound.is_inherited
+        with pytest.raises(ConfigurationError, match="before a fork"):
+            bound.check()
+    bound.check()
 
 
 async def checked(bound: LoopBound) -> None:

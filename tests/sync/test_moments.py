@@ -109,6 +109,27 @@ def test_an_end_that_is_interrupted_before_it_began_can_be_asked_for_again(
     assert client.close() == DrainReport()
 
 
+def test_an_end_that_is_interrupted_when_it_was_asked_for_goes_on(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = Worker.submit
+
+    def submit_and_raise(worker: Worker, call: Call) -> None:
+        submit(worker, call)
+        raise InterruptionError
+
+    client = PushClient()
+    client.send("u", HELLO)
+    worker = client._portal._places[0].worker
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "submit", submit_and_raise)
+        with pytest.raises(InterruptionError):
+            client.close()
+    worker.thread.join(HANGS)
+    assert not worker.thread.is_alive()
+    assert client.close() == DrainReport()
+
+
 def test_a_first_call_that_is_interrupted_before_anything_was_done_tells_nobody(service: Service) -> None:
     client = PushClient()
     tell_late(client._portal.client, "u", Call())
