@@ -196,8 +196,8 @@ def test_another_one_is_not(name: str) -> None:
 def test_a_run_whose_claims_may_expire_while_it_is_sent_is_not() -> None:
     why = objection(MANIFEST, WANTED, claim_ttl=2 * DAY, now=MANIFEST.created + 1.1 * DAY)
     assert why == (
-        "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept: soon it is not known any more "
-        "who was pushed, so nothing is sent"
+        "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept: soon it is not known any "
+        "more who was pushed, so nothing is sent"
     )
 
 
