@@ -43,6 +43,10 @@ __all__ = ["broadcast"]
 CHUNKS_AT_A_TIME = 16
 # Errors of ours in what Spark says of a task: their texts hold no ids and no key.
 _OURS = re.compile(r"^(?:pushsdk\.\S+\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
+# Of a Python that the package, or what it needs, is not installed in.
+_MISSING = re.compile(
+    r"^ModuleNotFoundError: No module named '(pushsdk|aiohttp|msgspec|pandas|pyarrow|tenacity)\b", re.M
+)
 
 
 def broadcast(
@@ -255,5 +259,12 @@ def _own(session: SparkSession) -> SparkSession:
 
 def _ours(error: BaseException) -> str | None:
     """The error of ours in what Spark says of a failed job, if there is one."""
-    found = _OURS.findall(str(error))
+    told = str(error)
+    missing = _MISSING.search(told)
+    if missing is not None:
+        return (
+            f"the executors' Python has no {missing[1]}: install pushsdk[spark] there too, or point PYSPARK_PYTHON at "
+            "one that has it (with a local master: at the Python of this process)"
+        )
+    found = _OURS.findall(told)
     return plain(found[-1][1], 500) if found else None

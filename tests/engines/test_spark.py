@@ -30,7 +30,7 @@ from pushsdk import (
 )
 from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.spark import SparkReport, broadcast, read_report
+from pushsdk.spark import SparkReport, _run, broadcast, read_report
 from pushsdk.spark._chunks import chunk_schema
 from pushsdk.spark._folder import Folder
 from pushsdk.spark._freeze import count
@@ -344,6 +344,17 @@ def test_an_executor_that_does_not_see_the_folder_is_told(
         with pytest.raises(RunFileError, match="does not see run_dir as the driver does"):
             send(audience(5), HELLO)
     assert service.requests == 0
+
+
+def test_executors_without_the_package_are_told_of(
+    audience: Audience, send: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def freeze(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Traceback ...\n  import x\nModuleNotFoundError: No module named 'pushsdk'\n\n\tat java")
+
+    monkeypatch.setattr(_run, "freeze", freeze)
+    with pytest.raises(RunFileError, match=r"the executors' Python has no pushsdk: .*PYSPARK_PYTHON.*nothing was sent"):
+        send(audience(10))
 
 
 @pytest.mark.parametrize("kept", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
