@@ -354,7 +354,7 @@ def test_executors_without_the_package_are_told_of(
 
     monkeypatch.setattr(_run, "freeze", freeze)
     with pytest.raises(RunFileError, match=r"the executors' Python has no pushsdk: .*PYSPARK_PYTHON.*nothing was sent"):
-        send(audience(10))
+        send(audience(10), HELLO)
 
 
 @pytest.mark.parametrize("kept", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
