@@ -120,8 +120,10 @@ class Courier(ABC):
     async def _split(self, splitter: Splitter[Part]) -> None:
         while self.ending is None and (wave := splitter.next_wave()):
             async with asyncio.TaskGroup() as sending:
-                for part in wave:
-                    sending.create_task(self._send_part(splitter, part))
+                parts = [sending.create_task(self._send_part(splitter, part)) for part in wave]
+            if not all(part.result() for part in parts):
+                # Of those that are undecided nothing was heard: it can't be said yet who is to blame. All are open.
+                return
         if self.ending is None:
             for part, verdict in splitter.rest():
                 self._take_back(part)
@@ -129,10 +131,12 @@ class Courier(ABC):
             # A message that was accepted for anybody is not to blame.
             self._hopeless = self._hopeless or (splitter.gave_up and not self._is_accepted())
 
-    async def _send_part(self, splitter: Splitter[Part], part: Part) -> None:
+    async def _send_part(self, splitter: Splitter[Part], part: Part) -> bool:
+        """Whether it is decided."""
         verdict = await self._send(part, doubtful=False)
         if verdict is not None:
             self._report(splitter, part, verdict)
+        return verdict is not None
 
     def _report(self, splitter: Splitter[Part], part: Part, verdict: Verdict) -> bool:
         """Note how a part ended; True where it is to be cut."""

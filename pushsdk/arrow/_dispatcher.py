@@ -234,9 +234,9 @@ class Dispatcher(Courier):
             tries += 1
             trouble = load.trouble
             if trouble is not None and trouble.attempts and not await self._wait(self._backoff(tries, trouble)):
-                return
-        if not tries:
-            # Stopped before: what is known of those who are not sent to any more has to be true all the same.
+                break
+        if load.places.open():
+            # Stopped: of those who are not sent to any more another delivery may know more by now.
             load.places.learn(
                 await self._guard.recorded(key=chunk.key, fingerprint=chunk.fingerprint, users=load.count)
             )

@@ -72,12 +72,15 @@ def push_batches(
     the ``"custom_fields"`` of a user's request, over those given. Then every user has a request of his own, and a chunk
     one claim for all of them.
 
+    Claims expire: never take a plan up that is older than half of their ``claim_ttl``, and plan no user twice.
+
     ``claims`` makes the claim store; it is called in the client's thread, and the store is closed at the end. The other
     arguments are AsyncPushClient's. All ends with the generator: closed or dropped, what is on the wire has 30 s.
 
     Raises ConfigurationError or ValidationError at once where an argument is wrong; while it yields, ValidationError
     for a row that can't be sent, ClaimStoreError where the store fails, and what ``batches`` raises: each after what
-    was on its way has ended, was settled and yielded.
+    was on its way has ended, was settled and yielded. Their outcome is that of one chunk; of the others the store
+    knows: call again with the same plan and run.
     """
     if not callable(claims):
         raise ConfigurationError("claims is a callable that makes a claim store, as lambda: DirectoryClaims(path)")

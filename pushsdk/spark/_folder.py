@@ -15,6 +15,7 @@ import msgspec
 from pushsdk._broadcast.locking import lock
 from pushsdk._broadcast.place import refusal
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.outcome import Outcome
 from pushsdk.spark._manifest import FORMAT, Manifest, Summary
 
 __all__ = ["Folder", "uri"]
@@ -112,7 +113,7 @@ class Folder:
 
     def conclude(self, outcomes: Path, summary: Summary) -> None:
         """These outcomes are whole."""
-        self._write(outcomes.with_suffix(".json"), summary)
+        self._write(outcomes.with_suffix(".json"), summary, outcome=Outcome.UNKNOWN)
 
     def concluded(self) -> tuple[Path, Summary] | None:
         """The last outcomes that are whole."""
@@ -121,6 +122,11 @@ class Folder:
             if found is not None:
                 return path, found
         return None
+
+    def is_underway(self) -> bool:
+        """Whether a later sending than the last whole one has begun, and did not come to its end."""
+        found, last = self.concluded(), max(self._outcomes(), default=None)
+        return last is not None and (found is None or found[0] != last)
 
     def _outcomes(self) -> Iterator[Path]:
         return (path for path in self.path.glob("outcomes/[0-9]*") if path.name.isdecimal())
@@ -141,8 +147,8 @@ class Folder:
         except (OSError, ValueError):
             raise refusal(self.path, f"its {path.name} can't be read") from None
 
-    def _write(self, path: Path, value: msgspec.Struct) -> None:
-        """Whole or not at all, and on the disk when this returns."""
+    def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
+        """Whole or not at all, and on the disk when this returns. ``outcome`` is what an error says of the users."""
         beside = path.with_name(path.name + ".new")
         try:
             beside.unlink(missing_ok=True)
@@ -152,8 +158,14 @@ class Folder:
                 opened.flush()
                 os.fsync(file)
             beside.replace(path)
+            # The name, too.
+            parent = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(parent)
+            finally:
+                os.close(parent)
         except OSError as error:
-            raise refusal(self.path, f"its {path.name} can't be written: {error.strerror}") from None
+            raise refusal(self.path, f"its {path.name} can't be written: {error.strerror}", outcome=outcome) from None
 
 
 def uri(path: Path) -> str:

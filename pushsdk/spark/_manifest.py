@@ -54,6 +54,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the first sending; another may have others."""
     created: float
     """Seconds since the epoch."""
+    claim_ttl: float
+    """How long its claims are kept, in seconds."""
     version: str
     """Of the package."""
 
@@ -95,9 +97,10 @@ def objection(found: Manifest, wanted: Mapping[str, str], *, claim_ttl: float, n
             return f"the run is of {words}: use a folder of its own for each broadcast"
     age = (time.time() if now is None else now) - found.created
     # The other half is for the sending: no claim may expire while it goes on.
-    if age > claim_ttl / 2:
+    kept = min(claim_ttl, found.claim_ttl)
+    if age > kept / 2:
         return (
-            f"the run was planned {age / 86400:.1f} days ago, over half of the {claim_ttl / 86400:.1f} that its claims "
+            f"the run was planned {age / 86400:.1f} days ago, over half of the {kept / 86400:.1f} that its claims "
             "are kept: soon it is not known any more who was pushed, so nothing is sent"
         )
     return None

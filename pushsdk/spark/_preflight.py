@@ -43,6 +43,8 @@ _KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
 # Personalised: a request each, and one claim for all of them.
 ROWS_PER_CHUNK = 100
 
+# Seconds that claims are kept, at least: a job has to be over in half of them.
+SHORTEST = 86400.0
 # Seconds that a claim may take: a shared volume that many write to is slow at times, and nobody waits for one push.
 PATIENCE = 30.0
 
@@ -167,6 +169,8 @@ def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, floa
         raise ConfigurationError("claims is a function that returns a claim store, as pushsdk.claims.RedisClaims")
     if isinstance(store, MemoryClaims):
         raise ConfigurationError("MemoryClaims ends with its process: Spark starts tasks again in another one")
+    if store.claim_ttl < SHORTEST:
+        raise ConfigurationError("claim_ttl is a day or more here: no claim may expire while the job goes on")
     return given, type(store).__qualname__, store.claim_ttl
 
 

@@ -58,7 +58,7 @@ _COLUMNS = ["user_id", "outcome", "status", "reason"]
 def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
     """The report of the last sending in ``run_dir`` that came to its end; nothing is sent, and Spark is not needed.
 
-    Raises RunFileError where there is none.
+    Raises RunFileError where there is none, or where a later one goes on or was killed.
     """
     folder = Folder(run_dir)
     manifest, found = folder.manifest(), folder.concluded()
@@ -66,6 +66,12 @@ def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
         raise refusal(folder.path, "there is no run, or its plan was never whole")
     if found is None:
         raise refusal(folder.path, "no sending came to its end: call broadcast with the same arguments")
+    if folder.is_underway():
+        raise refusal(
+            folder.path,
+            "a later sending goes on, or did not come to its end: wait, or call broadcast with the same arguments",
+            outcome=Outcome.UNKNOWN,
+        )
     return report_of(folder, manifest, *found)
 
 

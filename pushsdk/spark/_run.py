@@ -20,6 +20,7 @@ from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.credentials import KeySource
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
+from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of
 from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
@@ -83,7 +84,8 @@ def broadcast(
     ``personal`` sends each row by itself: ``fields`` (columns; those that the placeholders name) fill the placeholders
     or are its custom fields. ``claims`` makes another claim store, in each executor. ``base_url`` defaults to
     PUSHSDK_BASE_URL here, ``api_key``, a callable, to PUSHSDK_API_KEY in the executors; both, ``proxy`` and
-    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together, the rest is for each of them.
+    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together (but for the first chunk of
+    each, which leaves at once), the rest is for each of them.
 
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError where the job
     failed: call again with the same arguments to take it up.
@@ -122,13 +124,16 @@ def _broadcast(
         "base_url": sending.base_url,
         "primary_key": order.primary_key,
         "claims": store,
+        "claim_ttl": claim_ttl,
     }
     manifest = folder.manifest()
     if manifest is None:
         max_users = sending.batching.max_users
         if order.personal:
             max_users = min(max_users, ROWS_PER_CHUNK)
-        manifest = _plan(df, session, folder, fields=names, tasks=tasks, max_users=max_users, wanted=wanted)
+        manifest = _plan(
+            df, session, folder, fields=names, tasks=tasks, max_users=max_users, wanted=wanted, claims=make
+        )
     why = objection(manifest, wanted, claim_ttl=claim_ttl)
     if why is not None:
         raise refusal(folder.path, why)
@@ -137,6 +142,8 @@ def _broadcast(
     concluded = folder.concluded()
     if concluded is not None and concluded[1].is_final:
         return report_of(folder, manifest, *concluded)
+    if not is_there(make, manifest.run):
+        raise refusal(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
     sender = Sender(
         folder=str(folder.path),
         run=manifest.run,
@@ -157,6 +164,7 @@ def _plan(
     tasks: int,
     max_users: int,
     wanted: Mapping[str, Any],
+    claims: Callable[[], ClaimStore],
 ) -> Manifest:
     """Freeze and seal. Nothing was sent before this returns."""
     folder.check_unsealed()
@@ -173,6 +181,7 @@ def _plan(
             raise  # of the frame itself
         raise refusal(folder.path, f"{told}; nothing was sent") from error
     folder.new_claims()
+    plant(claims, run)
     manifest = Manifest(
         run=run,
         max_users=max_users,

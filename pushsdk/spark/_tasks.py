@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk.spark._canary import is_there
 from pushsdk.spark._chunks import cut
 from pushsdk.spark._folder import Folder
 from pushsdk.spark._preflight import Sending
@@ -55,6 +56,10 @@ class Sender(msgspec.Struct, frozen=True):
 
         manifest = Folder(self.folder).manifest()
         _check_seen(manifest is not None and manifest.run == self.run)
+        if not is_there(self.sending.claims, self.run):
+            raise ConfigurationError(
+                "an executor does not see the claims that the driver made: claims= has to make a store that all share"
+            )
         yield from push_batches(
             batches,
             self.message,

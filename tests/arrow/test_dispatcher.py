@@ -252,6 +252,35 @@ async def test_stopped_it_still_tells_what_an_earlier_call_recorded() -> None:
 
 
 @virtual
+async def test_stopped_while_it_waits_it_tells_what_another_delivery_came_to_meanwhile() -> None:
+    claims = ShakyClaims()
+    throttled = FakeService(answer(503, {"Retry-After": "30"}))
+    async with client_of(throttled) as one, client_of(FakeService()) as two:
+        run = Run(one, claims, brake=NO_BRAKE)
+        first = start(run.send(10))
+        await asyncio.sleep(5.0)
+        assert outcomes(await Run(two, claims).send(10)) == {"ACCEPTED": 10}
+        run.dispatcher.end("asked", "it was asked to stop")
+        assert outcomes(await first) == {"ACCEPTED": 10}
+
+
+@virtual
+async def test_where_good_users_are_throttled_the_bad_ones_alone_are_rejected() -> None:
+    bad = {user(number) for number in range(5, 1000, 125)} | {user(number) for number in range(1500, 5000, 1000)}
+    until = asyncio.get_running_loop().time() + 15.0
+
+    def fate(request: Any) -> Any:
+        if bad & set(request.users):
+            return answer(400)
+        return answer(429) if asyncio.get_running_loop().time() < until else answer()
+
+    async with client_of(FakeService(then=fate)) as client:
+        found = await Run(client, MemoryClaims(), brake=NO_BRAKE).send(5000, size=1000, every=1.0)
+    assert {name for name, each in found.items() if each.outcome == "REJECTED"} == bad
+    assert outcomes(found) == {"ACCEPTED": 5000 - len(bad), "REJECTED": len(bad)}
+
+
+@virtual
 async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
     async with client_of(FakeService()) as client:
         run = Run(client, ShakyClaims(get=["down"]))
@@ -283,7 +312,7 @@ async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_i
     async with client_of(service) as client:
         found = await Run(client, claims).send(20)
     assert outcomes(found) == {"NOT_SENT": 20}
-    assert (len(service.sent), claims.marks(), claims.ops) == (1, [], ["add", "remove", "add", "remove"])
+    assert (len(service.sent), claims.marks(), claims.ops) == (1, [], ["add", "remove", "get"] * 2)
 
 
 @virtual

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pushsdk import ConfigurationError, Outcome, RunFileError
+from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError
 from pushsdk._broadcast.locking import lock
+from pushsdk.claims import DirectoryClaims
 from pushsdk.spark import SparkReport, read_report
+from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
 
@@ -32,6 +35,7 @@ MANIFEST = Manifest(
     checksum="77",
     tasks=2,
     created=1_000_000.0,
+    claim_ttl=2 * 86400.0,
     version="0.1.0",
 )
 WANTED = {name: getattr(MANIFEST, name) for name in ("kind", "digest", "base_url", "primary_key", "claims")}
@@ -166,6 +170,52 @@ def test_the_last_outcomes_that_are_whole_count(folder: Folder) -> None:
     assert folder.concluded() == (second, Summary(accepted=2))
 
 
+def test_a_later_sending_that_did_not_end_is_seen(folder: Folder) -> None:
+    folder.path.mkdir()
+    assert not folder.is_underway()
+    first = folder.new_outcomes()
+    assert folder.is_underway()
+    folder.conclude(first, Summary(not_sent=1))
+    assert not folder.is_underway()
+    folder.seal(MANIFEST)
+    assert read_report(folder.path).not_sent == 1
+    folder.new_outcomes()
+    with pytest.raises(RunFileError, match="a later sending goes on, or did not come to its end") as told:
+        read_report(folder.path)
+    assert told.value.outcome is Outcome.UNKNOWN
+
+
+def test_outcomes_that_can_not_be_concluded_leave_users_unknown(folder: Folder) -> None:
+    folder.path.mkdir()
+    outcomes = folder.new_outcomes()
+    outcomes.with_suffix(".json").mkdir()
+    with pytest.raises(RunFileError, match="can't be written") as told:
+        folder.conclude(outcomes, Summary())
+    assert told.value.outcome is Outcome.UNKNOWN
+
+
+def test_a_store_is_known_by_the_runs_own_claim(tmp_path: Path) -> None:
+    make = partial(DirectoryClaims, tmp_path / "claims")
+    plant(make, "f00d")
+    assert (is_there(make, "f00d"), is_there(make, "beef")) == (True, False)
+    assert not is_there(partial(DirectoryClaims, tmp_path / "others"), "f00d")
+
+
+async def test_the_runs_own_claim_is_made_and_found_where_a_loop_runs_too(tmp_path: Path) -> None:
+    make = partial(DirectoryClaims, tmp_path / "claims")
+    plant(make, "f00d")
+    assert is_there(make, "f00d")
+
+
+def test_a_store_that_fails_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+    with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(FileNotFoundError\)"):
+        is_there(partial(DirectoryClaims, tmp_path / "no" / "claims"), "f00d")
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "file").touch()
+    with pytest.raises(ConfigurationError, match="of something else"):
+        plant(partial(DirectoryClaims, tmp_path / "else"), "f00d")
+
+
 def test_claims_that_are_gone_are_told(folder: Folder) -> None:
     folder.path.mkdir()
     with pytest.raises(RunFileError, match="claims are gone"):
@@ -183,7 +233,7 @@ def test_claims_that_are_gone_are_told(folder: Folder) -> None:
 
 
 def test_the_same_run_is_taken_up() -> None:
-    assert objection(MANIFEST, WANTED, claim_ttl=DAY, now=MANIFEST.created + DAY / 2) is None
+    assert objection(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + DAY) is None
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -194,7 +244,7 @@ def test_another_one_is_not(name: str) -> None:
 
 
 def test_a_run_whose_claims_may_expire_while_it_is_sent_is_not() -> None:
-    why = objection(MANIFEST, WANTED, claim_ttl=2 * DAY, now=MANIFEST.created + 1.1 * DAY)
+    why = objection(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + 1.1 * DAY)
     assert why == (
         "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept: soon it is not known any "
         "more who was pushed, so nothing is sent"

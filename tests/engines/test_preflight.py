@@ -172,8 +172,8 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
 
 
 def test_another_store_is_known_by_its_kind(tmp_path: Path) -> None:
-    make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=3600.0)
-    assert checked_claims(make, tmp_path) == (make, "SqliteClaims", 3600.0)
+    make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86400.0)
+    assert checked_claims(make, tmp_path) == (make, "SqliteClaims", 86400.0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -322,9 +323,14 @@ def test_a_failed_job_says_why_and_how_to_go_on(audience: Audience, send: Any, s
     assert told.value.outcome is Outcome.UNKNOWN
     assert type(told.value.__cause__).__module__.startswith("pyspark.")
     assert "user-" not in str(told.value)
-    (tmp_path / "no").mkdir()
     with pytest.raises(RunFileError, match="no sending came to its end"):
         read_report(tmp_path / "run")
+    (tmp_path / "no").mkdir()
+    with pytest.raises(BroadcastError, match="an executor does not see the claims that the driver made"):
+        send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
+    assert service.users() == {}
+    shutil.rmtree(tmp_path / "no")
+    (tmp_path / "no").symlink_to(tmp_path)
     assert send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path)).accepted == USERS
     assert service.users() == names()
 
@@ -386,6 +392,23 @@ def test_what_runs_in_an_executor_looks_for_the_folder_first(service: Oracle, tm
     ]
     with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
         next(Cutter(str(tmp_path / "elsewhere"), 1)([rows]))
+
+
+def test_a_run_whose_claims_were_emptied_is_not_taken_up(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    service.fail([Fault.status(401)])
+    assert send(audience(), HELLO).not_sent == USERS
+    service.fail([])
+    shutil.rmtree(tmp_path / "run" / "claims")
+    (tmp_path / "run" / "claims" / "00").mkdir(parents=True)
+    with pytest.raises((RunFileError, ConfigurationError), match=r"its claims are gone|of something else"):
+        send(audience(), HELLO)
+    shutil.rmtree(tmp_path / "run" / "claims" / "00")
+    DirectoryClaims(tmp_path / "run" / "claims")
+    with pytest.raises(RunFileError, match="its claims are gone"):
+        send(audience(), HELLO)
+    assert service.users() == {}
 
 
 def test_what_sends_in_an_executor_knows_its_run(
