@@ -290,6 +290,16 @@ async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
 
 
 @virtual
+async def test_of_several_failures_the_first_is_told() -> None:
+    async with client_of(FakeService()) as client:
+        run = Run(client, MemoryClaims())
+        run.dispatcher._fail(ValueError("the first"))
+        run.dispatcher._fail(ValueError("the second"))
+        with pytest.raises(ValueError, match="the first"):
+            await run.send(10)
+
+
+@virtual
 async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
     claims = ShakyClaims()
     async with client_of(FakeService()) as client:

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError
+from pushsdk import Batching, ClaimStoreError, ConfigurationError, Outcome, RunFileError
 from pushsdk._broadcast.locking import lock
 from pushsdk.claims import DirectoryClaims
 from pushsdk.spark import SparkReport, read_report
 from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
+from pushsdk.spark._preflight import Sending
+from pushsdk.spark._tasks import Sender
 
 DAY = 86400.0
 MANIFEST = Manifest(
@@ -199,6 +201,17 @@ def test_a_store_is_known_by_the_runs_own_claim(tmp_path: Path) -> None:
     plant(make, "f00d")
     assert (is_there(make, "f00d"), is_there(make, "beef")) == (True, False)
     assert not is_there(partial(DirectoryClaims, tmp_path / "others"), "f00d")
+
+
+def test_an_executor_with_claims_of_its_own_is_told(folder: Folder, tmp_path: Path) -> None:
+    folder.path.mkdir()
+    folder.seal(MANIFEST)
+    sending = Sending(
+        base_url="https://push.example", claims=partial(DirectoryClaims, tmp_path / "others"), batching=Batching()
+    )
+    sender = Sender(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, sending)
+    with pytest.raises(ConfigurationError, match="does not see the claims that the driver made"):
+        next(sender([]))
 
 
 async def test_the_runs_own_claim_is_made_and_found_where_a_loop_runs_too(tmp_path: Path) -> None:

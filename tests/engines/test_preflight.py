@@ -174,6 +174,8 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
 def test_another_store_is_known_by_its_kind(tmp_path: Path) -> None:
     make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86400.0)
     assert checked_claims(make, tmp_path) == (make, "SqliteClaims", 86400.0)
+    with pytest.raises(ConfigurationError, match="claim_ttl is a day or more here"):
+        checked_claims(partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86399.0), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -404,10 +404,17 @@ def test_a_run_whose_claims_were_emptied_is_not_taken_up(
     (tmp_path / "run" / "claims" / "00").mkdir(parents=True)
     with pytest.raises((RunFileError, ConfigurationError), match=r"its claims are gone|of something else"):
         send(audience(), HELLO)
-    shutil.rmtree(tmp_path / "run" / "claims" / "00")
-    DirectoryClaims(tmp_path / "run" / "claims")
-    with pytest.raises(RunFileError, match="its claims are gone"):
-        send(audience(), HELLO)
+    assert service.users() == {}
+
+
+def test_a_run_is_not_taken_up_with_another_store(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    service.fail([Fault.status(401)])
+    assert send(audience(), HELLO, claims=partial(DirectoryClaims, tmp_path / "one")).not_sent == USERS
+    service.fail([])
+    with pytest.raises(RunFileError, match="or claims= makes another store: nothing is sent"):
+        send(audience(), HELLO, claims=partial(DirectoryClaims, tmp_path / "two"))
     assert service.users() == {}
 
 

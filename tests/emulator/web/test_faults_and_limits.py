@@ -71,6 +71,8 @@ async def test_rules_that_the_server_refuses_say_why_and_change_nothing(open_des
 async def test_limits_are_set_with_the_form(desk: Any) -> None:
     await desk.push()
     page = await desk.page("/#/faults")
+    # The form shows what is there when that has come, over what was filled in before.
+    await page.get_by_text("No rule").wait_for()
     await page.get_by_label("Users per request").fill("1")
     await page.get_by_label("users", exact=True).fill("422")
     await page.get_by_label("User ids that are refused").fill("bad-user")
