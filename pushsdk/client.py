@@ -68,7 +68,7 @@ class AsyncPushView:
         Concurrent calls with an equal message are merged into one request. Within one call an id counts once.
         ``timeout`` is a Timeout, or the total in seconds. ``dedupe_key`` (at most 512 bytes of UTF-8; needs ``claims``)
         names the job that this is a delivery of: it sends to those whom no delivery has sent to, or who were refused
-        for a reason that may pass; the others are answered as recorded, or UNKNOWN where that is in doubt or being sent.
+        for a reason that may pass; the others are answered as recorded, or UNKNOWN where in doubt or being sent.
 
         Returns when every user was accepted. Raises ValidationError before anything is sent; NotSentError,
         RejectedError or OutcomeUnknownError when that is what happened to all of the users, PartialError when they
