@@ -23,13 +23,22 @@ class Ended(NamedTuple):
     err: str
 
 
-def run_program(text: str, *arguments: str, options: tuple[str, ...] = ("-W", "default")) -> Ended:
-    """Run it to its end; a program that hangs fails the test."""
+def run_program(
+    text: str, *arguments: str, options: tuple[str, ...] = ("-W", "default"), measured: bool = True
+) -> Ended:
+    """Run it to its end; a program that hangs fails the test.
+
+    One that forks while threads write to SQLite is not to be ``measured``: coverage has locks, and an SQLite, of its
+    own, and in a child that was forked at the wrong moment it waits for them without an end.
+    """
+    environ = {**os.environ, "PYTHONPATH": str(Path(pushsdk.__file__).parents[1])}
+    if not measured:
+        environ.pop("COVERAGE_PROCESS_CONFIG", None)
     process = subprocess.run(
         [sys.executable, *options, "-c", textwrap.dedent(text), *arguments],
         capture_output=True,
         text=True,
         timeout=HANGS,
-        env={**os.environ, "PYTHONPATH": str(Path(pushsdk.__file__).parents[1])},
+        env=environ,
     )
     return Ended(process.returncode, process.stdout, process.stderr)

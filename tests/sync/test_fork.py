@@ -38,8 +38,8 @@ HEAD = """
 """
 
 
-def forked(body: str, *arguments: str) -> Ended:
-    return run_program(textwrap.dedent(HEAD) + textwrap.dedent(body), *arguments)
+def forked(body: str, *arguments: str, measured: bool = True) -> Ended:
+    return run_program(textwrap.dedent(HEAD) + textwrap.dedent(body), *arguments, measured=measured)
 
 
 @pytest.mark.parametrize("used", ["used", "unused"])
@@ -130,6 +130,7 @@ def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
         print(reports[0].accepted, os.path.exists(reports[0].file))
         """,
         str(tmp_path / file) if file else "",
+        measured=False,
     )
     assert ended.err == ""
     assert sorted(ended.out.splitlines()) == ["200000 True"] + ["child ended"] * 3 + ["exit 0"] * 3
