@@ -8,21 +8,21 @@ test against the installed aiohttp.
 
 from __future__ import annotations
 
-import select
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import aiohttp
 from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._io.request import request_class
+from pushsdk._io.exchange import Answer, Exchange, Head, StaleConnectionError, look
 from pushsdk._version import __version__
 
 __all__ = ["AiohttpTransport", "Session", "Transport", "check_session", "check_ssl"]
@@ -33,8 +33,6 @@ ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
 # Only our own deadlines count: aiohttp rounds its timeouts up to whole seconds above this threshold (facts B.4).
 _NEVER_ROUND = 1e9
-# Set on a connection's protocol at its first write, to what polls its socket: its next request finds it reused.
-_POLL = "_pushsdk_poll"
 
 
 class Transport(Protocol):
@@ -61,10 +59,6 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close what the transport opened itself."""
         ...
-
-
-class _StaleConnection(Exception):
-    """The pooled connection was dead, or had an answer waiting that nobody asked for. Nothing was written."""
 
 
 class _Body(payload.Payload):
@@ -95,33 +89,10 @@ class _Body(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        protocol: Any = writer.protocol  # type: ignore[attr-defined]
-        transport = protocol.transport
-        poll = getattr(protocol, _POLL, None)
-        # ``_payload`` is that of the last answer: somebody else's request on an injected session left no poller.
-        evidence.reused = poll is not None or protocol._payload is not None
-        if transport is None or transport.is_closing():
-            raise _StaleConnection
-        if poll is None:
-            poll = _poller(transport)
-            setattr(protocol, _POLL, poll)
-        # An answer to nothing is either parsed and queued already (should_close), or still in the socket.
-        if evidence.reused and (protocol.should_close or poll(0)):
-            raise _StaleConnection
+        look(writer.protocol, evidence)  # type: ignore[attr-defined]
         evidence.started_writing = True
         await writer.write(self._value)
         evidence.written = True
-
-
-def _poller(transport: Any) -> Callable[[int], Any]:
-    """Tells whether input or a hang-up waits on the socket. For reused connections: a fresh TLS one may have some."""
-    sock = transport.get_extra_info("socket")
-    try:
-        poller = select.poll()
-    except AttributeError:  # pragma: no cover - no poll() on Windows
-        return lambda timeout: select.select([sock], [], [], timeout)[0]
-    poller.register(sock.fileno(), select.POLLIN)
-    return poller.poll
 
 
 class AiohttpTransport:
@@ -152,18 +123,17 @@ class AiohttpTransport:
             **headers,
         }
         self._owned = session is None
-        # A fixed key goes with the own session's headers: merging headers per request costs 5 us. Not with a proxy:
-        # aiohttp shows it a session's headers with the CONNECT, in the clear.
-        self._session_key = key if self._owned and proxy is None else None
         self._session = session or aiohttp.ClientSession(
-            headers={**self._headers, "Api-Key": self._session_key} if self._session_key is not None else None,
             connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=keepalive, ssl=ssl),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=_timeout(None),
             auto_decompress=False,
-            request_class=aiohttp.ClientRequest if proxy is not None else request_class(),
             trust_env=False,
         )
+        self._exchange = Exchange.over(self._session) if self._owned and proxy is None else None
+        # By the URL, with the key where that is always the same.
+        self._key = key
+        self._heads: dict[URL, Head] = {}
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False}
         if not self._owned:
             self._options |= {"auto_decompress": False, "ssl": ssl}
@@ -186,17 +156,22 @@ class AiohttpTransport:
         if self._session.closed:
             evidence.touched, evidence.failure = True, Failure.CLOSED
             return
-        response: aiohttp.ClientResponse | None = None
+        response: Answer | aiohttp.ClientResponse | None = None
+        url, timeout, exchange = self._url(path), self._timeout(connect), self._exchange
         try:
-            # What session.post() calls, without the context manager that it wraps it in.
-            response = await self._session._request(
-                "POST",
-                self._url(path),
-                data=_Body(body, evidence),
-                headers=self._head(key, headers),
-                timeout=self._timeout(connect),
-                **self._options,
-            )
+            if exchange is not None and exchange.takes(body):
+                evidence.touched = True
+                response = await exchange.post(self._head(url, key, headers), body, evidence, timeout)
+            else:
+                # What session.post() calls, without the context manager that it wraps it in.
+                response = await self._session._request(
+                    "POST",
+                    url,
+                    data=_Body(body, evidence),
+                    headers=self._merged(key, headers),
+                    timeout=timeout,
+                    **self._options,
+                )
             evidence.status = status = response.status
             if status != 204 or read:
                 evidence.headers = response.headers
@@ -221,15 +196,18 @@ class AiohttpTransport:
         if self._owned:
             await self._session.close()
 
-    def _head(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        if key is self._session_key:
-            return headers
-        head = {**self._headers, "Api-Key": key}
-        if headers is None:
-            return head
+    def _head(self, url: URL, key: HeaderSecret, headers: Mapping[str, str] | None) -> Head:
+        if headers is not None or key is not self._key:
+            return Head(url, self._merged(key, headers))
+        head = self._heads.get(url)
+        if head is None:
+            head = self._heads[url] = Head(url, self._merged(key, None))
+        return head
+
+    def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
+        merged = CIMultiDict({**self._headers, "Api-Key": key})
         # Names differ in case: a header of the caller's is replaced, not joined by another of the same name.
-        merged = CIMultiDict(head)
-        merged.update(headers)
+        merged.update(headers or {})
         return merged
 
     def _url(self, path: str) -> URL:
@@ -252,7 +230,7 @@ def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect, ceil_threshold=_NEVER_ROUND)
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+async def _read(response: Answer | aiohttp.ClientResponse, limit: int) -> bytes:
     """At most ``limit`` bytes of the body, as they came: nothing is decompressed."""
     read = bytearray()
     async for chunk in response.content.iter_chunked(limit):
@@ -276,6 +254,7 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
     (aiohttp.ServerDisconnectedError, Failure.DISCONNECTED),
     (aiohttp.ClientOSError, Failure.RESET),
     (aiohttp.ClientResponseError, Failure.UNREADABLE),
+    (HttpProcessingError, Failure.UNREADABLE),
     (aiohttp.ClientPayloadError, Failure.UNREADABLE),
 )
 
@@ -294,7 +273,7 @@ def _failure_of(error: Exception, evidence: Evidence) -> Failure:
 def _is_stale(error: BaseException | None) -> bool:
     """Whether the body refused the connection: aiohttp wraps what a body raises."""
     while error is not None:
-        if isinstance(error, _StaleConnection):
+        if isinstance(error, StaleConnectionError):
             return True
         error = error.__cause__
     return False

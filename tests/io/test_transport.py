@@ -357,7 +357,7 @@ async def test_a_session_that_is_closed_by_somebody_in_between_is_no_surprise(mo
     async def post_(*_: Any, **__: Any) -> None:
         raise RuntimeError("Session is closed")
 
-    async with transport_of("http://127.0.0.1:9") as transport:
+    async with transport_of("http://127.0.0.1:9", injected=True) as transport:
         monkeypatch.setattr(transport._session, "_request", post_)
         evidence = await post(transport)
     assert (evidence.failure, evidence.reason) == (Failure.CLOSED, "RuntimeError")
