@@ -85,7 +85,7 @@ class Head:
 
 
 class Answer:
-    """What came back: as much of ``aiohttp.ClientResponse`` as is needed here. Release or close it."""
+    """What came back: as much of ``aiohttp.ClientResponse`` as is needed here. To be released."""
 
     __slots__ = ("_connection", "content", "headers", "status")
 
@@ -98,10 +98,6 @@ class Answer:
     def release(self) -> None:
         """Give the connection back. The pool closes one whose answer was not read to its end."""
         self._connection.release()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
 
 class Exchange:

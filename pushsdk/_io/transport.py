@@ -185,11 +185,11 @@ class AiohttpTransport:
                 evidence.failure, evidence.reason = _failure_of(error, evidence), type(error).__name__
         finally:
             if response is not None:
-                if evidence.written:
-                    response.release()
-                else:
+                if not evidence.written and isinstance(response, aiohttp.ClientResponse):
                     # It answered what had not been sent: nobody is to meet this connection again.
                     response.close()
+                else:
+                    response.release()
 
     async def close(self) -> None:
         """Close the own session; an injected one stays open."""
