@@ -639,7 +639,7 @@ TRANSPORT = [
     Mutant(
         "a pooled connection is not looked at before the first byte",
         IO + "exchange.py",
-        "if evidence.reused and (protocol.should_close or poll(0) or protocol.writing_paused):",
+        "if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):",
         "if False:",
         T_WIRE,
     ),
@@ -686,9 +686,39 @@ TRANSPORT = [
         "tests/io/test_exchange.py",
     ),
     Mutant(
-        "mocks and tracers of a session's requests are passed by",
+        "mocks of a session's requests are passed by",
         IO + "exchange.py",
-        " and aiohttp.ClientSession._request is _REQUEST",
+        "            and type(session)._request is _REQUEST\n",
+        "",
+        "tests/io/test_exchange.py",
+    ),
+    Mutant(
+        "who forbids requests to be written is passed by",
+        IO + "exchange.py",
+        "            and aiohttp.ClientRequest.send is _SEND\n",
+        "",
+        "tests/io/test_exchange.py",
+    ),
+    Mutant(
+        "a session that somebody gave a proxy is passed by",
+        IO + "exchange.py",
+        "        and not any((session._default_proxy, session._trust_env))\n",
+        "",
+        "tests/io/test_exchange.py",
+    ),
+    Mutant(
+        "what came unasked is parsed after the look for it",
+        IO + "exchange.py",
+        "            protocol.set_response_params(read_until_eof=True, auto_decompress=False)\n"
+        "            look(protocol, evidence)\n",
+        "            look(protocol, evidence)\n"
+        "            protocol.set_response_params(read_until_eof=True, auto_decompress=False)\n",
+        "tests/io/test_exchange.py",
+    ),
+    Mutant(
+        "an error keeps the body that it was about",
+        IO + "transport.py",
+        "            error.__traceback__ = None\n",
         "",
         "tests/io/test_exchange.py",
     ),

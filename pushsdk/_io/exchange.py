@@ -2,8 +2,8 @@
 
 These, the headers merged for each request, its URL looked at and timers that never fire, are half of what aiohttp
 needs for a POST; its pool, its connecting, its parser are used as they are. What is leant on here is private to
-aiohttp, so it is used with the releases that the contract test was run with, and left alone where somebody else has
-laid hands on a session's requests, to mock or to trace them.
+aiohttp, so it is used with the releases that the contract test was run with, and not where somebody else has laid
+hands on a session or on requests: to mock, trace, record or forbid them, or to send them by a proxy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 import aiohttp
-from aiohttp import hdrs
+from aiohttp import client_reqrep, hdrs
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_writer import _serialize_headers
@@ -25,7 +25,7 @@ from pushsdk._core.outcome import Evidence
 __all__ = ["WHOLE_BODY_LIMIT", "Answer", "Exchange", "Head", "StaleConnectionError", "look"]
 
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
-WHOLE_BODY_LIMIT = 32 * 1024
+WHOLE_BODY_LIMIT = 48 * 1024
 KNOWN_RELEASES = ("3.14.",)
 # Set on a connection's protocol at its first write, to what polls its socket: its next request finds it reused.
 _POLL = "_pushsdk_poll"
@@ -39,8 +39,9 @@ def look(protocol: Any, evidence: Evidence) -> None:
     """Have a last look at a connection before its first byte is written. Raises StaleConnectionError."""
     transport = protocol.transport
     poll = getattr(protocol, _POLL, None)
-    # ``_payload`` is that of the last answer: somebody else's request on an injected session left no poller.
-    evidence.reused = poll is not None or protocol._payload is not None
+    # ``_payload`` is that of the last answer: somebody else's request on an injected session left no poller. One that
+    # nobody has read yet is of an answer to nothing, and tells of no earlier request.
+    evidence.reused = poll is not None or (protocol._payload is not None and not protocol._buffer)
     if transport is None or transport.is_closing():
         raise StaleConnectionError
     if poll is None:
@@ -48,7 +49,7 @@ def look(protocol: Any, evidence: Evidence) -> None:
         setattr(protocol, _POLL, poll)
     # An answer to nothing is either parsed and queued already (should_close), or still in the socket. And what was
     # answered before it had been read is still being written.
-    if evidence.reused and (protocol.should_close or poll(0) or protocol.writing_paused):
+    if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):
         raise StaleConnectionError
 
 
@@ -106,17 +107,26 @@ class Exchange:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         connector = session.connector
         assert connector is not None  # noqa: S101 - the session was just made
+        self._session: Any = session
         self._connector = connector
 
     @classmethod
     def over(cls, session: aiohttp.ClientSession, release: str = aiohttp.__version__) -> Exchange | None:
         """One for this session, None where its requests have to be aiohttp's own."""
-        plain = release.startswith(KNOWN_RELEASES) and _is_own(_REQUEST) and not session.trace_configs
-        return cls(session) if plain else None
+        plain = release.startswith(KNOWN_RELEASES) and all(map(_is_own, (_REQUEST, _SEND, _START)))
+        return cls(session) if plain and _is_plain(session) else None
 
     def takes(self, body: bytes) -> bool:
-        """Whether this body can be sent from here: it does not have to wait, and nobody mocks requests by now."""
-        return len(body) <= WHOLE_BODY_LIMIT and aiohttp.ClientSession._request is _REQUEST
+        """Whether this body can be sent from here: it needs no waiting, and nobody has laid hands on requests since."""
+        session = self._session
+        return (
+            len(body) <= WHOLE_BODY_LIMIT
+            and type(session)._request is _REQUEST
+            and "_request" not in session.__dict__
+            and not session._trace_configs
+            and aiohttp.ClientRequest.send is _SEND
+            and aiohttp.ClientResponse.start is _START
+        )
 
     async def post(self, head: Head, body: bytes, evidence: Evidence, timeout: aiohttp.ClientTimeout) -> Answer:
         """Send the request and wait for the answer's head. Raises as a session does."""
@@ -127,8 +137,9 @@ class Exchange:
         try:
             protocol = connection.protocol
             assert protocol is not None  # noqa: S101 - of a connection that was just opened
-            look(protocol, evidence)
+            # First: it parses what came unasked, and that has to be seen.
             protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+            look(protocol, evidence)
             evidence.started_writing = True
             head.write(protocol.transport, body)
             evidence.written = True
@@ -146,9 +157,23 @@ async def _answer(protocol: ResponseHandler) -> tuple[Any, aiohttp.StreamReader]
             return message, content
 
 
-def _is_own(request: Any) -> bool:
-    """Whether this is what aiohttp's sessions send with, and nobody's mock or wrapper around it."""
-    return type(request) is FunctionType and request.__globals__ is vars(aiohttp.client)
+def _is_own(function: Any) -> bool:
+    """Whether this is aiohttp's own, and nobody's mock or wrapper around it."""
+    return type(function) is FunctionType and any(function.__globals__ is names for names in _MODULES)
 
 
-_REQUEST = aiohttp.ClientSession._request
+def _is_plain(session: Any) -> bool:
+    """Whether it was made as it was asked for: instrumentations add what they need to every session."""
+    return (
+        type(session) is _SESSION
+        and session._request_class is aiohttp.ClientRequest
+        and session._response_class is aiohttp.ClientResponse
+        and not any((session._trace_configs, session._middlewares, session._default_headers, session._default_auth))
+        and not any((session._default_proxy, session._trust_env))
+    )
+
+
+_MODULES = (vars(aiohttp.client), vars(client_reqrep))
+# As they were when this module was imported.
+_SESSION, _REQUEST = aiohttp.ClientSession, aiohttp.ClientSession._request
+_SEND, _START = aiohttp.ClientRequest.send, aiohttp.ClientResponse.start

@@ -183,6 +183,8 @@ class AiohttpTransport:
             # With a status the exception came from reading the body: the status stands.
             if evidence.status is None:
                 evidence.failure, evidence.reason = _failure_of(error, evidence), type(error).__name__
+            # A protocol keeps what it raised, and that its frames, with the head and the body.
+            error.__traceback__ = None
         finally:
             if response is not None:
                 if not evidence.written and isinstance(response, aiohttp.ClientResponse):
@@ -255,6 +257,7 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
     (aiohttp.ClientOSError, Failure.RESET),
     (aiohttp.ClientResponseError, Failure.UNREADABLE),
     (HttpProcessingError, Failure.UNREADABLE),
+    (OSError, Failure.RESET),
     (aiohttp.ClientPayloadError, Failure.UNREADABLE),
 )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
+import sys
 import types
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -19,14 +21,13 @@ from support.wire_server import WireServer
 from yarl import URL
 
 from pushsdk._core.endpoint import HeaderSecret
-from pushsdk._core.outcome import Evidence
+from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io import exchange
-from pushsdk._io.exchange import WHOLE_BODY_LIMIT, Exchange, Head
+from pushsdk._io.exchange import WHOLE_BODY_LIMIT, Answer, Exchange, Head
 from pushsdk._io.transport import AiohttpTransport
 
 KEY = HeaderSecret("s3cr3t")
 BODY = b'{"userIds":["u"],"message":{}}'
-LARGE = BODY.ljust(WHOLE_BODY_LIMIT + 1)
 TRACEPARENT = {"traceparent": "00-1-1-01"}
 
 
@@ -36,7 +37,9 @@ async def server() -> AsyncIterator[WireServer]:
         yield server
 
 
-def transport_of(server: WireServer, *, key: HeaderSecret | None = KEY, proxy: str | None = None) -> AiohttpTransport:
+def transport_of(
+    server: WireServer | SimpleNamespace, *, key: HeaderSecret | None = KEY, proxy: str | None = None
+) -> AiohttpTransport:
     return AiohttpTransport(
         server.base_url,
         headers={"X-Team": "growth"},
@@ -55,34 +58,35 @@ async def post(transport: AiohttpTransport, body: bytes = BODY, **options: Any) 
     return evidence
 
 
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
-    """The requests that aiohttp itself wrote."""
-    own: list[object] = []
-    write = aiohttp.ClientRequest.send
+@pytest.fixture
+def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the bodies that went by the exchange."""
+    sizes: list[int] = []
+    post = Exchange.post
 
-    async def note(self: aiohttp.ClientRequest, conn: Any) -> aiohttp.ClientResponse:
-        own.append(self)
-        return await write(self, conn)
+    async def note(self: Exchange, head: Head, body: bytes, *others: Any) -> Answer:
+        sizes.append(len(body))
+        return await post(self, head, body, *others)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(aiohttp.ClientRequest, "send", note)
-        yield own
+    monkeypatch.setattr(Exchange, "post", note)
+    return sizes
 
 
 @pytest.mark.parametrize("headers", [None, TRACEPARENT, {"x-team": "other"}], ids=str)
 @pytest.mark.parametrize("fixed", [True, False], ids=["a fixed key", "a key that is asked for"])
 async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
-    server: WireServer, fixed: bool, headers: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+    server: WireServer,
+    fixed: bool,
+    headers: dict[str, str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    exchanged: list[int],
 ) -> None:
     transport = transport_of(server, key=KEY if fixed else None)
-    with counted(monkeypatch) as own:
-        await post(transport, headers=headers)
-        assert own == []
-        monkeypatch.setattr(exchange, "WHOLE_BODY_LIMIT", 0)
-        await post(transport, headers=headers)
-        assert len(own) == 1
+    await post(transport, headers=headers)
+    monkeypatch.setattr(exchange, "WHOLE_BODY_LIMIT", 0)
+    await post(transport, headers=headers)
     await transport.close()
+    assert exchanged == [len(BODY)]
     ours, theirs = server.requests
     assert ours.head.splitlines()[0] == theirs.head.splitlines()[0] == b"POST /ext/api/v1/push HTTP/1.1"
     assert ours.headers == theirs.headers
@@ -111,36 +115,132 @@ async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monk
     assert tasks == before
 
 
-@pytest.mark.parametrize("why", ["a large body", "a mock", "a mock that was there before", "a tracer", "a proxy"])
-async def test_whatever_asks_for_aiohttps_own_requests_gets_them(
-    server: WireServer, monkeypatch: pytest.MonkeyPatch, why: str
+async def refuse(*_args: Any, **_options: Any) -> Any:
+    raise aiohttp.ClientConnectionError("no network in tests")
+
+
+# What others lay hands on: the owner, the name.
+SPOTS = {
+    "the session's requests": (aiohttp.ClientSession, "_request"),
+    "what writes a request": (aiohttp.ClientRequest, "send"),
+    "what reads an answer": (aiohttp.ClientResponse, "start"),
+}
+
+
+@pytest.mark.parametrize("spot", SPOTS)
+async def test_whoever_lays_hands_on_requests_is_heeded(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch, spot: str, exchanged: list[int]
 ) -> None:
-    request = aiohttp.ClientSession._request
-
-    async def wrapper(*args: Any, **options: Any) -> aiohttp.ClientResponse:
-        return await request(*args, **options)
-
-    if why == "a mock that was there before":
-        monkeypatch.setattr(exchange, "_REQUEST", wrapper)
-    if why == "a tracer":
-        # As instrumentations do it.
-        monkeypatch.setattr(aiohttp.ClientSession, "trace_configs", [aiohttp.TraceConfig()])
-    transport = transport_of(server, proxy=server.base_url.removesuffix("/ext/api") if why == "a proxy" else None)
-    if why.startswith("a mock"):
-        monkeypatch.setattr(aiohttp.ClientSession, "_request", wrapper)
-    with counted(monkeypatch) as own:
-        assert (await post(transport, LARGE if why == "a large body" else BODY)).status == 204
-    await transport.close()
-    assert len(own) == 1
-
-
-async def test_a_body_at_the_limit_is_written_at_once(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     transport = transport_of(server)
-    with counted(monkeypatch) as own:
-        assert (await post(transport, LARGE[:-1])).status == 204
+    with monkeypatch.context() as patch:
+        patch.setattr(*SPOTS[spot], refuse)
+        assert (await post(transport)).status is None
+    assert exchanged == []
+    assert (await post(transport)).status == 204
     await transport.close()
-    assert own == []
-    assert server.requests[0].body == LARGE[:-1]
+    assert exchanged == [len(BODY)]
+
+
+async def test_a_session_whose_own_request_is_replaced_is_heeded(server: WireServer) -> None:
+    transport = transport_of(server)
+    vars(transport._session)["_request"] = refuse
+    assert (await post(transport)).status is None
+    await transport.close()
+    assert server.begun == 0
+
+
+async def test_who_traces_an_open_session_is_told(server: WireServer, exchanged: list[int]) -> None:
+    transport = transport_of(server)
+    told: list[object] = []
+
+    async def note(*about: object) -> None:
+        told.append(about)
+
+    config = aiohttp.TraceConfig()
+    config.on_request_end.append(note)
+    config.freeze()
+    transport._session.trace_configs.append(config)
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert (len(told), exchanged) == (1, [])
+
+
+@pytest.mark.parametrize("function", ["_REQUEST", "_SEND", "_START"])
+async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    own = getattr(exchange, function)
+    posing = types.FunctionType(own.__code__, {}, own.__name__)
+    for wrapper in (refuse, posing, types.MethodType(own, object())):
+        monkeypatch.setattr(exchange, function, wrapper)
+        async with aiohttp.ClientSession() as session:
+            assert Exchange.over(session) is None
+
+
+class Request(aiohttp.ClientRequest):
+    """Somebody's own."""
+
+
+class Response(aiohttp.ClientResponse):
+    """Somebody's own."""
+
+
+async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    return await handler(request)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"middlewares": (middleware,)},
+        {"request_class": Request},
+        {"response_class": Response},
+        {"trace_configs": [aiohttp.TraceConfig()]},
+        {"headers": {"X-Added": "1"}},
+        {"proxy": "http://127.0.0.1:9"},
+        {"trust_env": True},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+async def test_a_session_that_somebody_made_otherwise_sends_by_itself(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch, exchanged: list[int], options: dict[str, Any]
+) -> None:
+    make = aiohttp.ClientSession.__init__
+    # As instrumentations do it.
+    monkeypatch.setattr(aiohttp.ClientSession, "__init__", lambda self, **others: make(self, **{**others, **options}))
+    transport = transport_of(server)
+    await post(transport)
+    await transport.close()
+    assert exchanged == []
+
+
+async def test_a_session_of_another_class_sends_by_itself(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch, exchanged: list[int]
+) -> None:
+    with pytest.warns(DeprecationWarning, match="discouraged"):
+        session = type("Session", (aiohttp.ClientSession,), {})
+    with monkeypatch.context() as patch:
+        patch.setattr(aiohttp, "ClientSession", session)
+        transport = transport_of(server)
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert exchanged == []
+
+
+@pytest.mark.parametrize(("size", "by_exchange"), [(WHOLE_BODY_LIMIT, True), (WHOLE_BODY_LIMIT + 1, False)])
+async def test_a_body_that_might_have_to_wait_is_left_to_aiohttp(
+    server: WireServer, exchanged: list[int], size: int, by_exchange: bool
+) -> None:
+    transport = transport_of(server)
+    assert (await post(transport, BODY.ljust(size))).status == 204
+    await transport.close()
+    assert exchanged == ([size] if by_exchange else [])
+    assert server.requests[0].body == BODY.ljust(size)
+
+
+async def test_a_request_by_a_proxy_is_left_to_aiohttp(server: WireServer, exchanged: list[int]) -> None:
+    transport = transport_of(server, proxy=server.base_url.removesuffix("/ext/api"))
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert exchanged == []
 
 
 async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer) -> None:
@@ -166,15 +266,6 @@ async def test_only_releases_that_these_tests_were_run_with_are_leant_on(release
 async def test_the_installed_release_is_one_of_them() -> None:
     async with aiohttp.ClientSession() as session:
         assert Exchange.over(session) is not None
-
-
-def test_a_wrapper_that_poses_as_a_function_is_seen() -> None:
-    request = exchange._REQUEST
-    posing = types.FunctionType(request.__code__, {}, request.__name__)
-    assert not exchange._is_own(posing)
-    assert not exchange._is_own(lambda: None)
-    assert not exchange._is_own(types.MethodType(request, object()))
-    assert exchange._is_own(request)
 
 
 async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
@@ -210,6 +301,58 @@ async def test_a_connection_that_is_still_written_to_is_given_to_nobody(
     assert (await post(transport)).status == 204
     await transport.close()
     assert (len(server.requests), server.connections) == (2, 2)
+
+
+@pytest.mark.parametrize("said", [b"220 hello\r\n", response(204), response(503)], ids=["garbage", "204", "503"])
+async def test_what_was_said_before_the_request_is_no_answer_to_it(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = aiohttp.TCPConnector._create_connection
+
+    async def heard(self: aiohttp.TCPConnector, *args: Any) -> Any:
+        # As happens over TLS 1.2 and on uvloop: data comes before whoever waits for the connection has woken.
+        protocol: Any = await connect(self, *args)
+        while not protocol._tail:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        return protocol
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", heard)
+    got, gone = bytearray(), asyncio.Event()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        while data := await reader.read(65536):
+            got.extend(data)
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    service = await asyncio.start_server(speak, "127.0.0.1", 0)
+    address = SimpleNamespace(base_url=f"http://127.0.0.1:{service.sockets[0].getsockname()[1]}")
+    transport = transport_of(address)
+    told = await post(transport)
+    await transport.close()
+    await gone.wait()
+    service.close()
+    await service.wait_closed()
+    assert (bytes(got), told.status, told.started_writing, told.reused) == (b"", None, False, False)
+
+
+async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
+    async with WireServer(when(always, answering(b"junk\r\n\r\n"))) as server:
+        transport = transport_of(server)
+        body = bytes(bytearray(BODY))
+        gc.collect()
+        gc.disable()
+        try:
+            before = sys.getrefcount(body)
+            assert (await post(transport, body)).failure is Failure.UNREADABLE
+            # The connection's end comes in a later turn.
+            await asyncio.sleep(0.02)
+            assert sys.getrefcount(body) == before
+        finally:
+            gc.enable()
+        await transport.close()
 
 
 async def test_nobody_is_shown_a_head() -> None:

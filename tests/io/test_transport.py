@@ -469,7 +469,7 @@ async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
     left, right = socket.socketpair()
     with left, right:
         transport: Any = SimpleNamespace(is_closing=lambda: False, get_extra_info={"socket": left}.get)
-        protocol = SimpleNamespace(transport=transport, _payload=None)
+        protocol = SimpleNamespace(transport=transport, should_close=False, _payload=None)
         await bodies[0].write(SimpleNamespace(protocol=protocol, write=write))
     assert written == [BODY]
 
