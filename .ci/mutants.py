@@ -674,8 +674,8 @@ TRANSPORT = [
     Mutant(
         "a body of any size is written at once",
         IO + "exchange.py",
-        "len(body) <= WHOLE_BODY_LIMIT and ",
-        "",
+        "len(body) <= WHOLE_BODY_LIMIT\n            and type",
+        "type",
         "tests/io/test_exchange.py",
     ),
     Mutant(
@@ -707,12 +707,10 @@ TRANSPORT = [
         "tests/io/test_exchange.py",
     ),
     Mutant(
-        "what came unasked is parsed after the look for it",
+        "what a service says before it is asked is its answer",
         IO + "exchange.py",
-        "            protocol.set_response_params(read_until_eof=True, auto_decompress=False)\n"
-        "            look(protocol, evidence)\n",
-        "            look(protocol, evidence)\n"
-        "            protocol.set_response_params(read_until_eof=True, auto_decompress=False)\n",
+        "if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):",
+        "if evidence.reused and (protocol.should_close or poll(0) or protocol.writing_paused):",
         "tests/io/test_exchange.py",
     ),
     Mutant(

@@ -47,8 +47,8 @@ def look(protocol: Any, evidence: Evidence) -> None:
     if poll is None:
         poll = _poller(transport)
         setattr(protocol, _POLL, poll)
-    # An answer to nothing is either parsed and queued already (should_close), or still in the socket. And what was
-    # answered before it had been read is still being written.
+    # An answer to nothing is either read already (should_close), or still in the socket. And what was answered before
+    # it had been read is still being written.
     if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):
         raise StaleConnectionError
 
@@ -137,9 +137,8 @@ class Exchange:
         try:
             protocol = connection.protocol
             assert protocol is not None  # noqa: S101 - of a connection that was just opened
-            # First: it parses what came unasked, and that has to be seen.
-            protocol.set_response_params(read_until_eof=True, auto_decompress=False)
             look(protocol, evidence)
+            protocol.set_response_params(read_until_eof=True, auto_decompress=False)
             evidence.started_writing = True
             head.write(protocol.transport, body)
             evidence.written = True
