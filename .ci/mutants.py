@@ -1891,6 +1891,31 @@ FORKS = [
     ),
 ]
 
+T_BLOCKING = T_CLAIMS + "blocking.py"
+BLOCKING = [
+    Mutant(
+        "the folder of claims is closed under what hangs in it",
+        CLAIMS + "_blocking.py",
+        "            self._out += 1\n",
+        "",
+        T_BLOCKING,
+    ),
+    Mutant(
+        "a claim whose caller was cancelled is not made, or later",
+        CLAIMS + "_blocking.py",
+        "    future.set_running_or_notify_cancel()\n",
+        "",
+        T_BLOCKING,
+    ),
+    Mutant(
+        "a store of claims that nobody closed keeps its threads",
+        CLAIMS + "_blocking.py",
+        "                weakref.finalize(self, threads.shutdown).atexit = False\n",
+        "",
+        T_BLOCKING,
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1916,6 +1941,7 @@ MUTANTS = [
     *SYNC_CODE,
     *CLAIM_STORES,
     *FORKS,
+    *BLOCKING,
     *BY_ARROW,
     *BY_SPARK,
 ]
