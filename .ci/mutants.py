@@ -1880,7 +1880,7 @@ FORKS = [
         RUNS + "runfile.py",
         "    @unforked\n    def commit(",
         "    def commit(",
-        T_FORKS,
+        "tests/io/test_forks_sqlite.py",
     ),
     Mutant(
         "a child believes the parent's threads to be inside",
