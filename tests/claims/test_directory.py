@@ -375,6 +375,7 @@ async def test_a_mount_that_hangs_at_the_first_look_holds_up_nobody_else(
     await store.aclose()
     assert service.users() == {"user-2": 1}
     mount.back.set()
+    await store.aclose()
 
 
 # -- a file system with its own mind ----------------------------------------------------------------------------------
