@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 # Seconds that a fork waits at most, and that nobody goes in for it. Then things go on as if this were not here.
 PATIENCE = 5.0
-# Between two looks. A commit takes less than that, and so does a fork.
+# Between two looks: about as long as a commit takes, or a fork.
 STEP = 0.0005
 
 # Threads that are inside, and since when.
@@ -50,7 +50,7 @@ def no_fork() -> Iterator[None]:
 
 
 def unforked(work: Callable[P, T]) -> Callable[P, T]:
-    """The same around each call of a function, at a third of the cost."""
+    """The same around each call of a function, at a quarter of the cost."""
 
     @wraps(work)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
