@@ -1886,6 +1886,85 @@ BY_ARROW = [
     ),
 ]
 
+T_FORKS = "tests/io/test_forks.py"
+FORKS = [
+    Mutant(
+        "a fork waits for nobody who is inside SQLite",
+        IO + "forks.py",
+        "if not _is_used() or monotonic() >= until:",
+        "if True:",
+        T_FORKS,
+    ),
+    Mutant(
+        "a transaction begins while a process forks",
+        IO + "forks.py",
+        "    if _forking:\n        _let_fork(me)\n",
+        "",
+        T_FORKS,
+    ),
+    Mutant(
+        "a callback of SQLite that forks waits for itself",
+        IO + "forks.py",
+        "now - since < PATIENCE and thread not in _forking for",
+        "now - since < PATIENCE for",
+        T_FORKS,
+    ),
+    Mutant(
+        "every fork waits anew for a disk that hangs",
+        IO + "forks.py",
+        "now - since < PATIENCE and thread not in _forking for",
+        "thread not in _forking for",
+        T_FORKS,
+    ),
+    Mutant(
+        "a signal handler that forks has others go in before the fork that it interrupted",
+        IO + "forks.py",
+        "    while True:\n        # Each time: a signal handler that forked during the sleep has ended it.\n"
+        "        _forking[me] = until\n",
+        "    _forking[me] = until\n    while True:\n",
+        T_FORKS,
+    ),
+    Mutant(
+        "a run is written to while a process forks",
+        RUNS + "runfile.py",
+        "    @unforked\n    def commit(",
+        "    def commit(",
+        "tests/io/test_forks_sqlite.py",
+    ),
+    Mutant(
+        "a child believes the parent's threads to be inside",
+        IO + "forks.py",
+        "for thread in _inside.keys() - {get_ident()}:",
+        "for thread in ():",
+        T_FORKS,
+    ),
+]
+
+T_BLOCKING = T_CLAIMS + "blocking.py"
+BLOCKING = [
+    Mutant(
+        "the folder of claims is closed under what hangs in it",
+        CLAIMS + "_blocking.py",
+        "            self._out += 1\n",
+        "",
+        T_BLOCKING,
+    ),
+    Mutant(
+        "a claim whose caller was cancelled is not made, or later",
+        CLAIMS + "_blocking.py",
+        "    future.set_running_or_notify_cancel()\n",
+        "",
+        T_BLOCKING,
+    ),
+    Mutant(
+        "a store of claims that nobody closed keeps its threads",
+        CLAIMS + "_blocking.py",
+        "                weakref.finalize(self, threads.shutdown).atexit = False\n",
+        "",
+        T_BLOCKING,
+    ),
+]
+
 MUTANTS = [
     *OUTCOME,
     *POLICY,
@@ -1910,6 +1989,8 @@ MUTANTS = [
     *TELEMETRY,
     *SYNC_CODE,
     *CLAIM_STORES,
+    *FORKS,
+    *BLOCKING,
     *BY_ARROW,
     *BY_SPARK,
 ]

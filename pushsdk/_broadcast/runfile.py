@@ -16,6 +16,7 @@ from typing import Any
 from pushsdk._broadcast.place import Place, refusal
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
+from pushsdk._io.forks import unforked
 
 __all__ = ["Connection", "RunFile"]
 
@@ -74,6 +75,7 @@ class RunFile:
         self._patient = True
 
     @classmethod
+    @unforked
     def create(cls, place: Place, *, durable: bool) -> RunFile:
         """Make the empty file at ``place`` ready for its schema."""
         return cls(place, _connect(place, "mode=rw"), write=True)._prepared(
@@ -81,6 +83,7 @@ class RunFile:
         )
 
     @classmethod
+    @unforked
     def open(cls, place: Place, *, write: bool, durable: bool = False) -> RunFile:
         """Open the file at ``place``, once it has been seen to be a run file, and to be whole as SQLite sees it.
 
@@ -110,6 +113,7 @@ class RunFile:
         for statement in SCHEMA:
             self._db.execute(statement)
 
+    @unforked
     def read(self, sql: str, *values: int) -> list[Any]:
         """All rows at once: a statement that is left open would keep the writer waiting."""
         self._check_usable()
@@ -118,6 +122,7 @@ class RunFile:
         except _ERRORS as error:
             raise refusal(self.path, _why(error)) from None
 
+    @unforked
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
         """Do ``work`` in one transaction. After one failure every later call fails, with the same words.
 
@@ -152,6 +157,7 @@ class RunFile:
         """What it holds is not what was written."""
         return refusal(self.path, _DAMAGED)
 
+    @unforked
     def close(self) -> None:
         """Give back the file and the lock. May be called again, and after anything."""
         if self._closed:

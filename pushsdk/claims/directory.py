@@ -5,21 +5,19 @@ The one thing that has to be atomic, on any file system and over NFS, is that a 
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import functools
 import itertools
 import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._io.offload import in_thread
+from pushsdk.claims._blocking import Blocking
 from pushsdk.claims.store import Claim, ClaimStore
 
 __all__ = ["DirectoryClaims"]
@@ -47,7 +45,8 @@ class DirectoryClaims(ClaimStore):
     Any number of processes of any number of hosts may share it: on a local disk, NFS, EFS or another mounted volume
     that knows hard links; one that does not is refused at the first use. Every claim and every change of one is a
     file of some hundred bytes, and none is deleted: remove the directory as a whole when its jobs are done, never a
-    part of it. ``durable`` syncs each to the disk, for a loss of power.
+    part of it. ``durable`` syncs each to the disk, for a loss of power. A mount that hangs costs a send ``timeout``
+    seconds, and ``aclose`` no more than that; what is out then ends in the background, once the mount is back.
 
     Expiry goes by the clocks of the hosts: they have to agree to within a small part of ``claim_ttl``. A store can be
     pickled before its first use. Nothing is opened before that.
@@ -69,69 +68,31 @@ class DirectoryClaims(ClaimStore):
             raise ConfigurationError("this system has no way to use a directory of claims: use another store")
         self._path = Path(path).absolute()
         self._durable = durable
-        self._lock = threading.Lock()
-        # Of the process that used it first; guarded by the lock, as is the rest.
-        self._threads: ThreadPoolExecutor | None = None
-        self._process = 0
-        self._files: _Files | None = None
-        self._closed = False
+        self._blocking = Blocking(functools.partial(_Files, self._path, durable=durable), most=THREADS)
 
     def __repr__(self) -> str:
         return f"DirectoryClaims({str(self._path)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._threads is not None or self._closed:
+        if self._blocking.is_used:
             raise TypeError("a claim store in use is not pickled: pickle it before its first use, or make one there")
         return _remade, (str(self._path), self.claim_ttl, self.timeout, self._durable)
 
     async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        found: Claim | None = await self._have_done(lambda files: files.add(key, claim, ttl))
-        return found
+        return await self._blocking.do(lambda files: files.add(key, claim, ttl))
 
     async def get(self, key: str) -> Claim | None:
-        found: Claim | None = await self._have_done(lambda files: files.get(key))
-        return found
+        return await self._blocking.do(lambda files: files.get(key))
 
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        return bool(await self._have_done(lambda files: files.follow(key, token, claim, ttl)))
+        return await self._blocking.do(lambda files: files.follow(key, token, claim, ttl))
 
     async def remove(self, key: str, token: str) -> bool:
-        return bool(await self._have_done(lambda files: files.follow(key, token, None, 0.0)))
+        return await self._blocking.do(lambda files: files.follow(key, token, None, 0.0))
 
     async def aclose(self) -> None:
-        """Close the directory, after what is being written."""
-        with self._lock:
-            self._closed = True
-            threads, self._threads = self._threads, None
-        if threads is not None and self._process == os.getpid():
-            await in_thread(lambda: self._close(threads))
-
-    async def _have_done(self, work: Callable[[_Files], Any]) -> Any:
-        with self._lock:
-            if self._closed:
-                raise ConfigurationError("the claim store is closed: close the client before it")
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pushsdk-claims")
-                self._process = os.getpid()
-            if self._process != os.getpid():
-                raise ConfigurationError("the claim store was used before a fork: make one in each process")
-            order = self._threads.submit(lambda: work(self._opened()))
-        # What is ordered is done: a cancelled call gives its claim back by a later order.
-        return await asyncio.shield(asyncio.wrap_future(order))
-
-    # -- in the threads -----------------------------------------------------------------------------------------
-
-    def _opened(self) -> _Files:
-        with self._lock:
-            if self._files is None:
-                self._files = _Files(self._path, durable=self._durable)
-            return self._files
-
-    def _close(self, threads: ThreadPoolExecutor) -> None:
-        threads.shutdown(wait=True)
-        files, self._files = self._files, None
-        if files is not None:
-            files.close()
+        """Close the directory, after what is being written; wait for that no longer than ``timeout`` seconds."""
+        await self._blocking.aclose(self.timeout)
 
 
 def _remade(path: str, claim_ttl: float, timeout: float, durable: bool) -> DirectoryClaims:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._io.forks import unforked
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims.store import Claim, ClaimStore
 
@@ -157,6 +158,7 @@ class SqliteClaims(ClaimStore):
                 for order, answer in zip(orders, answers, strict=True):
                     order.told.set_result(answer)
 
+    @unforked
     def _commit(self, orders: list[_Order]) -> list[Any]:
         """All of them in one transaction."""
         db = self._db or self._open()
@@ -222,6 +224,7 @@ class SqliteClaims(ClaimStore):
         if now >= self._swept + SWEEP_EVERY and db.execute(_SWEEP, (now, SWEPT)).rowcount < SWEPT:
             self._swept = now
 
+    @unforked
     def _close(self) -> None:
         db, self._db = self._db, None
         if db is not None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pushsdk._broadcast.locking import lock
+from pushsdk._io.forks import no_fork, unforked
 
 __all__ = ["Database", "StoreError"]
 
@@ -116,6 +117,7 @@ class Database:
         )
         self._release = release
 
+    @unforked
     def _open(self) -> sqlite3.Connection:
         _recognise(self._path)
         try:
@@ -156,12 +158,13 @@ class Database:
         if self._writer is None:
             raise StoreError("the emulator has ended: its store can only be read")
         try:
-            self._writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._writer
-                self._writer.execute("COMMIT")
-            finally:
-                self._writer.rollback()  # what was not committed; a full disk has ended it already
+            with no_fork():
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._writer
+                    self._writer.execute("COMMIT")
+                finally:
+                    self._writer.rollback()  # what was not committed; a full disk has ended it already
         except sqlite3.Error as error:
             hint = "; free some space, or reset an inbox" if _name_of(error) == "SQLITE_FULL" else ""
             raise StoreError(f"the emulator's store can't be written: {error}{hint}") from None
@@ -170,16 +173,16 @@ class Database:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot: all that is read in it is of the same moment. From any thread, also after the end."""
         self._stay()
-        db = None
         try:
-            db = self._reader()
-            db.execute("BEGIN")
-            yield db
+            with no_fork():
+                db = self._reader()
+                try:
+                    db.execute("BEGIN")
+                    yield db
+                finally:
+                    self._give_back(db)
         except sqlite3.Error as error:
             raise StoreError(f"the emulator's store can't be read: {error}") from None
-        finally:
-            if db is not None:
-                self._give_back(db)
 
     def _reader(self) -> sqlite3.Connection:
         with suppress(IndexError):
@@ -204,6 +207,7 @@ class Database:
         if os.getpid() != self._process:
             raise StoreError("the emulator runs in the process that this one was forked from: ask there")
 
+    @unforked
     def close(self) -> None:
         """End writing and give the lock back; a temporary file goes with this object. What was written can be read."""
         if self._temporary or self._writer is None:
@@ -294,6 +298,7 @@ def _name_of(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "")
 
 
+@unforked
 def _discard(
     process: int,
     writer: sqlite3.Connection,

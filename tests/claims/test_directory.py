@@ -125,8 +125,7 @@ async def test_only_so_many_entries_are_remembered(tmp_path: Path, monkeypatch: 
     async with store_of(tmp_path) as store:
         for number in range(5):
             await store.add(key(number), ONE, WEEK)
-        assert store._files is not None
-        assert list(store._files._known) == [key(3), key(4)]
+        assert list(await store._blocking.do(lambda files: files._known)) == [key(3), key(4)]
         for number in range(5):
             assert await store.swap(key(number), ONE.token, TWO, WEEK)
 
@@ -205,16 +204,14 @@ async def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
 
 
 async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = store_of(tmp_path)
-    await store.add(KEY, ONE, WEEK)
-    threads = store._threads
-    assert threads is not None
-    with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(ConfigurationError, match="before a fork"):
-            await store.add(KEY, ONE, WEEK)
-        await store.aclose()
-    await asyncio.to_thread(store._close, threads)
+    async with store_of(tmp_path) as store:
+        await store.add(KEY, ONE, WEEK)
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: -1)
+            with pytest.raises(ConfigurationError, match="before a fork"):
+                await store.add(KEY, ONE, WEEK)
+            await store.aclose()
+        assert await store.add(KEY, TWO, WEEK) == ONE
 
 
 def test_a_system_that_lacks_what_it_takes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +322,60 @@ async def test_an_entry_is_not_followed_elsewhere(tmp_path: Path) -> None:
         (tmp_path / "c" / "0f" / f"{KEY[2:]}.1").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
             await store.add(KEY, TWO, WEEK)
+
+
+# -- a mount that hangs -----------------------------------------------------------------------------------------------
+
+
+class Hanging:
+    """A function of the system that hangs until ``back``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self._called, self.back, self._real = threading.Event(), threading.Event(), getattr(os, name)
+        monkeypatch.setattr(os, name, self)
+        monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, self})
+
+    def __call__(self, *words: Any, **options: Any) -> Any:
+        self._called.set()
+        assert self.back.wait(60.0)
+        return self._real(*words, **options)
+
+    async def called(self) -> None:
+        assert await asyncio.to_thread(self._called.wait, 60.0)
+
+
+async def test_the_end_does_not_wait_for_a_mount_that_hangs_and_leaves_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(tmp_path, timeout=0.05)
+    root = await store._blocking.do(lambda files: files._root)
+    mount = Hanging(monkeypatch, "link")
+    adding = asyncio.create_task(store.add(KEY, ONE, WEEK))
+    await mount.called()
+    await store.aclose()
+    assert (adding.done(), os.path.samestat(os.fstat(root), os.stat(tmp_path / "c"))) == (False, True)
+    mount.back.set()
+    assert await adding is None
+    assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
+    await store.aclose()
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(root)
+
+
+async def test_a_mount_that_hangs_at_the_first_look_holds_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, mount = FakeService(), Hanging(monkeypatch, "listdir")
+    store = store_of(tmp_path, timeout=0.05)
+    async with service.client(claims=store) as client:
+        with pytest.raises(ClaimStoreError):
+            await client.send("user-1", HELLO, dedupe_key="job")
+        await mount.called()
+        await client.send("user-2", HELLO)
+    await store.aclose()
+    assert service.users() == {"user-2": 1}
+    mount.back.set()
+    await store.aclose()
 
 
 # -- a file system with its own mind ----------------------------------------------------------------------------------

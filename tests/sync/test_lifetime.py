@@ -322,11 +322,14 @@ def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Se
     assert service.duplicates() == {}
 
 
-def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(service: Service, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["SqliteClaims", "DirectoryClaims"])
+def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(
+    service: Service, tmp_path: Path, store: str
+) -> None:
     service.faults = [Fault.delay(0.3)]
     body = """
-    from pushsdk.claims import SqliteClaims
-    client = PushClient(claims=SqliteClaims(sys.argv[1]))
+    import pushsdk.claims
+    client = PushClient(claims=getattr(pushsdk.claims, sys.argv[2])(sys.argv[1]))
     def work():
         for job in "first", "second", "first":
             os.write(1, f"{client.send('u', MobilePush(), dedupe_key=job).deduplicated}\\n".encode())
@@ -334,7 +337,7 @@ def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(service: S
     while not client.stats().in_flight:
         time.sleep(0.001)
     """
-    assert run_program(HEAD + body, str(tmp_path / "claims.db")) == (0, "0\n0\n1\n", "")
+    assert run_program(HEAD + body, str(tmp_path / "claims.db"), store) == (0, "0\n0\n1\n", "")
     assert service.users() == {"u": 2}
 
 

@@ -1,0 +1,255 @@
+"""Blocking work in threads: what is ordered is done, what hangs holds nobody up, and the last one closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pushsdk import ConfigurationError
+from pushsdk._io.threads import DaemonThreads
+from pushsdk.claims._blocking import Blocking
+
+MOST = 3
+# Seconds: where somebody is expected to give up, and where nobody is.
+SOON, ENOUGH = 0.05, 20.0
+
+
+class Thing:
+    """What is worked on. Work may hang until ``go_on``."""
+
+    def __init__(self) -> None:
+        self.hanging = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.done: list[str] = []
+        self.closed = 0
+
+    def hang(self, name: str = "hung") -> str:
+        self.hanging.release()
+        assert self.go_on.wait(ENOUGH)
+        return self.do(name)
+
+    def do(self, name: str) -> str:
+        assert not self.closed
+        self.done.append(name)
+        return name
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def thing() -> Thing:
+    return Thing()
+
+
+@pytest.fixture
+async def blocking(thing: Thing) -> AsyncIterator[Blocking[Thing]]:
+    blocking = Blocking(lambda: thing, most=MOST)
+    yield blocking
+    thing.go_on.set()
+    await blocking.aclose(ENOUGH)
+
+
+async def hung(blocking: Blocking[Thing], thing: Thing, number: int = 1) -> list[asyncio.Task[str]]:
+    """So many that hang by now."""
+    tasks = [asyncio.create_task(blocking.do(lambda it, each=each: it.hang(f"{each}"))) for each in range(number)]
+    for _ in range(min(number, MOST)):
+        assert await asyncio.to_thread(thing.hanging.acquire, timeout=ENOUGH)
+    return tasks
+
+
+async def test_work_is_done_in_daemon_threads_and_returns_or_raises(blocking: Blocking[Thing], thing: Thing) -> None:
+    assert await blocking.do(lambda it: (it is thing, threading.current_thread().daemon)) == (True, True)
+    with pytest.raises(ZeroDivisionError):
+        await blocking.do(lambda it: 1 // 0)
+
+
+async def test_so_much_is_done_at_a_time_and_the_rest_after_it(blocking: Blocking[Thing], thing: Thing) -> None:
+    tasks = await hung(blocking, thing, MOST + 2)
+    assert not thing.hanging.acquire(blocking=False)
+    thing.go_on.set()
+    assert await asyncio.gather(*tasks) == [f"{each}" for each in range(MOST + 2)]
+
+
+async def test_it_is_made_once_by_all_and_again_where_that_failed() -> None:
+    made: list[str] = []
+
+    def make() -> Thing:
+        made.append(threading.current_thread().name)
+        if len(made) == 1:
+            raise ZeroDivisionError
+        return Thing()
+
+    blocking = Blocking(make, most=MOST)
+    with pytest.raises(ZeroDivisionError):
+        await blocking.do(lambda it: it)
+    assert len(set(await asyncio.gather(*(blocking.do(lambda it: it) for _ in range(10))))) == 1
+    assert (len(made), {name.partition("_")[0] for name in made}) == (2, {"pushsdk-claims"})
+    await blocking.aclose(ENOUGH)
+
+
+async def test_what_is_ordered_is_done_though_its_caller_has_gone(blocking: Blocking[Thing], thing: Thing) -> None:
+    tasks = await hung(blocking, thing, MOST + 1)
+    for task in tasks:
+        task.cancel()
+    assert {type(each) for each in await asyncio.gather(*tasks, return_exceptions=True)} == {asyncio.CancelledError}
+    thing.go_on.set()
+    await blocking.aclose(ENOUGH)
+    assert (sorted(thing.done), thing.closed) == ([f"{each}" for each in range(MOST + 1)], 1)
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_end_waits_for_what_was_ordered_and_closes_after_it(blocking: Blocking[Thing], thing: Thing) -> None:
+    tasks = await hung(blocking, thing, MOST + 1)
+    closing = [asyncio.create_task(blocking.aclose(ENOUGH)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(ConfigurationError, match="is closed"):
+        await blocking.do(lambda it: it)
+    assert thing.closed == 0
+    thing.go_on.set()
+    await asyncio.gather(*closing)
+    assert (thing.closed, len(await asyncio.gather(*tasks))) == (1, MOST + 1)
+    await blocking.aclose(ENOUGH)
+    assert thing.closed == 1
+
+
+@pytest.mark.parametrize("number", [1, MOST, MOST + 2])
+async def test_the_end_does_not_wait_for_what_hangs_and_the_last_closes(
+    blocking: Blocking[Thing], thing: Thing, number: int
+) -> None:
+    tasks = await hung(blocking, thing, number)
+    started = time.monotonic()
+    await blocking.aclose(SOON)
+    assert SOON * 0.9 < time.monotonic() - started < ENOUGH / 2
+    await blocking.aclose(SOON)
+    assert (thing.closed, [task.done() for task in tasks]) == (0, [False] * number)
+    thing.go_on.set()
+    assert await asyncio.gather(*tasks) == [f"{each}" for each in range(number)]
+    await blocking.aclose(ENOUGH)
+    assert thing.closed == 1
+
+
+async def test_what_hangs_while_it_is_made_holds_neither_the_loop_up_nor_the_end(thing: Thing) -> None:
+    def make() -> Thing:
+        thing.hang("made")
+        return thing
+
+    blocking = Blocking(make, most=MOST)
+    tasks = [asyncio.create_task(blocking.do(lambda it: it.do("done"))) for _ in range(2)]
+    assert await asyncio.to_thread(thing.hanging.acquire, timeout=ENOUGH)
+    await blocking.aclose(SOON)
+    thing.go_on.set()
+    await asyncio.gather(*tasks)
+    await blocking.aclose(ENOUGH)
+    assert (thing.done, thing.closed) == (["made", "done", "done"], 1)
+
+
+async def test_an_end_that_is_cancelled_closes_all_the_same(blocking: Blocking[Thing], thing: Thing) -> None:
+    tasks = await hung(blocking, thing)
+    closing = asyncio.create_task(blocking.aclose(ENOUGH))
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    thing.go_on.set()
+    await asyncio.gather(*tasks)
+    await blocking.aclose(ENOUGH)
+    assert thing.closed == 1
+
+
+async def test_a_thing_that_fails_to_close_is_closed() -> None:
+    class Failing(Thing):
+        def close(self) -> None:
+            super().close()
+            raise OSError
+
+    failing = Failing()
+    blocking = Blocking(lambda: failing, most=MOST)
+    await blocking.do(lambda it: it)
+    await blocking.aclose(ENOUGH)
+    assert failing.closed == 1
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_where_nothing_was_made_nothing_is_closed(is_used: bool) -> None:
+    def make() -> Thing:
+        raise ZeroDivisionError
+
+    blocking = Blocking(make, most=MOST)
+    if is_used:
+        with pytest.raises(ZeroDivisionError):
+            await blocking.do(lambda it: it)
+    assert blocking.is_used is is_used
+    await blocking.aclose(ENOUGH)
+    assert blocking.is_used
+
+
+async def test_the_threads_end_with_it_and_where_it_is_dropped(blocking: Blocking[Thing], thing: Thing) -> None:
+    dropped = Blocking(lambda: thing, most=MOST)
+    threads = [await each.do(lambda it: threading.current_thread()) for each in (blocking, dropped)]
+    await blocking.aclose(ENOUGH)
+    del dropped
+    for thread in threads:
+        await asyncio.to_thread(thread.join, ENOUGH)
+        assert not thread.is_alive()
+
+
+def test_what_ends_after_its_loop_is_done_in_silence(thing: Thing, caplog: pytest.LogCaptureFixture) -> None:
+    blocking = Blocking(lambda: thing, most=MOST)
+
+    async def give_up() -> None:
+        await hung(blocking, thing, MOST + 1)
+        await blocking.aclose(SOON)
+
+    asyncio.run(give_up())
+    thing.go_on.set()
+    asyncio.run(blocking.aclose(ENOUGH))
+    assert (len(thing.done), thing.closed) == (MOST + 1, 1)
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+
+
+# -- trouble ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_no_thread_could_be_started_for_is_not_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(threads: DaemonThreads) -> None:
+        raise RuntimeError("can't start new thread")
+
+    thing = Thing()
+    blocking = Blocking(lambda: thing, most=MOST)
+    with monkeypatch.context() as patch:
+        patch.setattr(DaemonThreads, "_start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await blocking.do(lambda it: it.do("refused"))
+    assert not blocking.is_used
+    for each in range(5):
+        await blocking.do(lambda it, each=each: it.do(f"{each}"))
+    await blocking.aclose(ENOUGH)
+    assert (thing.done, thing.closed) == ([f"{each}" for each in range(5)], 1)
+
+
+async def test_work_that_a_thread_finds_gone_is_no_work(blocking: Blocking[Thing], thing: Thing) -> None:
+    assert await blocking.do(lambda it: it.do("done")) == "done"
+    blocking._work()
+    assert thing.closed == 0
+
+
+async def test_it_is_not_used_on_the_other_side_of_a_fork_whoever_had_its_lock(
+    blocking: Blocking[Thing], thing: Thing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await blocking.do(lambda it: it)
+    with monkeypatch.context() as forked, blocking._lock:
+        forked.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(ConfigurationError, match="before a fork"):
+            await blocking.do(lambda it: it)
+        await blocking.aclose(ENOUGH)
+    assert thing.closed == 0
+    assert await blocking.do(lambda it: it.do("here")) == "here"
