@@ -131,16 +131,21 @@ class Batch(msgspec.Struct, eq=False, gc=False):
         return self.users >= self.max_users or self.size >= self.max_bytes
 
     def take_in(self, call: Call) -> bool:
-        """Take the call in if it fits, and none of its users is here: across calls each is a push of its own."""
+        """Take the call in if it fits, and none of its users is here: across calls each is a push of its own.
+
+        A batch that has refused one takes nobody in any more: that call's users may be among ``taken``.
+        """
         users = self.users + len(call.users)
         size = self.size + len(call.ids) + 1
         if users > self.max_users or size > self.max_bytes:
             return False
-        if self.taken is None:
-            self.taken = {user for other in self.calls for user in other.users}
-        if not self.taken.isdisjoint(call.users):
+        taken = self.taken
+        if taken is None:
+            taken = self.taken = {user for other in self.calls for user in other.users}
+        taken.update(call.users)
+        # Fewer have come than the call has: one of them was here.
+        if len(taken) < users:
             return False
-        self.taken.update(call.users)
         self.calls.append(call)
         self.users = users
         self.size = size
@@ -172,7 +177,6 @@ class Batches:
         """Put the call into the open batch of its content, or into a new one; the second is whether it is new.
 
         A batch that has no room for the call, or holds one of its users, is closed: it waits on without company.
-        So does one that is full now.
         """
         sizes = self._sizes
         if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
@@ -180,12 +184,10 @@ class Batches:
             for each in self._open.values():
                 each.max_users, each.max_bytes = self._bounds(each.frame)
         batch = self._open.get(content)
-        is_new = batch is None or not batch.take_in(call)
-        if batch is None or is_new:
-            batch = self._open[content] = self.alone(content, call)
-        if batch.users >= batch.max_users or batch.size >= batch.max_bytes:
-            del self._open[content]
-        return batch, is_new
+        if batch is not None and batch.take_in(call):
+            return batch, False
+        batch = self._open[content] = self.alone(content, call)
+        return batch, True
 
     def alone(self, content: Content, call: Call) -> Batch:
         """A batch that is open to nobody else: as for a call that can't wait for company."""
@@ -209,10 +211,11 @@ class Batches:
 class Backlog:
     """What waits for a place on the wire, counted against the limits."""
 
-    __slots__ = ("_limits", "bytes", "users", "when_room")
+    __slots__ = ("_max_bytes", "_max_users", "bytes", "users", "when_room")
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self._max_users = limits.queued_users
+        self._max_bytes = limits.queued_bytes
         #: Set by the shell: called after something left.
         self.when_room: Callable[[], None] | None = None
         #: What waits now. Counted by ``enter`` and ``leave``.
@@ -221,9 +224,7 @@ class Backlog:
 
     def fits(self, users: int, size: int) -> bool:
         """Whether so much more may wait. A call larger than the limits waits where nothing else does."""
-        return not self.users or (
-            self.users + users <= self._limits.queued_users and self.bytes + size <= self._limits.queued_bytes
-        )
+        return not self.users or (self.users + users <= self._max_users and self.bytes + size <= self._max_bytes)
 
     def enter(self, users: int, size: int) -> None:
         """So much waits now."""
