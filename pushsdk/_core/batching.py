@@ -36,10 +36,9 @@ class Content(msgspec.Struct, frozen=True, gc=False):
     custom_fields: bytes | None
     options: Options
 
-    @property
-    def size(self) -> int:
-        """Bytes of a request's body that are not ids, nor its frame."""
-        return len(self.message) + len(self.custom_fields or b"")
+    def frame(self) -> int:
+        """Bytes of a request's body that are not ids."""
+        return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def __repr__(self) -> str:
         return f"Content(message bytes={len(self.message)})"
@@ -56,6 +55,8 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """On the client's clock; infinite where there is none."""
     left: int
     """Users without a verdict yet. Counted down by ``settle``."""
+    repeated: int = 0
+    """How many of the ids that the caller gave were repetitions."""
     verdict: Verdict | None = None
     """The verdict on all of its users, where it is one. Set by ``settle``."""
     shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
@@ -75,18 +76,23 @@ class Call(msgspec.Struct, eq=False, gc=False):
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(reason)
 
-    def settle(self, users: tuple[str, ...], verdict: Verdict) -> bool:
-        """These users have their verdict; True when they were the last, and then the caller is told."""
-        self.left -= len(users)
-        if self.left:
+    def settle(self, users: tuple[str, ...], verdict: Verdict, told: object = SETTLED) -> bool:
+        """These users have their verdict; True when they were the last, and then the caller is told.
+
+        ``told`` is what, where all of the users have this verdict.
+        """
+        left = self.left = self.left - len(users)
+        if left:
             self.shares = (*self.shares, (users, verdict))
             return False
         if self.shares:
             self.shares = (*self.shares, (users, verdict))
+            told = SETTLED
         else:
             self.verdict = verdict
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(SETTLED)
+        waiter = self.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(told)
         return True
 
     @property
@@ -135,7 +141,7 @@ class Batch(msgspec.Struct, eq=False, gc=False):
 
         A batch that has refused one takes nobody in any more: that call's users may be among ``taken``.
         """
-        users = self.users + len(call.users)
+        users = self.users + call.left
         size = self.size + len(call.ids) + 1
         if users > self.max_users or size > self.max_bytes:
             return False
@@ -191,7 +197,7 @@ class Batches:
 
     def alone(self, content: Content, call: Call) -> Batch:
         """A batch that is open to nobody else: as for a call that can't wait for company."""
-        frame = FRAME + content.size
+        frame = content.frame()
         max_users, max_bytes = self._bounds(frame)
         return Batch(content, [call], len(call.users), frame + len(call.ids) + 1, frame, max_users, max_bytes)
 
