@@ -38,10 +38,13 @@ class Ledger:
     def settle_piece(self, piece: Piece, verdict: Verdict) -> None:
         """The verdict on a request is that on the users it carried."""
         self._counters.users[verdict.outcome] += piece.users
-        if verdict.outcome is Outcome.REJECTED and len(piece.segments) > 1:
-            verdict = msgspec.structs.replace(verdict, shared=True)
-        # The calls for one user each, of which there may be a crowd, have one receipt between them.
-        one = Receipt(users=1, attempts=verdict.attempts) if verdict.outcome is Outcome.ACCEPTED else SETTLED
+        one: object = SETTLED
+        if len(piece.segments) > 1:
+            if verdict.outcome is Outcome.REJECTED:
+                verdict = msgspec.structs.replace(verdict, shared=True)
+            elif verdict.outcome is Outcome.ACCEPTED:
+                # The calls for one user each, of which there may be a crowd, have one receipt between them.
+                one = Receipt(users=1, attempts=verdict.attempts)
         for segment in piece.segments:
             call, users = segment.call, segment.users
             if call.settle(users, verdict, SETTLED if call.repeated or len(users) > 1 else one) and call.gone:
