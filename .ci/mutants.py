@@ -430,7 +430,7 @@ COALESCING = [
     Mutant(
         "the same user is merged twice",
         CORE + "batching.py",
-        "if not self.taken.isdisjoint(call.users):",
+        "if len(taken) < users:",
         "if False:",
         T_BATCHING,
     ),
@@ -493,8 +493,8 @@ COALESCING = [
     Mutant(
         "a caller does not leave at its deadline",
         IO + "coalescer.py",
-        "batch.company.include(call.deadline)",
-        "batch.company.include(call.deadline + 3600)",
+        "company.include(call.deadline)",
+        "company.include(call.deadline + 3600)",
         T_CALLS,
     ),
     Mutant(
@@ -524,6 +524,48 @@ COALESCING = [
         "self.shares = (*self.shares, (users, verdict))\n            return False",
         "self.shares = (*self.shares, (users, verdict))",
         T_BATCHING,
+    ),
+    Mutant(
+        "a call of several users is told the receipt of a call of one",
+        IO + "ledger.py",
+        "SETTLED if call.repeated or len(users) > 1 else one",
+        "one",
+        T_CALLS,
+    ),
+    Mutant(
+        "a call is told the receipt of its last part",
+        CORE + "batching.py",
+        "            told = SETTLED\n",
+        "",
+        T_CALLS,
+    ),
+    Mutant(
+        "who is cancelled in a crowd is sent to all the same",
+        "pushsdk/client.py",
+        "engine.coalescer.walk_away(call, batch)",
+        "pass",
+        T_CALLS,
+    ),
+    Mutant(
+        "a batch takes those along who were told to leave",
+        IO + "coalescer.py",
+        "for call in [call for call in batch.calls if call.waiter.done()]:",
+        "for call in []:",
+        T_CALLS,
+    ),
+    Mutant(
+        "a call lingers in a pause that it can't wait out",
+        IO + "coalescer.py",
+        "if self._sender.closed or self._gate.paused_until > call.deadline:",
+        "if False:",
+        T_CALLS,
+    ),
+    Mutant(
+        "a client waits for calls that have ended",
+        "pushsdk/client.py",
+        "engine.coalescer.ledger.end(call)",
+        "pass",
+        T_CALLS,
     ),
     Mutant(
         "a caller past its deadline is told NOT_SENT while its request is out",
@@ -1845,7 +1887,7 @@ BY_ARROW = [
     Mutant(
         "passing over what was sent before costs rate",
         "pushsdk/_io/slots.py",
-        "        self._gate.refund(users)\n",
+        "        self.gate.refund(users)\n",
         "",
         T_ARROW + "dispatcher.py",
     ),

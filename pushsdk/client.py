@@ -81,11 +81,22 @@ class AsyncPushView:
         fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
-        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users))
+        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), repeated)
         content = Content(encoded, fields, options)
         if dedupe_key is not None:
-            return await self._send_once(call, content, repeated, dedupe_key)
-        return await engine.coalescer.send(call, content, repeated)
+            return await self._send_once(call, content, dedupe_key)
+        batch = engine.coalescer.join(call, content)
+        if call.waiter is not None:
+            # Here, not in a coroutine of the coalescer's: in a crowd that would be one more for each of them.
+            try:
+                told = await call.waiter
+            except asyncio.CancelledError:
+                engine.coalescer.walk_away(call, batch)
+                raise
+            if type(told) is Receipt:
+                engine.coalescer.ledger.end(call)
+                return told
+        return await engine.coalescer.see_through(call, content, batch)
 
     async def create_campaign(
         self,
@@ -237,11 +248,11 @@ class AsyncPushView:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
 
-    async def _send_once(self, call: Call, content: Content, repeated: int, dedupe_key: str) -> Receipt:
+    async def _send_once(self, call: Call, content: Content, dedupe_key: str) -> Receipt:
         if self._guard is None:
             raise ConfigurationError("dedupe_key needs a claim store: pass claims= to the client (see pushsdk.claims)")
         try:
-            return await self._guard.send(call, content, repeated, dedupe_key=dedupe_key)
+            return await self._guard.send(call, content, dedupe_key=dedupe_key)
         except PartialError as error:
             # The same again sends to nobody but those.
             error.may_repeat = error._open

@@ -36,10 +36,9 @@ class Content(msgspec.Struct, frozen=True, gc=False):
     custom_fields: bytes | None
     options: Options
 
-    @property
-    def size(self) -> int:
-        """Bytes of a request's body that are not ids, nor its frame."""
-        return len(self.message) + len(self.custom_fields or b"")
+    def frame(self) -> int:
+        """Bytes of a request's body that are not ids."""
+        return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def __repr__(self) -> str:
         return f"Content(message bytes={len(self.message)})"
@@ -56,6 +55,8 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """On the client's clock; infinite where there is none."""
     left: int
     """Users without a verdict yet. Counted down by ``settle``."""
+    repeated: int = 0
+    """How many of the ids that the caller gave were repetitions."""
     verdict: Verdict | None = None
     """The verdict on all of its users, where it is one. Set by ``settle``."""
     shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
@@ -75,18 +76,23 @@ class Call(msgspec.Struct, eq=False, gc=False):
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(reason)
 
-    def settle(self, users: tuple[str, ...], verdict: Verdict) -> bool:
-        """These users have their verdict; True when they were the last, and then the caller is told."""
-        self.left -= len(users)
-        if self.left:
+    def settle(self, users: tuple[str, ...], verdict: Verdict, told: object = SETTLED) -> bool:
+        """These users have their verdict; True when they were the last, and then the caller is told.
+
+        ``told`` is what, where all of the users have this verdict.
+        """
+        left = self.left = self.left - len(users)
+        if left:
             self.shares = (*self.shares, (users, verdict))
             return False
         if self.shares:
             self.shares = (*self.shares, (users, verdict))
+            told = SETTLED
         else:
             self.verdict = verdict
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(SETTLED)
+        waiter = self.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(told)
         return True
 
     @property
@@ -131,16 +137,21 @@ class Batch(msgspec.Struct, eq=False, gc=False):
         return self.users >= self.max_users or self.size >= self.max_bytes
 
     def take_in(self, call: Call) -> bool:
-        """Take the call in if it fits, and none of its users is here: across calls each is a push of its own."""
-        users = self.users + len(call.users)
+        """Take the call in if it fits, and none of its users is here: across calls each is a push of its own.
+
+        A batch that has refused one takes nobody in any more: that call's users may be among ``taken``.
+        """
+        users = self.users + call.left
         size = self.size + len(call.ids) + 1
         if users > self.max_users or size > self.max_bytes:
             return False
-        if self.taken is None:
-            self.taken = {user for other in self.calls for user in other.users}
-        if not self.taken.isdisjoint(call.users):
+        taken = self.taken
+        if taken is None:
+            taken = self.taken = {user for other in self.calls for user in other.users}
+        taken.update(call.users)
+        # Fewer have come than the call has: one of them was here.
+        if len(taken) < users:
             return False
-        self.taken.update(call.users)
         self.calls.append(call)
         self.users = users
         self.size = size
@@ -172,7 +183,6 @@ class Batches:
         """Put the call into the open batch of its content, or into a new one; the second is whether it is new.
 
         A batch that has no room for the call, or holds one of its users, is closed: it waits on without company.
-        So does one that is full now.
         """
         sizes = self._sizes
         if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
@@ -180,16 +190,14 @@ class Batches:
             for each in self._open.values():
                 each.max_users, each.max_bytes = self._bounds(each.frame)
         batch = self._open.get(content)
-        is_new = batch is None or not batch.take_in(call)
-        if batch is None or is_new:
-            batch = self._open[content] = self.alone(content, call)
-        if batch.users >= batch.max_users or batch.size >= batch.max_bytes:
-            del self._open[content]
-        return batch, is_new
+        if batch is not None and batch.take_in(call):
+            return batch, False
+        batch = self._open[content] = self.alone(content, call)
+        return batch, True
 
     def alone(self, content: Content, call: Call) -> Batch:
         """A batch that is open to nobody else: as for a call that can't wait for company."""
-        frame = FRAME + content.size
+        frame = content.frame()
         max_users, max_bytes = self._bounds(frame)
         return Batch(content, [call], len(call.users), frame + len(call.ids) + 1, frame, max_users, max_bytes)
 
@@ -209,10 +217,11 @@ class Batches:
 class Backlog:
     """What waits for a place on the wire, counted against the limits."""
 
-    __slots__ = ("_limits", "bytes", "users", "when_room")
+    __slots__ = ("_max_bytes", "_max_users", "bytes", "users", "when_room")
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self._max_users = limits.queued_users
+        self._max_bytes = limits.queued_bytes
         #: Set by the shell: called after something left.
         self.when_room: Callable[[], None] | None = None
         #: What waits now. Counted by ``enter`` and ``leave``.
@@ -221,9 +230,7 @@ class Backlog:
 
     def fits(self, users: int, size: int) -> bool:
         """Whether so much more may wait. A call larger than the limits waits where nothing else does."""
-        return not self.users or (
-            self.users + users <= self._limits.queued_users and self.bytes + size <= self._limits.queued_bytes
-        )
+        return not self.users or (self.users + users <= self._max_users and self.bytes + size <= self._max_bytes)
 
     def enter(self, users: int, size: int) -> None:
         """So much waits now."""

@@ -15,7 +15,7 @@ import types
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 
-from pushsdk._core.batching import FRAME, SETTLED, Backlog, Batch, Batches, Call, Content
+from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure, Outcome, Verdict
@@ -67,6 +67,7 @@ class Coalescer:
         self._loop = loop
         self._deadlines = deadlines
         self._slots = slots
+        self._gate = slots.gate
         self._backlog = backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
@@ -93,45 +94,57 @@ class Coalescer:
         self._tasks: set[asyncio.Task[None]] = set()
         backlog.when_room = self._admit_next
 
-    async def send(self, call: Call, content: Content, repeated: int) -> Receipt:
+    async def send(self, call: Call, content: Content) -> Receipt:
         """Send one call. Raises PushError unless all of its users were accepted."""
+        return await self.see_through(call, content, self.join(call, content))
+
+    def join(self, call: Call, content: Content) -> Batch | None:
+        """Put the call into a batch; None where it has to wait for room first. Then ``see_through``.
+
+        Where others lead it, ``call.waiter`` is set. Told a Receipt there, it only has to be ended in the ledger.
+        """
         self._active.add(call)
         if self._observer is not None:
             call.caller = self._observer.caller(self._loop.time())
-        batch: Batch | None = None
         try:
-            size = len(call.ids) + 1 + FRAME + content.size
-            if self._admissions or not self._backlog.fits(len(call.users), size):
-                await self._be_admitted(call, size)
-            if call.left:
-                batch, is_new = self._join(call, content)
-                # Who opened a batch that does not linger leads it: it looks who came along in this loop turn.
-                leads = is_new and not batch.queued and batch not in self._lingering
-                if leads:
+            if self._admissions or not self._backlog.fits(call.left, len(call.ids) + 1 + content.frame()):
+                return None
+            return self._join(call, content)
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(call, None)
+            return None
+
+    async def see_through(self, call: Call, content: Content, batch: Batch | None) -> Receipt:
+        """What is left to do for a call that has joined. Raises PushError unless all of its users were accepted."""
+        try:
+            if batch is None and call.left:
+                batch = await self._be_admitted(call, content)
+            if batch is not None and call.left:
+                if call.waiter is None:
+                    # It opened a batch that does not linger, and leads it: it looks who came along in this loop turn.
                     await _next_turn()
-                if leads and len(batch.calls) == 1 and not batch.queued and self._slots.try_take(batch.users):
-                    self._start(batch)
-                    await self._delivery.deliver(batch)
-                elif self._sender.closed or self._slots.paused_until > call.deadline:
-                    self._turn_back(call, batch, leads=leads)
-                else:
-                    waiter = self._wait(call, batch)
-                    if leads:
+                    if len(batch.calls) == 1 and self._slots.try_take(batch.users):
+                        self._start(batch)
+                        await self._delivery.deliver(batch)
+                    elif barred := self._barred(call):
+                        self._leave(call, batch, barred)
+                    else:
+                        self._wait(call, batch)
+                    if not batch.started and batch.calls:
                         self._depart(batch)
-                    told = await waiter
-                    if told is not SETTLED:
-                        await self._heed(call, batch, told)
+                if call.waiter is not None:
+                    await self._heed(call, batch, await call.waiter)
         except asyncio.CancelledError:
-            self._walk_away(call, batch)
+            self.walk_away(call, batch)
             raise
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call, batch)
         if call.left:
             # Past its deadline while a shared request is out: its end is told to on_event.
             call.gone = True
-            return conclude(call, repeated, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE))
+            return conclude(call, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE))
         self.ledger.end(call)
-        return conclude(call, repeated)
+        return conclude(call)
 
     def flush(self) -> None:
         """Send what lingers now."""
@@ -157,13 +170,13 @@ class Coalescer:
 
     # -- getting in ---------------------------------------------------------------------------------------------
 
-    async def _be_admitted(self, call: Call, size: int) -> None:
-        """Wait until there is room. A call that is told something else is settled, as not sent."""
+    async def _be_admitted(self, call: Call, content: Content) -> Batch | None:
+        """Join once there is room. A call that is told something else is settled, as not sent."""
         barred = Failure.QUEUE_FULL if self._raise_when_full else self._barred(call)
         if barred is not None:
             self.ledger.settle(call, call.users, self._unsent(barred))
-            return
-        self._admissions[call] = size
+            return None
+        self._admissions[call] = size = len(call.ids) + 1 + content.frame()
         if len(self._impatient) > 2 * len(self._admissions) + 1000:
             self._impatient = [place for place in self._impatient if place[2] in self._admissions]
             heapq.heapify(self._impatient)
@@ -181,9 +194,10 @@ class Coalescer:
         if told is GO:
             # The room was held for us until now; the batch counts it from here on.
             self._backlog.leave(len(call.users), size, quietly=True)
-        else:
-            self._forgo_admission(call, size)
-            self.ledger.settle(call, call.users, self._unsent(told))
+            return self._join(call, content)
+        self._forgo_admission(call, size)
+        self.ledger.settle(call, call.users, self._unsent(told))
+        return None
 
     def _forgo_admission(self, call: Call, size: int) -> None:
         if self._admissions.pop(call, None) is None:
@@ -200,51 +214,52 @@ class Coalescer:
             self._backlog.enter(len(call.users), size)
             call.waiter.set_result(GO)
 
-    def _join(self, call: Call, content: Content) -> tuple[Batch, bool]:
+    def _join(self, call: Call, content: Content) -> Batch:
+        """Join, and wait for what is told there, unless the call is to lead."""
         linger = self._linger
         if linger and call.deadline - self._loop.time() <= linger:
             # No time to wait for company.
             batch, is_new = self._batches.alone(content, call), True
         else:
             batch, is_new = self._batches.join(content, call)
-            if linger:
-                if not batch.is_full:
-                    if is_new:
-                        self._lingering[batch] = self._loop.call_later(linger, self._depart, batch)
-                elif batch in self._lingering:
-                    self._depart(batch)
-        self._backlog.enter(len(call.users), batch.size if is_new else len(call.ids) + 1)
-        return batch, is_new
+            if is_new and linger and not batch.is_full:
+                self._lingering[batch] = self._loop.call_later(linger, self._depart, batch)
+        self._backlog.enter(call.left, batch.size if is_new else len(call.ids) + 1)
+        if is_new and batch not in self._lingering:
+            return batch
+        if self._sender.closed or self._gate.paused_until > call.deadline:
+            self._leave(call, batch, self._barred(call))
+            return batch
+        self._wait(call, batch)
+        if linger and batch.is_full and batch in self._lingering:
+            self._depart(batch)
+        return batch
 
     # -- going along --------------------------------------------------------------------------------------------
 
-    def _wait(self, call: Call, batch: Batch) -> asyncio.Future[object]:
-        """What the call is told: GO, SETTLED, or the Failure that ends its wait."""
-        if batch.company is None:
-            batch.company = Company(self._deadlines, batch.calls)
-        if call.deadline < batch.company.deadline:
-            batch.company.include(call.deadline)
-        waiter: asyncio.Future[object] = self._loop.create_future()
-        call.waiter = waiter
-        return waiter
+    def _wait(self, call: Call, batch: Batch) -> None:
+        """From now on the call can be told something: GO, SETTLED, its Receipt, or the Failure that ends its wait."""
+        company = batch.company
+        if company is None:
+            company = batch.company = Company(self._deadlines, batch.calls)
+        if call.deadline < company.deadline:
+            company.include(call.deadline)
+        call.waiter = self._loop.create_future()
 
     def _barred(self, call: Call) -> Failure | None:
         """Why this call can't go now or later."""
         if self._sender.closed:
             return Failure.CLOSED
-        return Failure.PAUSED if self._slots.paused_until > call.deadline else None
-
-    def _turn_back(self, call: Call, batch: Batch, *, leads: bool) -> None:
-        self._leave(call, batch, self._barred(call))
-        if leads and batch.calls:
-            self._depart(batch)
+        return Failure.PAUSED if self._gate.paused_until > call.deadline else None
 
     async def _heed(self, call: Call, batch: Batch, told: object) -> None:
         if told is GO:
             await self._delivery.deliver(batch)
-        elif call.left and not batch.started:
+        elif not call.left:
+            return
+        elif not batch.started:
             self._leave(call, batch, told)
-        elif call.left and call.deadline >= max([other.deadline for other in batch.calls]):
+        elif call.deadline >= max([other.deadline for other in batch.calls]):
             # The request ends with this call: its verdict comes within these turns.
             for _ in range(TURNS_TO_UNWIND):
                 await _next_turn()
@@ -259,9 +274,9 @@ class Coalescer:
         batch.queued = True
         departure = _Departure(self, batch)
         self._slots.enqueue(departure)
-        if batch.company is not None and batch.company.deadline < self._slots.paused_until:
+        if batch.company is not None and batch.company.deadline < self._gate.paused_until:
             # Those that came while it was in no line, and can't wait for the end of a pause.
-            departure.give_up(Failure.PAUSED, before=self._slots.paused_until)
+            departure.give_up(Failure.PAUSED, before=self._gate.paused_until)
 
     def _start(self, batch: Batch) -> None:
         """The batch has its place: nobody joins or leaves any more."""
@@ -271,15 +286,14 @@ class Coalescer:
 
     def depart(self, batch: Batch) -> bool:
         """Take the place that was granted; False where everybody has left."""
-        for call in tuple(batch.calls):
-            if call.waiter is not None and call.waiter.done():
-                self._leave(call, batch, Failure.CANCELLED if call.waiter.cancelled() else call.waiter.result())
+        for call in [call for call in batch.calls if call.waiter.done()]:
+            self._leave(call, batch, Failure.CANCELLED if call.waiter.cancelled() else call.waiter.result())
         if not batch.calls:
             return False
         self._start(batch)
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
-        if len(batch.calls) == 1 and batch.calls[0].waiter is not None:
+        if len(batch.calls) == 1:
             batch.company.close()
             batch.calls[0].waiter.set_result(GO)
         else:
@@ -303,7 +317,7 @@ class Coalescer:
                 timer.cancel()
         self.ledger.settle(call, call.users, self._unsent(reason))
 
-    def _walk_away(self, call: Call, batch: Batch | None) -> None:
+    def walk_away(self, call: Call, batch: Batch | None) -> None:
         """The caller was cancelled: its users leave with it, or go on without it."""
         was_settled = not call.left
         call.gone = True
@@ -329,7 +343,7 @@ class Coalescer:
             self.ledger.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
 
     def _unsent(self, reason: object) -> Verdict:
-        paused = self._slots.paused_until - self._loop.time() if reason is Failure.PAUSED else None
+        paused = self._gate.paused_until - self._loop.time() if reason is Failure.PAUSED else None
         return Verdict(
             outcome=Outcome.NOT_SENT, failure=reason if isinstance(reason, Failure) else None, retry_after=paused
         )

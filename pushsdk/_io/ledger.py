@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pushsdk._core.batching import Call
+from pushsdk._core.batching import SETTLED, Call
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, SendAbandoned
 from pushsdk._core.explain import error_for, may_repeat, partial_error
@@ -38,11 +38,16 @@ class Ledger:
     def settle_piece(self, piece: Piece, verdict: Verdict) -> None:
         """The verdict on a request is that on the users it carried."""
         self._counters.users[verdict.outcome] += piece.users
-        if verdict.outcome is Outcome.REJECTED and len(piece.segments) > 1:
-            verdict = msgspec.structs.replace(verdict, shared=True)
+        one: object = SETTLED
+        if len(piece.segments) > 1:
+            if verdict.outcome is Outcome.REJECTED:
+                verdict = msgspec.structs.replace(verdict, shared=True)
+            elif verdict.outcome is Outcome.ACCEPTED:
+                # The calls for one user each, of which there may be a crowd, have one receipt between them.
+                one = Receipt(users=1, attempts=verdict.attempts)
         for segment in piece.segments:
-            call = segment.call
-            if call.settle(segment.users, verdict) and call.gone:
+            call, users = segment.call, segment.users
+            if call.settle(users, verdict, SETTLED if call.repeated or len(users) > 1 else one) and call.gone:
                 self.tell_abandoned(call)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
@@ -79,17 +84,17 @@ def unsettled(call: Call) -> tuple[str, ...]:
     return tuple(user for user in call.users if user not in settled)
 
 
-def conclude(call: Call, repeated: int, rest: Verdict | None = None) -> Receipt:
+def conclude(call: Call, rest: Verdict | None = None) -> Receipt:
     """The receipt of a call, or its error. ``rest`` is the verdict on those who have none yet."""
     verdict = call.verdict
     if verdict is not None:
         if verdict.outcome is Outcome.ACCEPTED:
-            return Receipt(users=len(call.users), repeated=repeated, attempts=verdict.attempts)
+            return Receipt(users=len(call.users), repeated=call.repeated, attempts=verdict.attempts)
         raise error_for(verdict, user_ids=call.users)
     parts = call.shares if rest is None else (*call.shares, (unsettled(call), rest))
     outcomes = {each.outcome for _, each in parts}
     if outcomes == {Outcome.ACCEPTED}:
-        return Receipt(users=len(call.users), repeated=repeated, requests=len(parts), attempts=attempts_of(parts))
+        return Receipt(users=len(call.users), repeated=call.repeated, requests=len(parts), attempts=attempts_of(parts))
     if len(outcomes) == 1:
         error = error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts_of(parts)), user_ids=call.users)
         error.may_repeat = any(may_repeat(each) for _, each in parts)

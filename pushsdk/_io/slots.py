@@ -33,11 +33,12 @@ class Waiting(Protocol):
 class Slots:
     """``Limits.in_flight`` places, first come first served, held per attempt and not while waiting between them."""
 
-    __slots__ = ("_free", "_gate", "_limit", "_loop", "_queue", "_timer")
+    __slots__ = ("_free", "_limit", "_loop", "_queue", "_timer", "gate")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, gate: Gate) -> None:
         self._loop = loop
-        self._gate = gate
+        #: Says when the next may start.
+        self.gate = gate
         self._limit = limit
         self._free = limit
         self._queue: deque[Waiting] = deque()
@@ -52,17 +53,17 @@ class Slots:
     @property
     def paused_until(self) -> float:
         """Nothing starts before this time."""
-        return self._gate.paused_until
+        return self.gate.paused_until
 
     def try_take(self, users: int) -> bool:
         """Take a place now, where one is free and nobody is before us."""
         if not self._free or self._queue:
             return False
         now = self._loop.time()
-        if self._gate.delay(now) > 0:
+        if self.gate.delay(now) > 0:
             return False
         self._free -= 1
-        self._gate.charge(now, users)
+        self.gate.charge(now, users)
         return True
 
     def enqueue(self, waiting: Waiting) -> None:
@@ -78,17 +79,17 @@ class Slots:
 
     def return_unused(self, users: int) -> None:
         """Give a place back that no request of so many users was sent from."""
-        self._gate.refund(users)
+        self.gate.refund(users)
         self.release()
 
     def pause(self, until: float) -> None:
         """Start nothing before ``until``; who can't wait so long ends at once."""
-        self._gate.pause(until)
+        self.gate.pause(until)
         self.give_up(Failure.PAUSED, before=until)
 
     def throttled(self, started: float) -> None:
         """A request that started then was answered with a throttle."""
-        self._gate.throttled(started, self._loop.time())
+        self.gate.throttled(started, self._loop.time())
 
     def give_up(self, reason: Failure, *, before: float = math.inf) -> None:
         """End what waits and has its deadline before this time."""
@@ -103,7 +104,7 @@ class Slots:
     def _pump(self) -> None:
         while self._free and self._queue:
             now = self._loop.time()
-            delay = self._gate.delay(now)
+            delay = self.gate.delay(now)
             if delay > 0:
                 self._hold(now + delay)
                 return
@@ -111,7 +112,7 @@ class Slots:
             users = waiting.users
             self._free -= 1
             if waiting.grant():
-                self._gate.charge(now, users)
+                self.gate.charge(now, users)
             else:
                 self._free += 1
 

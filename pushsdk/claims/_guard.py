@@ -127,11 +127,11 @@ class Guard:
         # What this process knows better than the store, which could not be told.
         self._owed = Owed()
 
-    async def send(self, call: Call, content: Content, repeated: int, *, dedupe_key: object) -> Receipt:
+    async def send(self, call: Call, content: Content, *, dedupe_key: object) -> Receipt:
         """As ``Coalescer.send``, for those of the call that no earlier delivery has reached or holds."""
         key = dedupe.digest_of(dedupe_key)
         call.deadline = min(call.deadline, self.latest())
-        load = Sending(self._engine, call, content, repeated)
+        load = Sending(self._engine, call, content)
         try:
             before = await self.deliver(load, key=key, fingerprint=load.fingerprint(str(dedupe_key)))
         except ClaimStoreError:

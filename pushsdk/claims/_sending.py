@@ -17,13 +17,12 @@ __all__ = ["Sending"]
 class Sending:
     """See ``_guard.Load``."""
 
-    __slots__ = ("_call", "_content", "_engine", "_ids", "_part", "_repeated", "_told", "_users")
+    __slots__ = ("_call", "_content", "_engine", "_ids", "_part", "_told", "_users")
 
-    def __init__(self, engine: Engine, call: Call, content: Content, repeated: int) -> None:
+    def __init__(self, engine: Engine, call: Call, content: Content) -> None:
         self._engine = engine
         self._call = call
         self._content = content
-        self._repeated = repeated
         # Its users by position, and they as JSON: whatever order the caller's were in.
         self._users, self._ids = dedupe.by_position(call.users), call.ids
         if self._users != call.users:
@@ -54,10 +53,10 @@ class Sending:
         call = part = self._call
         if len(places) < len(call.users):
             users = tuple(self._users[place] for place in places)
-            part = Call(users, wire.encode_user_ids(users)[1:-1], call.deadline, len(users))
+            part = Call(users, wire.encode_user_ids(users)[1:-1], call.deadline, len(users), call.repeated)
         self._part = part
         try:
-            self._told = await self._engine.coalescer.send(part, self._content, self._repeated)
+            self._told = await self._engine.coalescer.send(part, self._content)
         except PushError as error:
             self._told = error
 
@@ -72,7 +71,7 @@ class Sending:
         if self._told is not None and self._part is self._call:
             return self._told
         shares = () if self._part is None else _shares(self._part)
-        return dedupe.conclude(self._call.users, self._repeated, before=before, shares=shares)
+        return dedupe.conclude(self._call.users, self._call.repeated, before=before, shares=shares)
 
     def fail(self) -> None:
         """The store failed before anything was sent: that counts, and is in the report of the client's end."""

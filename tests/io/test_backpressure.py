@@ -8,7 +8,7 @@ import pytest
 from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start
 from support.virtual_time import turns, virtual
 
-from pushsdk import ClientClosedError, Limits, NotSentError, Outcome, QueueFullError, Receipt
+from pushsdk import Batching, ClientClosedError, Limits, NotSentError, Outcome, QueueFullError, Receipt
 
 OTHER = {"title": {"en": "Other"}}
 
@@ -192,6 +192,20 @@ async def test_a_call_that_comes_to_a_full_queue_during_a_pause_too_long_for_it_
         ended, told = now(), error.retry_after
         await asyncio.gather(*tasks)
     assert (ended, told) == pytest.approx((before, 19.0 + LATENCY))
+
+
+@virtual
+async def test_a_call_that_comes_in_a_pause_too_long_for_it_does_not_linger() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}))
+    async with client_of(service, batching=Batching(linger=0.5)) as client:
+        patient = start(client.send("a", MESSAGE))
+        await asyncio.sleep(1.0)
+        before = now()
+        error = await outcome_of(start(client.send("impatient", MESSAGE, timeout=5.0)))
+        assert isinstance(error, NotSentError)
+        ended, told = now(), error.retry_after
+        await patient
+    assert (ended, told) == pytest.approx((before, 19.5 + LATENCY))
 
 
 @virtual

@@ -29,6 +29,16 @@ async def test_concurrent_equal_sends_travel_in_one_request() -> None:
     assert [(receipt.users, receipt.requests) for receipt in receipts] == [(1, 1)] * 3
 
 
+@virtual
+async def test_each_call_of_a_crowd_is_told_its_own_receipt() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        receipts = await asyncio.gather(*(client.send(users, MESSAGE) for users in ("a", ["b", "c"], ["d", "d"], "e")))
+    assert len(service.sent) == 1
+    assert [(receipt.users, receipt.repeated) for receipt in receipts] == [(1, 0), (2, 0), (1, 1), (1, 0)]
+    assert len({receipt.attempts for receipt in receipts}) == 1
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -114,6 +114,16 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests() 
 
 
 @virtual
+async def test_a_call_of_a_crowd_that_was_cut_is_told_of_all_of_its_parts() -> None:
+    service = FakeService(then=lambda request: answer(413 if len(request.users) > 4 else 204))
+    calls = ["a" * 100], [name * 100 for name in "bcdef"], ["g" * 100]
+    async with client_of(service) as client:
+        receipts = await asyncio.gather(*(client.send(users, MESSAGE) for users in calls))
+    assert service.processed == Counter(user for users in calls for user in users)
+    assert [(receipt.users, receipt.requests) for receipt in receipts] == [(1, 1), (5, 2), (1, 1)]
+
+
+@virtual
 async def test_the_size_that_failed_is_remembered() -> None:
     service = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204))
     async with client_of(service) as client:
