@@ -134,6 +134,7 @@ SENT_ROWS = [row for row in ROWS if row[0] is not PushRequest]
 @pytest.fixture(autouse=True)
 def _no_message_is_known():
     wire._known.clear()
+    wire._latest = (b"", MobilePush())
 
 
 @pytest.mark.parametrize("model", INTERFACE)
@@ -319,10 +320,17 @@ def test_what_is_not_json_is_refused_wherever_it_hides(bad):
 def test_a_bad_value_is_refused_after_a_good_message_of_the_same_bytes(good, bad):
     assert msgspec.json.encode(bad) == encode_message(good)
     assert wire._known
-    for _ in range(2):
-        with pytest.raises(ValidationError):
-            encode_message(bad)
+    for between in (good, MobilePush(ttl=7)):
+        encode_message(between)
+        for _ in range(2):
+            with pytest.raises(ValidationError):
+                encode_message(bad)
     assert encode_message(good)
+
+
+def test_the_bytes_of_the_same_message_are_made_once():
+    first, second = (encode_message(MobilePush(title={"en": "x"})) for _ in range(2))
+    assert first is second
 
 
 def test_a_dict_that_turns_bad_after_it_was_sent_is_refused():
