@@ -6,8 +6,10 @@ A ``Call`` travels with others (``coalescer``) as a request (``sender``) over ai
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -51,6 +53,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return f"Settings({self.base_url!r})"
 
 
+# Those that are in use, by any thread.
+_at_home: WeakSet[Engine] = WeakSet()
+
+
+def _leave_home() -> None:
+    """In a forked child: the connections are the parent's."""
+    for engine in _at_home:
+        engine.home = None
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - absent on Windows
+    os.register_at_fork(after_in_child=_leave_home)
+
+
 class Engine:
     """The parts of one client, put together inside its event loop. Shared by all of its views."""
 
@@ -67,6 +83,8 @@ class Engine:
         self.observer: Observer | None = None
         #: Set on first use.
         self.loop: asyncio.AbstractEventLoop | None = None
+        #: The same while it may be used: not after the end, nor in a forked child.
+        self.home: asyncio.AbstractEventLoop | None = None
         self.forks = fork_generation()
 
     def serve(self, transport: Transport, *, offload: Offload = in_thread) -> None:
@@ -149,18 +167,20 @@ class Engine:
         self.draining: list[Call] = []
         self.sender.when_paused = self.coalescer.pause
         # At the end: another thread may ask for ``stats`` meanwhile.
-        self.loop = loop
+        self.loop = self.home = loop
+        _at_home.add(self)
         if self.observer is not None:
             self.observer.opened(self)
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """The running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""
         loop = asyncio.get_running_loop()
-        if loop is not self.loop or self.forks != fork_generation() or self.closed:
-            self._first_use(loop)
+        if loop is not self.home:
+            self.first_use(loop)
         return loop
 
-    def _first_use(self, loop: asyncio.AbstractEventLoop) -> None:
+    def first_use(self, loop: asyncio.AbstractEventLoop) -> None:
+        """``enter`` in a loop that is not ``home``."""
         if self.closed:
             raise ClientClosedError("the client is closed: make a new one")
         if self.forks != fork_generation():
@@ -215,6 +235,7 @@ class Engine:
         if self.closed:
             return DrainReport()
         self.closed = True
+        self.home = None
         if self.loop is None:
             return DrainReport()
         try:

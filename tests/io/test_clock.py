@@ -12,7 +12,7 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, ConfigurationError
 from pushsdk._core.outcome import Failure
-from pushsdk._io import clock
+from pushsdk._io import clock, engine
 from pushsdk._io.clock import Company, Deadlines, Scope, fork_generation
 
 
@@ -258,7 +258,9 @@ async def test_a_client_made_before_a_fork_is_refused_after_it(monkeypatch: pyte
     client = AsyncPushClient("https://push.example", "key")
     opened = client_of(FakeService())
     monkeypatch.setattr(clock, "_forks", fork_generation())
+    monkeypatch.setattr(opened._engine, "home", opened._engine.home)
     clock._count_fork()
+    engine._leave_home()
     for each in (client, opened):
         with pytest.raises(ConfigurationError, match="fork"):
             await each.send("a", MESSAGE)
