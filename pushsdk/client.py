@@ -75,17 +75,21 @@ class AsyncPushView:
         ended differently. Use ``timeout``, not ``asyncio.timeout``, where you want to know the outcome.
         """
         engine = self._engine
-        loop = engine.enter()
-        users, ids, repeated = check_users(user_ids, engine.settings.batching.max_users)
+        loop = asyncio.get_running_loop()
+        if loop is not engine.home:
+            engine.first_use(loop)
+        if not isinstance(user_ids, str):
+            users, ids, repeated = check_users(user_ids, engine.settings.batching.max_users)
+        else:
+            users, ids, repeated = (user_ids,), wire.encode_user_id(user_ids), 0
         encoded = wire.encode_message(message)
         fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), repeated)
-        content = Content(encoded, fields, options)
         if dedupe_key is not None:
-            return await self._send_once(call, content, dedupe_key)
-        batch = engine.coalescer.join(call, content)
+            return await self._send_once(call, Content(encoded, fields, options), dedupe_key)
+        batch = engine.coalescer.join(call, (encoded, fields, options))
         if call.waiter is not None:
             # Here, not in a coroutine of the coalescer's: in a crowd that would be one more for each of them.
             try:
@@ -94,9 +98,8 @@ class AsyncPushView:
                 engine.coalescer.walk_away(call, batch)
                 raise
             if type(told) is Receipt:
-                engine.coalescer.ledger.end(call)
                 return told
-        return await engine.coalescer.see_through(call, content, batch)
+        return await engine.coalescer.see_through(call, (encoded, fields, options), batch)
 
     async def create_campaign(
         self,

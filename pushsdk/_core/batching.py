@@ -6,7 +6,7 @@ Decides and counts; the shell awaits. No order is promised between calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from pushsdk._core.outcome import Failure, Verdict
 from pushsdk._core.policy import Batching, Limits, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
-__all__ = ["FRAME", "SETTLED", "Backlog", "Batch", "Batches", "Call", "Content", "Options"]
+__all__ = ["FRAME", "SETTLED", "Backlog", "Batch", "Batches", "Call", "Content", "Key", "Options"]
 
 # What a push body has around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
@@ -29,19 +29,27 @@ class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
     timeout: Timeout
 
 
-class Content(msgspec.Struct, frozen=True, gc=False):
-    """What makes sends mergeable: bytes that are equal, and the same idea of what may be repeated."""
+class Content(NamedTuple):
+    """What makes sends mergeable: bytes that are equal, and the same idea of what may be repeated.
+
+    A plain tuple of the same equals it, and is much quicker to make: of a crowd of calls only the first needs names.
+    """
 
     message: bytes
     custom_fields: bytes | None
     options: Options
 
+    @property
     def frame(self) -> int:
         """Bytes of a request's body that are not ids."""
         return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def __repr__(self) -> str:
         return f"Content(message bytes={len(self.message)})"
+
+
+Key = tuple[bytes, bytes | None, Options]
+"""A ``Content``, or as much of one."""
 
 
 # Without the cycle collector: tens of thousands of calls may wait, and it would walk through them again and again.
@@ -107,9 +115,9 @@ class Batch(msgspec.Struct, eq=False, gc=False):
     content: Content
     calls: list[Call]
     users: int
-    """Users so far. Counted by ``take_in`` and ``remove``."""
+    """Users so far. Counted by ``Batches.join`` and ``remove``."""
     size: int
-    """Bytes of the request's body so far. Counted by ``take_in`` and ``remove``."""
+    """Bytes of the request's body so far. Counted by ``Batches.join`` and ``remove``."""
     frame: int
     """The same without ids."""
     max_users: int
@@ -136,27 +144,6 @@ class Batch(msgspec.Struct, eq=False, gc=False):
         """Whether nothing more can be merged into it."""
         return self.users >= self.max_users or self.size >= self.max_bytes
 
-    def take_in(self, call: Call) -> bool:
-        """Take the call in if it fits, and none of its users is here: across calls each is a push of its own.
-
-        A batch that has refused one takes nobody in any more: that call's users may be among ``taken``.
-        """
-        users = self.users + call.left
-        size = self.size + len(call.ids) + 1
-        if users > self.max_users or size > self.max_bytes:
-            return False
-        taken = self.taken
-        if taken is None:
-            taken = self.taken = {user for other in self.calls for user in other.users}
-        taken.update(call.users)
-        # Fewer have come than the call has: one of them was here.
-        if len(taken) < users:
-            return False
-        self.calls.append(call)
-        self.users = users
-        self.size = size
-        return True
-
     def remove(self, call: Call) -> None:
         """Take the call out: its caller left before the batch did."""
         self.calls.remove(call)
@@ -174,15 +161,16 @@ class Batches:
     def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
         self._batching = batching
         self._sizes = sizes
-        self._open: dict[Content, Batch] = {}
+        self._open: dict[Key, Batch] = {}
         # What was learned when the bounds of the open batches were set.
         self._learned_users = sizes.users
         self._learned_bytes = sizes.bytes
 
-    def join(self, content: Content, call: Call) -> tuple[Batch, bool]:
-        """Put the call into the open batch of its content, or into a new one; the second is whether it is new.
+    def join(self, content: Key, call: Call) -> Batch | None:
+        """Put the call into the open batch of its content. None where there is none that takes it.
 
         A batch that has no room for the call, or holds one of its users, is closed: it waits on without company.
+        Across calls each user is a push of its own.
         """
         sizes = self._sizes
         if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
@@ -190,16 +178,34 @@ class Batches:
             for each in self._open.values():
                 each.max_users, each.max_bytes = self._bounds(each.frame)
         batch = self._open.get(content)
-        if batch is not None and batch.take_in(call):
-            return batch, False
-        batch = self._open[content] = self.alone(content, call)
-        return batch, True
+        if batch is None:
+            return None
+        users = batch.users + call.left
+        size = batch.size + len(call.ids) + 1
+        if users <= batch.max_users and size <= batch.max_bytes:
+            taken = batch.taken
+            if taken is None:
+                taken = batch.taken = {user for other in batch.calls for user in other.users}
+            taken.update(call.users)
+            # Where fewer have come than the call has, one of them was here.
+            if len(taken) >= users:
+                batch.calls.append(call)
+                batch.users = users
+                batch.size = size
+                return batch
+        # At once: users of the refused call may be among ``taken``.
+        del self._open[content]
+        return None
 
     def alone(self, content: Content, call: Call) -> Batch:
         """A batch that is open to nobody else: as for a call that can't wait for company."""
-        frame = content.frame()
+        frame = content.frame
         max_users, max_bytes = self._bounds(frame)
         return Batch(content, [call], len(call.users), frame + len(call.ids) + 1, frame, max_users, max_bytes)
+
+    def open(self, batch: Batch) -> None:
+        """Others of its content may join it from now on."""
+        self._open[batch.content] = batch
 
     def close(self, batch: Batch) -> None:
         """Nobody joins it any more."""
@@ -228,12 +234,16 @@ class Backlog:
         self.users = 0
         self.bytes = 0
 
-    def fits(self, users: int, size: int) -> bool:
-        """Whether so much more may wait. A call larger than the limits waits where nothing else does."""
-        return not self.users or (self.users + users <= self._max_users and self.bytes + size <= self._max_bytes)
+    def admit(self, users: int, size: int) -> bool:
+        """So much waits now, unless it is too much. A call larger than the limits waits where nothing else does."""
+        all_users, all_bytes = self.users + users, self.bytes + size
+        if (all_users > self._max_users or all_bytes > self._max_bytes) and self.users:
+            return False
+        self.users, self.bytes = all_users, all_bytes
+        return True
 
     def enter(self, users: int, size: int) -> None:
-        """So much waits now."""
+        """So much waits now, whatever the limits."""
         self.users += users
         self.bytes += size
 

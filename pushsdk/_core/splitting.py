@@ -28,6 +28,7 @@ __all__ = [
     "Settled",
     "Splitter",
     "attempts_of",
+    "call_of",
     "pieces_of",
 ]
 
@@ -39,7 +40,7 @@ TRIAL_AFTER, TRIAL_AFTER_AT_MOST = 128, 4096
 
 
 class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Users of one call, and their ids as JSON without the brackets."""
+    """Some of the users of one call, and their ids as JSON without the brackets. A whole call is its own segment."""
 
     call: Call
     users: tuple[str, ...]
@@ -48,17 +49,22 @@ class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
     def __repr__(self) -> str:
         return f"Segment(users={len(self.users)})"
 
+    @property
+    def deadline(self) -> float:
+        """That of its call."""
+        return self.call.deadline
+
 
 class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What one request carries: segments of one or more calls, and the attempts of the pieces it was cut from."""
 
-    segments: Sequence[Segment]
+    segments: Sequence[Call | Segment]
     users: int
     ids: bytes
     history: tuple[Attempt, ...] = ()
 
     @classmethod
-    def of(cls, segments: Sequence[Segment], history: tuple[Attempt, ...] = ()) -> Piece:
+    def of(cls, segments: Sequence[Call | Segment], history: tuple[Attempt, ...] = ()) -> Piece:
         """A piece of these segments."""
         if len(segments) == 1:
             alone = segments[0]
@@ -334,20 +340,19 @@ class Splitter(Generic[P]):
             self._ready = piece.halves(verdict.attempts, within_calls=False)
 
 
-def pieces_of(calls: Iterable[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:
+def pieces_of(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:
     """The requests that carry these calls: one, unless that is larger than the service was found to take."""
-    segments = [Segment(call, call.users, call.ids) for call in calls]
-    whole = Piece.of(segments)
+    whole = Piece.of(calls)
     if sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
     max_users, max_bytes = sizes.proven
     room = None if max_bytes is None or frame * 2 > max_bytes else max_bytes - frame
-    return [Piece.of(part) for part in _cut(segments, max_users=max_users or whole.users, max_bytes=room)]
+    return [Piece.of(part) for part in _cut(calls, max_users=max_users or whole.users, max_bytes=room)]
 
 
-def _cut(segments: Iterable[Segment], *, max_users: int, max_bytes: int | None) -> list[list[Segment]]:
+def _cut(segments: Iterable[Call | Segment], *, max_users: int, max_bytes: int | None) -> list[list[Call | Segment]]:
     """The segments in groups within the bounds, in order; a single user may be over ``max_bytes``."""
-    groups: list[list[Segment]] = [[]]
+    groups: list[list[Call | Segment]] = [[]]
     users = size = 0
     for segment in segments:
         for part in _shares(segment, max_users, max_bytes):
@@ -363,20 +368,26 @@ def _cut(segments: Iterable[Segment], *, max_users: int, max_bytes: int | None) 
     return groups
 
 
-def _shares(segment: Segment, max_users: int, max_bytes: int | None) -> list[Segment]:
+def _shares(segment: Call | Segment, max_users: int, max_bytes: int | None) -> Sequence[Call | Segment]:
     """The segment, cut where it alone is over the bounds."""
     if len(segment.users) <= max_users and (max_bytes is None or len(segment.ids) <= max_bytes):
         return [segment]
+    call = call_of(segment)
     ids = [wire.encode_user_ids((user,))[1:-1] for user in segment.users]
     shares: list[Segment] = []
     start = size = 0
     for end, one in enumerate(ids):
         if end > start and (end - start >= max_users or (max_bytes is not None and size + len(one) > max_bytes)):
-            shares.append(Segment(segment.call, segment.users[start:end], b",".join(ids[start:end])))
+            shares.append(Segment(call, segment.users[start:end], b",".join(ids[start:end])))
             start, size = end, 0
         size += len(one) + 1
-    shares.append(Segment(segment.call, segment.users[start:], b",".join(ids[start:])))
+    shares.append(Segment(call, segment.users[start:], b",".join(ids[start:])))
     return shares
+
+
+def call_of(segment: Call | Segment) -> Call:
+    """The call that the segment is of."""
+    return segment.call if isinstance(segment, Segment) else segment
 
 
 def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:

@@ -15,7 +15,7 @@ import types
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 
-from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content
+from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content, Key
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure, Outcome, Verdict
@@ -94,27 +94,47 @@ class Coalescer:
         self._tasks: set[asyncio.Task[None]] = set()
         backlog.when_room = self._admit_next
 
-    async def send(self, call: Call, content: Content) -> Receipt:
+    async def send(self, call: Call, content: Key) -> Receipt:
         """Send one call. Raises PushError unless all of its users were accepted."""
         return await self.see_through(call, content, self.join(call, content))
 
-    def join(self, call: Call, content: Content) -> Batch | None:
+    def join(self, call: Call, content: Key, *, is_room_held: bool = False) -> Batch | None:
         """Put the call into a batch; None where it has to wait for room first. Then ``see_through``.
 
-        Where others lead it, ``call.waiter`` is set. Told a Receipt there, it only has to be ended in the ledger.
+        Where others lead it, ``call.waiter`` is set. Told a Receipt there, it is through. ``is_room_held`` after a wait
+        for room: it is in the backlog already, with a batch of its own.
         """
-        self._active.add(call)
-        if self._observer is not None:
-            call.caller = self._observer.caller(self._loop.time())
         try:
-            if self._admissions or not self._backlog.fits(call.left, len(call.ids) + 1 + content.frame()):
-                return None
-            return self._join(call, content)
+            if not is_room_held:
+                self._active.add(call)
+                if self._observer is not None:
+                    call.caller = self._observer.caller(self._loop.time())
+                if self._admissions or not self._backlog.admit(call.left, len(call.ids) + 1):
+                    return None
+            linger = self._linger
+            # With less time than that it can't wait for company.
+            is_hasty = linger and call.deadline - self._loop.time() <= linger
+            batch = None if is_hasty else self._batches.join(content, call)
+            if batch is None:
+                batch = self._batches.alone(Content(*content), call)
+                if not is_room_held and not self._has_room(batch):
+                    return None
+                if not is_hasty:
+                    self._batches.open(batch)
+                if is_hasty or not linger or batch.is_full:
+                    return batch
+                self._lingering[batch] = self._loop.call_later(linger, self._depart, batch)
+            elif is_room_held:
+                self._backlog.leave(0, batch.frame, quietly=True)
+            self._wait(call, batch)
+            if linger and batch.is_full and batch in self._lingering:
+                self._depart(batch)
+            return batch
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call, None)
             return None
 
-    async def see_through(self, call: Call, content: Content, batch: Batch | None) -> Receipt:
+    async def see_through(self, call: Call, content: Key, batch: Batch | None) -> Receipt:
         """What is left to do for a call that has joined. Raises PushError unless all of its users were accepted."""
         try:
             if batch is None and call.left:
@@ -126,8 +146,6 @@ class Coalescer:
                     if len(batch.calls) == 1 and self._slots.try_take(batch.users):
                         self._start(batch)
                         await self._delivery.deliver(batch)
-                    elif barred := self._barred(call):
-                        self._leave(call, batch, barred)
                     else:
                         self._wait(call, batch)
                     if not batch.started and batch.calls:
@@ -143,7 +161,9 @@ class Coalescer:
             # Past its deadline while a shared request is out: its end is told to on_event.
             call.gone = True
             return conclude(call, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE))
-        self.ledger.end(call)
+        # Unless it was ended with its crowd, and only had been told something else before.
+        if call in self._active:
+            self.ledger.end(call)
         return conclude(call)
 
     def flush(self) -> None:
@@ -170,13 +190,13 @@ class Coalescer:
 
     # -- getting in ---------------------------------------------------------------------------------------------
 
-    async def _be_admitted(self, call: Call, content: Content) -> Batch | None:
+    async def _be_admitted(self, call: Call, content: Key) -> Batch | None:
         """Join once there is room. A call that is told something else is settled, as not sent."""
         barred = Failure.QUEUE_FULL if self._raise_when_full else self._barred(call)
         if barred is not None:
             self.ledger.settle(call, call.users, self._unsent(barred))
             return None
-        self._admissions[call] = size = len(call.ids) + 1 + content.frame()
+        self._admissions[call] = size = len(call.ids) + 1 + Content(*content).frame
         if len(self._impatient) > 2 * len(self._admissions) + 1000:
             self._impatient = [place for place in self._impatient if place[2] in self._admissions]
             heapq.heapify(self._impatient)
@@ -192,9 +212,7 @@ class Coalescer:
             self._deadlines.remove(call, tick)
         call.waiter = None
         if told is GO:
-            # The room was held for us until now; the batch counts it from here on.
-            self._backlog.leave(len(call.users), size, quietly=True)
-            return self._join(call, content)
+            return self.join(call, content, is_room_held=True)
         self._forgo_admission(call, size)
         self.ledger.settle(call, call.users, self._unsent(told))
         return None
@@ -208,37 +226,23 @@ class Coalescer:
         while self._admissions:
             call, size = next(iter(self._admissions.items()))
             # One that was told something else is about to leave, and then admits the next.
-            if call.waiter.done() or not self._backlog.fits(len(call.users), size):
+            if call.waiter.done() or not self._backlog.admit(len(call.users), size):
                 return
             self._admissions.popitem(last=False)
-            self._backlog.enter(len(call.users), size)
             call.waiter.set_result(GO)
 
-    def _join(self, call: Call, content: Content) -> Batch:
-        """Join, and wait for what is told there, unless the call is to lead."""
-        linger = self._linger
-        if linger and call.deadline - self._loop.time() <= linger:
-            # No time to wait for company.
-            batch, is_new = self._batches.alone(content, call), True
-        else:
-            batch, is_new = self._batches.join(content, call)
-            if is_new and linger and not batch.is_full:
-                self._lingering[batch] = self._loop.call_later(linger, self._depart, batch)
-        self._backlog.enter(call.left, batch.size if is_new else len(call.ids) + 1)
-        if is_new and batch not in self._lingering:
-            return batch
-        if self._sender.closed or self._gate.paused_until > call.deadline:
-            self._leave(call, batch, self._barred(call))
-            return batch
-        self._wait(call, batch)
-        if linger and batch.is_full and batch in self._lingering:
-            self._depart(batch)
-        return batch
+    def _has_room(self, batch: Batch) -> bool:
+        """Count the batch of a call in the backlog, instead of the call, where there is room for it."""
+        self._backlog.leave(batch.users, batch.size - batch.frame, quietly=True)
+        return self._backlog.admit(batch.users, batch.size)
 
     # -- going along --------------------------------------------------------------------------------------------
 
     def _wait(self, call: Call, batch: Batch) -> None:
         """From now on the call can be told something: GO, SETTLED, its Receipt, or the Failure that ends its wait."""
+        if self._sender.closed or self._gate.paused_until > call.deadline:
+            self._leave(call, batch, self._barred(call))
+            return
         company = batch.company
         if company is None:
             company = batch.company = Company(self._deadlines, batch.calls)

@@ -15,7 +15,7 @@ from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, RequestSplit
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching
-from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Settled, Splitter, pieces_of
+from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Settled, Splitter, call_of, pieces_of
 from pushsdk._io.ledger import Ledger, unsettled
 from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Job, Sender
@@ -140,9 +140,9 @@ class Delivery:
 
     def _job(self, batch: Batch, piece: Piece) -> Job:
         content, segments, policy = batch.content, piece.segments, batch.content.options.policy
-        deadline = segments[0].call.deadline
+        deadline = segments[0].deadline
         if len(segments) > 1:
-            deadline = max([segment.call.deadline for segment in segments])
+            deadline = max([segment.deadline for segment in segments])
         return Job(
             "push",
             wire.push_body(b"[" + piece.ids + b"]", content.message, content.custom_fields),
@@ -161,7 +161,7 @@ class Delivery:
     def _note_split(self, piece: Piece, verdict: Verdict) -> None:
         self._counters.splits += 1
         if self._emit is not None:
-            calls = len({id(segment.call) for segment in piece.segments})
+            calls = len({id(call_of(segment)) for segment in piece.segments})
             self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
 

@@ -14,7 +14,7 @@ from pushsdk._core.events import Event, SendAbandoned
 from pushsdk._core.explain import error_for, may_repeat, partial_error
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
-from pushsdk._core.splitting import Piece, attempts_of
+from pushsdk._core.splitting import Piece, Segment, attempts_of, call_of
 
 __all__ = ["Ledger", "conclude", "unsettled"]
 
@@ -46,9 +46,13 @@ class Ledger:
                 # The calls for one user each, of which there may be a crowd, have one receipt between them.
                 one = Receipt(users=1, attempts=verdict.attempts)
         for segment in piece.segments:
-            call, users = segment.call, segment.users
+            # ``call_of``, without a call.
+            call = segment.call if isinstance(segment, Segment) else segment
+            users = segment.users
             if call.settle(users, verdict, SETTLED if call.repeated or len(users) > 1 else one) and call.gone:
                 self.tell_abandoned(call)
+        if one is not SETTLED:
+            self._end_all(piece)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
         """The verdict on users of a call that no request carried, or whose request is not known."""
@@ -76,6 +80,14 @@ class Ledger:
         self.active.discard(call)
         if self.when_ended is not None:
             self.when_ended(call)
+
+    def _end_all(self, piece: Piece) -> None:
+        """A crowd is through: its whole calls, at once. It costs less than if each of them said so."""
+        if self.when_ended is None:
+            self.active.difference_update(piece.segments)
+            return
+        for segment in [segment for segment in piece.segments if segment in self.active]:
+            self.end(call_of(segment))
 
 
 def unsettled(call: Call) -> tuple[str, ...]:

@@ -33,6 +33,16 @@ def batches(sizes: LearnedSizes | None = None, **bounds: int) -> Batches:
     return Batches(Batching(**bounds), sizes or LearnedSizes())
 
 
+def join(into: Batches, what: Content, one: Call) -> tuple[Batch, bool]:
+    """The batch that the call is in, and whether it is a new one."""
+    batch = into.join(what, one)
+    if batch is not None:
+        return batch, False
+    batch = into.alone(what, one)
+    into.open(batch)
+    return batch, True
+
+
 def body_of(batch: Batch) -> bytes:
     ids = b",".join(each.ids for each in batch.calls)
     return wire.push_body(b"[%b]" % ids, batch.content.message, batch.content.custom_fields)
@@ -43,9 +53,9 @@ def body_of(batch: Batch) -> bytes:
 
 def test_calls_of_equal_content_meet():
     open_batches = batches()
-    first, is_new = open_batches.join(content(), call("a"))
+    first, is_new = join(open_batches, content(), call("a"))
     assert is_new
-    second, is_new = open_batches.join(content(), call("b", "c"))
+    second, is_new = join(open_batches, content(), call("b", "c"))
     assert second is first
     assert not is_new
     assert [each.users for each in first.calls] == [("a",), ("b", "c")]
@@ -59,78 +69,93 @@ def test_calls_of_equal_content_meet():
 )
 def test_calls_whose_content_differs_never_meet(other):
     open_batches = batches()
-    first, _ = open_batches.join(content(), call("a"))
-    second, is_new = open_batches.join(other, call("b"))
+    first, _ = join(open_batches, content(), call("a"))
+    second, is_new = join(open_batches, other, call("b"))
     assert is_new
     assert second is not first
-    assert open_batches.join(content(), call("c"))[0] is first
+    assert join(open_batches, content(), call("c"))[0] is first
 
 
 def test_the_same_user_in_two_calls_makes_two_requests():
     open_batches = batches()
-    first, _ = open_batches.join(content(), call("a", "b"))
-    open_batches.join(content(), call("c"))
-    second, is_new = open_batches.join(content(), call("d", "b"))
+    first, _ = join(open_batches, content(), call("a", "b"))
+    join(open_batches, content(), call("c"))
+    second, is_new = join(open_batches, content(), call("d", "b"))
     assert is_new
     assert second is not first
-    assert open_batches.join(content(), call("a"))[0] is second
+    assert join(open_batches, content(), call("a"))[0] is second
+
+
+def test_a_plain_tuple_does_for_a_content_that_is_there():
+    open_batches = batches()
+    first, _ = join(open_batches, content(custom_fields=b"{}"), call("a"))
+    assert open_batches.join((b'{"title":"x"}', b"{}", OPTIONS[0]), call("b")) is first
+    assert open_batches.join((b'{"title":"x"}', None, OPTIONS[0]), call("c")) is None
+
+
+@pytest.mark.parametrize("refused", [("c", "d", "e"), ("a", "c")], ids=["no room", "a user that is there"])
+def test_a_batch_that_refused_a_call_takes_nobody_in(refused):
+    open_batches = batches(max_users=4)
+    join(open_batches, content(), call("a", "b"))
+    assert open_batches.join(content(), call(*refused)) is None
+    assert open_batches.join(content(), call("f")) is None
 
 
 def test_a_batch_that_was_closed_takes_nobody_in():
     open_batches = batches()
-    first, _ = open_batches.join(content(), call("a"))
+    first, _ = join(open_batches, content(), call("a"))
     open_batches.close(first)
-    second, is_new = open_batches.join(content(), call("b"))
+    second, is_new = join(open_batches, content(), call("b"))
     assert is_new
     open_batches.close(first)
-    assert open_batches.join(content(), call("c")) == (second, False)
+    assert join(open_batches, content(), call("c")) == (second, False)
 
 
 def test_a_batch_alone_takes_nobody_in_and_keeps_the_open_one_open():
     open_batches = batches()
-    first, _ = open_batches.join(content(), call("a"))
+    first, _ = join(open_batches, content(), call("a"))
     lone = open_batches.alone(content(), call("b"))
     assert [each.users for each in lone.calls] == [("b",)]
-    assert open_batches.join(content(), call("c"))[0] is first
+    assert join(open_batches, content(), call("c"))[0] is first
 
 
 def test_a_batch_is_full_at_max_users_and_then_closed_to_more():
     open_batches = batches(max_users=3)
-    batch, _ = open_batches.join(content(), call("a", "b"))
+    batch, _ = join(open_batches, content(), call("a", "b"))
     assert not batch.is_full
-    assert open_batches.join(content(), call("c", "d"))[0] is not batch
+    assert join(open_batches, content(), call("c", "d"))[0] is not batch
     open_batches = batches(max_users=3)
-    batch, _ = open_batches.join(content(), call("a", "b"))
-    assert open_batches.join(content(), call("c")) == (batch, False)
+    batch, _ = join(open_batches, content(), call("a", "b"))
+    assert join(open_batches, content(), call("c")) == (batch, False)
     assert batch.is_full
 
 
 def test_a_call_over_max_bytes_by_its_message_alone_travels_alone():
     open_batches = batches(max_bytes=100)
     large = content(b'{"title":"%b"}' % (b"x" * 200))
-    batch, _ = open_batches.join(large, call("a"))
+    batch, _ = join(open_batches, large, call("a"))
     assert batch.is_full
-    other, is_new = open_batches.join(large, call("b"))
+    other, is_new = join(open_batches, large, call("b"))
     assert is_new
     assert other is not batch
 
 
 def test_custom_fields_count_towards_max_bytes():
-    plain, _ = batches().join(content(), call("a"))
-    with_fields, _ = batches().join(content(custom_fields=b'{"name":"Ada"}'), call("a"))
+    plain, _ = join(batches(), content(), call("a"))
+    with_fields, _ = join(batches(), content(custom_fields=b'{"name":"Ada"}'), call("a"))
     assert with_fields.size - plain.size == len(b'{"name":"Ada"}')
 
 
 def test_what_was_learned_bounds_what_is_merged():
     sizes = LearnedSizes()
     open_batches = batches(sizes)
-    batch, _ = open_batches.join(content(), call("a"))
+    batch, _ = join(open_batches, content(), call("a"))
     sizes.learn(4, 50, 100_000)
-    assert open_batches.join(content(), call("b")) == (batch, False)
+    assert join(open_batches, content(), call("b")) == (batch, False)
     assert batch.is_full
-    assert open_batches.join(content(), call("c"))[1]
+    assert join(open_batches, content(), call("c"))[1]
     sizes.learn(2, 50, 60)
-    batch, is_new = open_batches.join(content(b"{}"), call("x" * 40))
+    batch, is_new = join(open_batches, content(b"{}"), call("x" * 40))
     assert is_new
     assert batch.is_full
 
@@ -139,23 +164,23 @@ def test_a_setting_below_what_was_learned_stays_the_bound():
     sizes = LearnedSizes()
     sizes.learn(100, 50, 10**6)
     open_batches = batches(sizes, max_users=1)
-    batch, _ = open_batches.join(content(), call("a"))
+    batch, _ = join(open_batches, content(), call("a"))
     assert batch.is_full
 
 
 def test_who_leaves_makes_room_and_may_come_again():
     open_batches = batches(max_users=3)
     leaver = call("b")
-    batch, _ = open_batches.join(content(), call("a"))
-    open_batches.join(content(), leaver)
+    batch, _ = join(open_batches, content(), call("a"))
+    join(open_batches, content(), leaver)
     batch.remove(leaver)
     assert (batch.users, [each.users for each in batch.calls]) == (1, [("a",)])
-    assert open_batches.join(content(), call("b")) == (batch, False)
+    assert join(open_batches, content(), call("b")) == (batch, False)
 
 
 def test_who_leaves_before_company_came_leaves_an_empty_batch_of_the_frames_size():
     only = call("a", "b")
-    batch, _ = batches().join(content(), only)
+    batch, _ = join(batches(), content(), only)
     assert batch.size > batch.frame
     batch.remove(only)
     assert (batch.users, batch.size, batch.calls) == (0, batch.frame, [])
@@ -164,9 +189,9 @@ def test_who_leaves_before_company_came_leaves_an_empty_batch_of_the_frames_size
 def test_a_batch_that_all_had_left_still_takes_each_user_once():
     open_batches = batches()
     only = call("a")
-    batch, _ = open_batches.join(content(), only)
+    batch, _ = join(open_batches, content(), only)
     batch.remove(only)
-    assert [open_batches.join(content(), call("a"))[0] is batch for _ in range(2)] == [True, False]
+    assert [join(open_batches, content(), call("a"))[0] is batch for _ in range(2)] == [True, False]
 
 
 calls = st.tuples(
@@ -195,7 +220,7 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
         else:
             number, users = step
             one = call(*users)
-            batch, is_new = open_batches.join(content(options=number), one)
+            batch, is_new = join(open_batches, content(options=number), one)
             assert is_new == (not any(batch is known for known in made))
             made += [batch] if is_new else []
             expected.append(one)
@@ -256,7 +281,7 @@ def test_a_call_that_expires_is_told_why_once():
 
 
 def test_no_user_nor_text_shows_in_a_repr():
-    batch, _ = batches().join(content(b'{"title":"hello"}'), call("ada", "bob"))
+    batch, _ = join(batches(), content(b'{"title":"hello"}'), call("ada", "bob"))
     shown = f"{batch!r} {batch.calls[0]!r} {batch.content!r}"
     assert not any(word in shown for word in ("ada", "bob", "hello"))
 
@@ -264,21 +289,21 @@ def test_no_user_nor_text_shows_in_a_repr():
 # -- the backlog ------------------------------------------------------------------------------------------------
 
 
-def test_the_backlog_has_room_up_to_its_limits():
+@pytest.mark.parametrize(("users", "size", "fits"), [(6, 60, True), (7, 60, False), (6, 61, False)])
+def test_the_backlog_has_room_up_to_its_limits(users, size, fits):
     backlog = Backlog(Limits(queued_users=10, queued_bytes=100))
     backlog.enter(4, 40)
-    assert backlog.fits(6, 60)
-    assert not backlog.fits(7, 60)
-    assert not backlog.fits(6, 61)
-    assert (backlog.users, backlog.bytes) == (4, 40)
+    assert backlog.admit(users, size) is fits
+    assert (backlog.users, backlog.bytes) == ((10, 100) if fits else (4, 40))
 
 
-def test_what_is_larger_than_the_limits_waits_where_nothing_else_does():
+@pytest.mark.parametrize(("users", "size"), [(11, 1), (1, 101)])
+def test_what_is_larger_than_the_limits_waits_where_nothing_else_does(users, size):
     backlog = Backlog(Limits(queued_users=10, queued_bytes=100))
-    assert backlog.fits(11, 101)
+    assert backlog.admit(users, size)
+    backlog.leave(users, size)
     backlog.enter(1, 1)
-    assert not backlog.fits(11, 1)
-    assert not backlog.fits(1, 101)
+    assert not backlog.admit(users, size)
 
 
 def test_the_backlog_says_when_something_left():

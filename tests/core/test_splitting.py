@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pushsdk._core import wire
 from pushsdk._core.batching import Call
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
-from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Splitter, attempts_of, pieces_of
+from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Splitter, attempts_of, call_of, pieces_of
 
 FRAME = 50
 SPLIT_ON = frozenset({413, 400, 422})
@@ -67,7 +67,7 @@ class Service:
         status, outcome = 204, ACCEPTED
         if piece.users > self.max_users or size_of(piece) > self.max_bytes:
             status, outcome = 413, REJECTED
-        elif self.culprits & {id(segment.call) for segment in piece.segments}:
+        elif self.culprits & {id(call_of(segment)) for segment in piece.segments}:
             status, outcome = self.status, self.outcome
         attempt = Attempt(outcome=outcome, status=status, started=float(self.requests))
         return Verdict(outcome=outcome, status=status, attempts=(*piece.history, attempt))
@@ -369,7 +369,20 @@ def test_what_need_not_be_cut_is_one_piece(count, length, sizes):
 def test_no_user_shows_in_the_repr_of_a_piece():
     (piece,) = pieces_of([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME)
     assert repr(piece) == "Piece(calls=2, users=3)"
-    assert repr(piece.segments[0]) == "Segment(users=2)"
+    assert [repr(half.segments) for half in piece.halves((), within_calls=True)] == [
+        "[Call(users=2, left=2)]",
+        "[Call(users=1, left=1)]",
+    ]
+    _, last = pieces_of([call("a" * 99, "b" * 99, "c" * 99)], learned(2, 10_000), FRAME)
+    assert repr(last.segments) == "[Segment(users=1)]"
+
+
+def test_a_part_of_a_call_has_the_calls_deadline():
+    one = call("a" * 99, "b" * 99)
+    one.deadline = 7.5
+    pieces = pieces_of([one], learned(1, 10_000), FRAME)
+    assert [[segment.deadline for segment in piece.segments] for piece in pieces] == [[7.5], [7.5]]
+    assert [[call_of(segment) for segment in piece.segments] for piece in pieces] == [[one], [one]]
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, Request, answer, client_of, hang, outcome_of, refused, start
@@ -23,6 +24,7 @@ from pushsdk import (
     RetryPolicy,
     Timeout,
 )
+from pushsdk._core.outcome import Failure
 
 
 @virtual
@@ -58,6 +60,26 @@ async def test_an_attempt_ended_by_the_close_is_not_repeated_under_any_policy(
     assert len(service.requests) == 1
     assert report.unknown == ("a",)
     assert isinstance(await outcome_of(task), OutcomeUnknownError)
+
+
+@virtual
+async def test_who_is_accepted_at_the_very_end_of_its_deadline_is_in_the_report_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = client_of(FakeService(then=answer(after=1.0)))
+    tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
+    await turns(4)
+    ledger = client._engine.coalescer.ledger
+    settle = ledger.settle_piece
+
+    def settle_late(piece: Any, verdict: Any) -> None:
+        next(iter(ledger.active)).expire(Failure.DEADLINE)
+        settle(piece, verdict)
+
+    monkeypatch.setattr(ledger, "settle_piece", settle_late)
+    report = await client.aclose(drain=5.0)
+    assert sorted(report.accepted) == ["a", "b"]
+    assert [(await outcome_of(task)).users for task in tasks] == [1, 1]
 
 
 @virtual
