@@ -1444,16 +1444,30 @@ TELEMETRY = [
     Mutant(
         "a span is left open where an attempt ends before it is judged",
         IO + "sender.py",
-        "            if job.watched is not None:\n                self._watched(job, None)\n            self._slots",
-        "            self._slots",
+        "                job.watched.end(None, job.evidence.failure)\n",
+        "",
         T_OTEL,
     ),
     Mutant(
         "aiohttp's instrumentation makes a second span",
         OTEL + "_spans.py",
-        "otel_context.set_value(_SUPPRESS, True, self._around)",
-        "self._around",
+        "(self.span, otel_context.set_value(_SUPPRESS, True))",
+        "(self.span)",
         "tests/otel/test_on_sockets.py",
+    ),
+    Mutant(
+        "an attempt is not the current one where others see its request",
+        IO + "transport.py",
+        "with _UNWATCHED if watched is None else watched.current():",
+        "with _UNWATCHED:",
+        "tests/otel/test_on_sockets.py",
+    ),
+    Mutant(
+        "an entry of a histogram points at no span",
+        OTEL + "_spans.py",
+        "ending.of_metric, context)",
+        "ending.of_metric)",
+        "tests/otel/test_metrics.py",
     ),
     Mutant(
         "a shared request is under whoever freed its place",
@@ -1464,7 +1478,7 @@ TELEMETRY = [
     ),
     Mutant(
         "links are not bounded",
-        OTEL + "_spans.py",
+        OTEL + "_work.py",
         "list(contexts.values())[:MAX_LINKS]",
         "list(contexts.values())",
         T_OTEL,

@@ -91,6 +91,23 @@ async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buc
 
 
 @virtual
+async def test_nothing_is_recorded_where_the_provider_keeps_nothing(
+    telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def record(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(metrics.NoOpHistogram, "record", record)
+    client = FakeService(answer(404)).serve(AsyncPushClient("https://push.example", "secret-key"))
+    meters = metrics.NoOpMeterProvider()
+    async with instrument(client, tracer_provider=telemetry.tracers, meter_provider=meters):
+        for user in "ab":
+            await outcome_of(start(client.send(user, MESSAGE)))
+    assert caplog.text == ""
+    assert len(telemetry.spans) == 2
+
+
+@virtual
 async def test_an_attempts_duration_points_at_its_span(telemetry: Telemetry) -> None:
     async with watched(telemetry, FakeService()) as client:
         await client.send("a", MESSAGE)
