@@ -60,8 +60,13 @@ class Observer(Protocol):
         """These calls had to wait, and have their place on the wire now."""
         ...
 
-    def attempt(self, endpoint: Literal["push", "campaigns"], users: int, resends: int) -> WatchedAttempt:
-        """An attempt begins, in this task; the request's first after ``resends`` others."""
+    def attempt(
+        self, endpoint: Literal["push", "campaigns"], users: int, resends: int, *, first: bool
+    ) -> WatchedAttempt:
+        """An attempt begins, in this task, after ``resends`` others of its request.
+
+        ``first`` where none of its users had one before, as they have where a larger request was split.
+        """
         ...
 
     def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:

@@ -186,7 +186,8 @@ class Sender:
                 key = self._credentials.fixed
                 # A stale connection that is replaced belongs to the attempt that goes on.
                 if self._observer is not None and job.watched is None:
-                    job.watched = self._observer.attempt(job.endpoint, job.users, job.own)
+                    first = not job.attempts
+                    job.watched = self._observer.attempt(job.endpoint, job.users, job.own, first=first)
                 try:
                     with Scope(self._deadlines, limit) as scope:
                         if key is None:

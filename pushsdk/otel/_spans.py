@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from random import random
+from time import time_ns
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -55,6 +57,7 @@ class ClientObserver:
         tracer_provider: TracerProvider | None,
         instruments: Instruments,
         propagator: TextMapPropagator | None,
+        sample_accepted: float,
     ) -> None:
         parts = urlsplit(base_url)
         # The service, for its metrics.
@@ -63,6 +66,7 @@ class ClientObserver:
         self._instruments = instruments
         self.measured = instruments.measured
         self._propagator = propagator
+        self._ratio = sample_accepted
         self._server = self._where.attributes
         self._request: dict[str, _Value] = {"http.request.method": "POST", **self._server}
         self._urls = {endpoint: f"{base_url}/{path}" for endpoint, path in PATHS.items()}
@@ -88,17 +92,29 @@ class ClientObserver:
         except Exception as error:  # noqa: BLE001 - what watches must not break what it watches
             complain(error)
 
-    def attempt(self, endpoint: _Endpoint, users: int, resends: int) -> WatchedAttempt:
+    def attempt(self, endpoint: _Endpoint, users: int, resends: int, *, first: bool) -> WatchedAttempt:
         """See ``Observer.attempt``."""
         try:
             if users > 1 and not resends:
                 self._instruments.batch_size.record(users, self._server)
+            # By chance, not every n-th: of what comes in turns, by shards or tenants, some would never be drawn.
+            if first and self._ratio < 1.0 and random() >= self._ratio:  # noqa: S311 - no secret hangs on it
+                # Under a span that is sampled, if in another process, its trace would have a hole.
+                context = _current()
+                if not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled:
+                    # By the clock of spans that are made at once.
+                    return _LeftOut(self, endpoint, users, time_ns())
             attributes = self._single if users == 1 and not resends else self._attributes(endpoint, users, resends)
             span = self._tracer.start_span("POST", None, _CLIENT, attributes)
             return _Attempt(self, span, None if self._propagator is None else _injected(self._propagator, span))
         except Exception as error:  # noqa: BLE001 - as above
             complain(error)
         return _NOTHING
+
+    def late(self, endpoint: _Endpoint, users: int, started: int) -> WatchedAttempt:
+        """The attempt that began then, in nanoseconds since the epoch, and has to have its span after all."""
+        attributes = self._attributes(endpoint, users, 0)
+        return _Attempt(self, self._tracer.start_span("POST", None, _CLIENT, attributes, start_time=started))
 
     def _attributes(self, endpoint: _Endpoint, users: int, resends: int) -> dict[str, _Value]:
         attributes = {**self._request, "url.full": self._urls[endpoint]}
@@ -202,6 +218,32 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
         except Exception as error:  # noqa: BLE001 - as above
             complain(error)
         end(span)
+
+
+class _LeftOut(msgspec.Struct, eq=False, gc=False):
+    """See ``_io.observer.WatchedAttempt``. It has no span, unless it ends otherwise than accepted."""
+
+    headers: ClassVar[None] = None
+    observer: ClientObserver
+    endpoint: _Endpoint
+    users: int
+    started: int
+    """In nanoseconds since the epoch."""
+
+    def current(self) -> AbstractContextManager[None]:
+        return _Attached(otel_context.set_value(_SUPPRESS, True))
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
+        try:
+            if attempt is None or attempt.outcome is not _ACCEPTED:
+                self.observer.late(self.endpoint, self.users, self.started).end(attempt, failure)
+            elif self.observer.measured:
+                self.observer.note(None, attempt, failure)
+        except Exception as error:  # noqa: BLE001 - as above
+            complain(error)
 
 
 class _Nothing:

@@ -224,17 +224,18 @@ async def every_kind(client: AsyncPushClient) -> Iterable[Any]:
     return [type(await outcome_of(task)).__name__ for task in tasks]
 
 
+@pytest.mark.parametrize("share", [1.0, 0.0])
 @pytest.mark.parametrize("name", BREAKS)
 @virtual
 async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
-    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    name: str, share: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     telemetry = Telemetry()
     for method in ("set_attribute", "set_attributes"):
         monkeypatch.setattr(Span, method, getattr(Span, method))
     service = FakeService(then=lambda request: answer(404 if len(request.users) > 1 else 200))
     client = client_of(service, api_key=lambda: "secret-key")
-    async with telemetry.instrument(client):
+    async with telemetry.instrument(client, sample_accepted=share):
         BREAKS[name](telemetry, client)
         with caplog.at_level(logging.ERROR):
             ended = await every_kind(client)

@@ -114,6 +114,23 @@ async def test_other_requests_of_the_application_keep_the_spans_of_aiohttps_inst
     assert "aiohttp" in theirs.instrumentation_scope.name
 
 
+@pytest.mark.parametrize("share", [1.0, 0.0])
+@pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
+@pytest.mark.parametrize("instrumented", [True], indirect=True)
+async def test_aiohttps_instrumentation_makes_no_second_span_whether_there_is_a_first_or_not(
+    telemetry: Telemetry, instrumented: bool, own: bool, share: float, emulator: Emulator
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        client = AsyncPushClient(emulator.base_url, KEY, session=None if own else session)
+        async with telemetry.instrument(client, sample_accepted=share):
+            await client.send("a", MESSAGE)
+            emulator.faults = [Fault.status(404, first=1)]
+            await ended(client.send("b", MESSAGE))
+    lines = ["POST  204  ACCEPTED  users=1", "POST  404  REJECTED  error=404  users=1"]
+    assert telemetry.tree().splitlines() == (lines if share else lines[1:])
+    assert {span.instrumentation_scope.name for span in telemetry.spans} == {"pushsdk"}
+
+
 async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(
     telemetry: Telemetry, emulator: Emulator
 ) -> None:
