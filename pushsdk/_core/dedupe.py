@@ -42,7 +42,9 @@ KEY_BYTES = 512
 # Part of what is hashed: another version of the format never meets the keys and fingerprints of this one.
 _KEYS, _PAYLOADS = b"pushsdk dedupe key 1\0", b"pushsdk payload 1"
 
-# Refused, and not for good: a key or a permission can be mended, a base_url put right, a limit raised.
+# Refused, and not for good: a key or a permission can be mended, a base_url put right, a limit raised. Of one job its
+# queue's next delivery finds out. A run has an end instead, and what was rejected in it stays so (see
+# ``_broadcast.course``): its base_url and payloads are frozen, and its report says who is to be given to another run.
 MENDABLE = frozenset({401, 403, 413, *range(300, 400)})
 
 Share = tuple[tuple[str, ...], Verdict]

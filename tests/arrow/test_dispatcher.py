@@ -387,6 +387,19 @@ async def test_an_error_of_ours_is_raised_and_what_was_claimed_stays_so(monkeypa
     assert claims.marks() == [[Mark.CLAIMED] * 10]
 
 
+@pytest.mark.parametrize("status", [302, 308, 413])
+@virtual
+async def test_who_was_rejected_is_settled_also_where_a_send_would_leave_it_open(status: int) -> None:
+    service, claims = FakeService(then=answer(status)), ShakyClaims()
+    async with client_of(service) as client:
+        found = await Run(client, claims).send(2)
+        assert {(each.outcome, each.status) for each in found.values()} == {("REJECTED", status)}
+        assert await Run(client, claims).send(2) == {
+            name: Told("REJECTED", status, f"HTTP {status}, to an earlier delivery") for name in found
+        }
+    assert len(service.sent) == 1
+
+
 # -- in measure -------------------------------------------------------------------------------------------------------
 
 
