@@ -42,6 +42,8 @@ class _Load:
         self.number = number
         self.count = len(chunk.users)
         self.deadline = 0.0
+        #: When the last of its requests may start. Both are set for each claim, by ``due``.
+        self.latest_start = 0.0
         self.places = Places(self.count)
         #: Requests that are still to come.
         self.requests = 0
@@ -53,6 +55,13 @@ class _Load:
         self.trouble: Verdict | None = None
         # Who is sent to under this claim. Set by ``send``.
         self._claimed: tuple[int, ...] = ()
+
+    def due(self, now: float, deadline: float, attempt: float | None) -> None:
+        """It is claimed now, until that deadline, and an attempt takes so many seconds."""
+        half = (deadline - now) / 2
+        self.deadline = deadline
+        # An attempt that is cut is UNKNOWN. One that was not begun is made under the next claim.
+        self.latest_start = deadline - min(half, half if attempt is None else attempt)
 
     async def send(self, places: tuple[int, ...]) -> None:
         self._claimed = places
@@ -223,7 +232,7 @@ class Dispatcher(Courier):
         first = 1 if chunk.is_personal else load.count
         while load.places.open() and await self._take_place(first):
             load.has_place, load.trouble = True, None
-            load.deadline = self._guard.latest()
+            load.due(self._loop.time(), self._guard.latest(), self._patience.attempt)
             try:
                 before = await self._guard.deliver(load, key=chunk.key, fingerprint=chunk.fingerprint)
             finally:
@@ -276,7 +285,7 @@ class Dispatcher(Courier):
 
     async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]
-        if not load.has_place and not await self._take_place(part.users):
+        if not load.has_place and not await self._take_place(part.users, until=load.latest_start):
             return None
         load.has_place = False
         job = self._job(part, load.deadline)

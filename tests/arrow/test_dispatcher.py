@@ -468,6 +468,31 @@ async def test_a_claim_that_is_about_to_expire_is_given_back_before_it_is_sent()
 
 
 @virtual
+async def test_a_chunk_that_takes_longer_than_its_claim_is_kept_is_sent_under_several() -> None:
+    # A minute is kept, and a hundred users at one in a second take longer.
+    service, claims = FakeService(), ShakyClaims(claim_ttl=60.0)
+    async with client_of(service, rate=Rate(users_per_second=1)) as one, client_of(service) as two:
+        first = start(Run(one, claims, personal="placeholders").send(100, size=100))
+        await asyncio.sleep(70.0)
+        # What it finds claimed it leaves, and what was accepted it knows.
+        assert outcomes(await Run(two, claims, personal="placeholders").send(100, size=100))["NOT_SENT"] == 0
+        assert outcomes(await first)["NOT_SENT"] == 0
+    assert service.processed == dict.fromkeys(map(user, range(100)), 1)
+
+
+# Half of a minute is for the sending. What may take 10 s begins in the first 20 of them, what may take any time in 15.
+@pytest.mark.parametrize(("attempt", "rounds"), [(10.0, 3), (None, 2)])
+@virtual
+async def test_what_starts_under_a_claim_has_time_for_its_answer(attempt: float | None, rounds: int) -> None:
+    service, claims = FakeService(then=lambda request: answer(after=8.0)), ShakyClaims(claim_ttl=60.0)
+    patience = Timeout(total=None, attempt=attempt)
+    async with client_of(service, limits=Limits(in_flight=2), timeout=patience) as client:
+        found = await Run(client, claims, personal="placeholders").send(40, size=40)
+    assert outcomes(found) == {"ACCEPTED": 40}
+    assert claims.ops.count("add") == -(-40 // (2 * rounds))
+
+
+@virtual
 async def test_a_lost_answer_is_held_however_often_it_is_taken_up() -> None:
     service, claims = FakeService(lost(processed=True)), MemoryClaims()
     async with client_of(service) as client:
