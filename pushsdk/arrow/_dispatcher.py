@@ -18,7 +18,7 @@ from pushsdk._core.brake import Brake
 from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.outcome import Outcome, Verdict
-from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.policy import RetryPolicy, Share, Timeout
 from pushsdk._io.engine import Engine
 from pushsdk.arrow._chunks import Chunk
 from pushsdk.arrow._outcomes import Places, batch_of
@@ -109,8 +109,9 @@ class Dispatcher(Courier):
         self._loads: dict[int, _Load] = {}
         # Requests of the chunks on their way that are still to be sent, or to be answered.
         self._requests = 0
-        # Chunks so far.
+        # Chunks so far, and the part of a rate that is held, where others have its other parts.
         self._chunks = 0
+        self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
         # Chunks of which something was sent and that are not through; and since when there was none.
         self._busy = 0
         self._idle_since = self._loop.time()
@@ -230,6 +231,8 @@ class Dispatcher(Courier):
         tries = 0
         chunk = load.chunk
         first = 1 if chunk.is_personal else load.count
+        if self._share is not None and load.number == 1:
+            self._slots.gate.begin(self._loop.time(), first, self._share.place / self._share.of)
         while load.places.open() and await self._take_place(first):
             load.has_place, load.trouble = True, None
             load.due(self._loop.time(), self._guard.latest(), self._patience.attempt)

@@ -17,7 +17,7 @@ from pushsdk._core.arguments import check_patience, check_policy, check_setting
 from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy
 from pushsdk._core.errors import ConfigurationError, ValidationError
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Share, Timeout
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
@@ -74,14 +74,17 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
         """For one of so many tasks, in chunks of so many users: its share of the rate."""
         rate = self.rate
         if rate is not None:
-            per = {name: getattr(rate, name) for name in rate.__struct_fields__}
-            rate = Rate(**{name: None if value is None else value / tasks for name, value in per.items()})
+            per = {name: getattr(rate, name) for name in Rate.__struct_fields__}
+            rate = Share(**{name: None if value is None else value / tasks for name, value in per.items()}, of=tasks)
         batching = msgspec.structs.replace(self.batching, max_users=max(max_users, self.batching.max_users))
         return msgspec.structs.replace(self, rate=rate, batching=batching)
 
-    def options(self) -> dict[str, Any]:
-        """As keywords."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+    def options(self, place: int) -> dict[str, Any]:
+        """As keywords, for the task with this place among them."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        if isinstance(self.rate, Share):
+            given["rate"] = msgspec.structs.replace(self.rate, place=place)
+        return given
 
 
 class Order(msgspec.Struct, frozen=True):

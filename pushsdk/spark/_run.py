@@ -84,8 +84,8 @@ def broadcast(
     ``personal`` sends each row by itself: ``fields`` (columns; those that the placeholders name) fill the placeholders
     or are its custom fields. ``claims`` makes another claim store, in each executor. ``base_url`` defaults to
     PUSHSDK_BASE_URL here, ``api_key``, a callable, to PUSHSDK_API_KEY in the executors; both, ``proxy`` and
-    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together (but for the first chunk of
-    each, which leaves at once), the rest is for each of them.
+    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together: each has an equal part, and
+    their first chunks leave one after another. The rest is for each of them.
 
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError where the job
     failed: call again with the same arguments to take it up.

@@ -25,6 +25,7 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk._core.dedupe import Mark
+from pushsdk._core.policy import Share
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
 from pushsdk.claims import Claim, MemoryClaims
@@ -409,6 +410,44 @@ async def test_a_rate_holds_for_what_is_sent() -> None:
     async with client_of(service, rate=Rate(users_per_second=10)) as client:
         await Run(client, MemoryClaims()).send(200)
     assert now() == pytest.approx(19.0, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("rate", "personal"),
+    [
+        ({"users_per_second": 100.0}, None),
+        ({"requests_per_second": 10.0}, None),
+        ({"users_per_second": 100.0}, "placeholders"),
+    ],
+)
+@virtual
+async def test_those_that_share_a_rate_hold_it_together_from_the_first_request_on(
+    rate: dict[str, float], personal: str | None
+) -> None:
+    sent: list[tuple[float, int]] = []
+
+    def then(request: Any) -> Any:
+        sent.append((now(), len(request.users)))
+        return answer()
+
+    async def work(place: int) -> None:
+        share = Share(**{name: value / 64 for name, value in rate.items()}, place=place, of=64)
+        async with client_of(FakeService(then=then), rate=share) as client:
+            await Run(client, MemoryClaims(), personal=personal).send(50)
+
+    await asyncio.gather(*map(work, range(64)))
+    # A hundred users in a second, and one request more than that, at any time.
+    size = 10 if personal is None else 1
+    for number, (at, _) in enumerate(sent):
+        assert (number + 1) * size <= 100 * at + size + 0.5, at
+    assert now() == pytest.approx(64 * 50 / 100, abs=0.5)
+
+
+@virtual
+async def test_where_no_rate_is_held_a_share_of_it_holds_nothing_back() -> None:
+    async with client_of(FakeService(), rate=Share(place=63, of=64)) as client:
+        await Run(client, MemoryClaims()).send(50)
+    assert now() < 0.1
 
 
 @virtual

@@ -25,6 +25,7 @@ from pushsdk import (
     Limits,
     MobilePush,
     Outcome,
+    Rate,
     RunFileError,
     ValidationError,
     placeholder,
@@ -446,6 +447,24 @@ def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkS
 def test_the_chunks_are_spread_over_the_tasks(audience: Audience, send: Any, tmp_path: Path) -> None:
     send(audience(), HELLO, tasks=3)
     assert len(list((tmp_path / "run" / "outcomes" / "0001").glob("part-*.parquet"))) == 3
+
+
+def test_each_task_knows_which_part_of_the_rate_is_its_own(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    def noted(self: Any, batches: Any) -> Any:
+        from pushsdk.spark import _tasks
+
+        rate = self.sending.options(_tasks._place())["rate"]
+        (tmp_path / f"rate-{rate.place}").write_text(f"{rate.users_per_second} of {rate.of}")
+        yield from _run.Sender.__call__(self, batches)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_run, "Sender", type("Noted", (_run.Sender,), {"__call__": noted, "__module__": "__main__"}))
+        assert send(audience(300), HELLO, tasks=3, rate=Rate(users_per_second=3000)).accepted == 300
+    assert {path.name: path.read_text() for path in tmp_path.glob("rate-*")} == {
+        f"rate-{place}": "1000.0 of 3" for place in range(3)
+    }
 
 
 # -- what must not be seen ------------------------------------------------------------------------------------------
