@@ -74,8 +74,9 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
         """For one of so many tasks, in chunks of so many users: its share of the rate."""
         rate = self.rate
         if rate is not None:
-            per = {name: getattr(rate, name) for name in Rate.__struct_fields__}
-            rate = Share(**{name: None if value is None else value / tasks for name, value in per.items()}, of=tasks)
+            given = {name: getattr(rate, name) for name in Rate.__struct_fields__}
+            per: dict[str, Any] = {name: None if value is None else value / tasks for name, value in given.items()}
+            rate = Share(**per, of=tasks)
         batching = msgspec.structs.replace(self.batching, max_users=max(max_users, self.batching.max_users))
         return msgspec.structs.replace(self, rate=rate, batching=batching)
 
