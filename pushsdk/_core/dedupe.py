@@ -36,6 +36,7 @@ __all__ = [
     "fingerprint_of_all",
     "mark_of",
     "read",
+    "recorded",
 ]
 
 KEY_BYTES = 512
@@ -210,6 +211,14 @@ def read(value: bytes, ours: Record) -> Record:
             "payload or base_url"
         )
     if found.users != ours.users:
+        raise ValueError("the record is about another number of users")
+    return found
+
+
+def recorded(value: bytes, users: int) -> Record:
+    """The record of a delivery to so many users, whatever was sent. Raises ValueError where it is none."""
+    found = _decode(value)
+    if found.users != users:
         raise ValueError("the record is about another number of users")
     return found
 

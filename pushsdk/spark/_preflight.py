@@ -21,6 +21,7 @@ from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Share, Tim
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
+from pushsdk.spark._manifest import OWN_CLAIMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,7 +166,7 @@ def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, floa
     """What makes a claim store in each executor, which kind that is, and how long it keeps a claim."""
     if given is None:
         make = partial(DirectoryClaims, folder, claim_ttl=LONGEST, timeout=PATIENCE)
-        return make, "DirectoryClaims of the run", LONGEST
+        return make, OWN_CLAIMS, LONGEST
     if not callable(given):
         raise ConfigurationError("claims is a function that makes a claim store: each executor makes its own")
     store = given()
