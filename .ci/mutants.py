@@ -1878,6 +1878,13 @@ BY_ARROW = [
         T_CLAIMS + "directory.py",
     ),
     Mutant(
+        "who is told as not sent stays claimed, where the store failed when he was given back",
+        CLAIMS + "_owed.py",
+        "    yield from settling(found.token, true)\n",
+        "",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
         "those that share a rate begin all at once",
         CORE + "pacing.py",
         "now + part * self._cost(users)",

@@ -291,6 +291,38 @@ async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
 
 
 @virtual
+async def test_who_is_told_as_not_sent_is_open_to_everybody_though_the_store_failed_when_he_was_given_back() -> None:
+    claims = ShakyClaims(remove=["down", "down"])
+    async with client_of(FakeService(then=answer(401))) as client:
+        assert outcomes(await Run(client, claims).send(10)) == {"NOT_SENT": 10}
+    assert claims.marks() == []
+    async with client_of(FakeService()) as another:
+        assert outcomes(await Run(another, claims).send(10)) == {"ACCEPTED": 10}
+
+
+@virtual
+async def test_who_can_not_be_given_back_is_not_told_as_not_sent() -> None:
+    claims = ShakyClaims(remove=["down"] * 3)
+    async with client_of(FakeService(then=answer(401))) as client:
+        with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
+            await Run(client, claims).send(10)
+    assert claims.marks() == [[Mark.CLAIMED] * 10]
+
+
+@virtual
+async def test_who_was_accepted_is_told_so_though_it_was_not_settled_and_is_unknown_to_another_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    claims = ShakyClaims(swap=["down", "down"])
+    async with client_of(FakeService()) as client:
+        assert outcomes(await Run(client, claims).send(10)) == {"ACCEPTED": 10}
+    assert "the claim store failed (StoreDownError): a push that has ended stays claimed" in caplog.text
+    async with client_of(service := FakeService()) as another:
+        assert outcomes(await Run(another, claims).send(10)) == {"UNKNOWN": 10}
+    assert service.sent == []
+
+
+@virtual
 async def test_of_several_failures_the_first_is_told() -> None:
     async with client_of(FakeService()) as client:
         run = Run(client, MemoryClaims())
