@@ -1958,7 +1958,7 @@ BY_ARROW = [
         "the fields of a user are no part of the fingerprint",
         ARROW + "_chunks.py",
         "fingerprint_of_all(_key(self._run, chunk_id), self._base_url, payloads)",
-        'fingerprint_of_all(_key(self._run, chunk_id), self._base_url, [(payload[0], b"", None) for payload in payloads])',
+        'fingerprint_of_all(_key(self._run, chunk_id), self._base_url, [(each[0], b"", None) for each in payloads])',
         T_ARROW + "chunks.py",
     ),
     Mutant(

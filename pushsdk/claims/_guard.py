@@ -174,7 +174,7 @@ class Guard:
     async def recorded(self, *, key: str, fingerprint: str, users: int) -> Record:
         """What earlier deliveries recorded of so many users; open where nothing is. Nothing is claimed.
 
-        What could not be settled before is settled now. Raises ClaimStoreError, and ValidationError for another payload.
+        What could not be settled before is settled now. Raises ClaimStoreError, ValidationError for another payload.
         """
         ours = dedupe.begin(fingerprint, users, time.time())
         try:
