@@ -40,7 +40,7 @@ class Asked:
         except PushError:
             raise
         except Exception as error:
-            raise ClaimStoreError(f"nothing is sent: the claim store failed ({type(error).__name__})") from error
+            raise ClaimStoreError(f"the claim store failed ({type(error).__name__})") from error
 
     def close(self) -> None:
         """Close the store, and its loop."""
