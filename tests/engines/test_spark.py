@@ -27,6 +27,7 @@ from pushsdk import (
     Outcome,
     Rate,
     RunFileError,
+    Timeout,
     ValidationError,
     placeholder,
 )
@@ -69,8 +70,14 @@ def audience(spark: SparkSession) -> Audience:
 
 @pytest.fixture
 def send(service: Oracle, tmp_path: Path) -> Callable[..., SparkReport]:
-    """In small chunks, few at a time, and so often until it is through."""
-    return partial(broadcast, run_dir=tmp_path / "run", batching=Batching(max_users=50), limits=Limits(in_flight=4))
+    """In small chunks, few at a time; a machine that is busy is not taken for a service that says nothing."""
+    return partial(
+        broadcast,
+        run_dir=tmp_path / "run",
+        batching=Batching(max_users=50),
+        limits=Limits(in_flight=4),
+        timeout=Timeout(total=None, attempt=60.0),
+    )
 
 
 def names(users: int = USERS) -> dict[str, int]:
