@@ -19,7 +19,7 @@ class Mutant(NamedTuple):
 
 
 CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_broadcast/"
-OTEL, T_OTEL = "pushsdk/otel/", "tests/otel/test_spans.py"
+OTEL, T_OTEL, T_SAMPLING = "pushsdk/otel/", "tests/otel/test_spans.py", "tests/otel/test_sampling.py"
 SYNC, T_SYNC = "pushsdk/_sync/", "tests/sync/test_"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
 T_OUTCOME = "tests/core/test_outcome.py"
@@ -1500,23 +1500,100 @@ TELEMETRY = [
     Mutant(
         "a repeat is not told from a first attempt",
         IO + "sender.py",
-        "observer.attempt(job.endpoint, job.users, job.own)",
-        "observer.attempt(job.endpoint, job.users, 0)",
+        "observer.attempt(job.endpoint, job.users, job.own, ",
+        "observer.attempt(job.endpoint, job.users, 0, ",
         T_OTEL,
     ),
     Mutant(
         "a span is left open where an attempt ends before it is judged",
         IO + "sender.py",
-        "            if job.watched is not None:\n                self._watched(job, None)\n            self._slots",
-        "            self._slots",
+        "                job.watched.end(None, job.evidence.failure)\n",
+        "",
         T_OTEL,
     ),
     Mutant(
         "aiohttp's instrumentation makes a second span",
         OTEL + "_spans.py",
-        "otel_context.set_value(_SUPPRESS, True, self._around)",
-        "self._around",
+        "(self.span, otel_context.set_value(_SUPPRESS, True))",
+        "(self.span)",
         "tests/otel/test_on_sockets.py",
+    ),
+    Mutant(
+        "aiohttp's instrumentation makes one where there is to be none",
+        OTEL + "_spans.py",
+        "return _Attached(otel_context.set_value(_SUPPRESS, True))",
+        "return nullcontext()",
+        "tests/otel/test_on_sockets.py",
+    ),
+    Mutant(
+        "an attempt is not the current one where others see its request",
+        IO + "transport.py",
+        "with _UNWATCHED if watched is None else watched.current():",
+        "with _UNWATCHED:",
+        "tests/otel/test_on_sockets.py",
+    ),
+    Mutant(
+        "of the accepted all but the share have a span",
+        OTEL + "_spans.py",
+        "random() >= self._ratio:",
+        "random() < self._ratio:",
+        T_SAMPLING,
+    ),
+    Mutant(
+        "a failure that chance did not draw has no span",
+        OTEL + "_spans.py",
+        "if attempt is None or attempt.outcome is not _ACCEPTED:",
+        "if attempt is None:",
+        T_SAMPLING,
+    ),
+    Mutant(
+        "a span that is made late begins when it is made",
+        OTEL + "_spans.py",
+        "attributes, start_time=started)",
+        "attributes)",
+        T_SAMPLING,
+    ),
+    Mutant(
+        "a repeat has a span by chance alone",
+        OTEL + "_spans.py",
+        "if first and self._ratio < 1.0",
+        "if self._ratio < 1.0",
+        T_SAMPLING,
+    ),
+    Mutant(
+        "so has a piece of a request that was split",
+        IO + "sender.py",
+        "first = not job.attempts",
+        "first = not job.own",
+        T_SAMPLING,
+    ),
+    Mutant(
+        "the trace of another process has a hole",
+        OTEL + "_spans.py",
+        "trace.get_current_span(context).get_span_context().trace_flags.sampled",
+        "trace.get_current_span(context).is_recording()",
+        T_SAMPLING,
+    ),
+    Mutant(
+        "an attempt without a span is not measured",
+        OTEL + "_spans.py",
+        "            elif self.observer.measured:\n",
+        "            elif False:\n",
+        T_SAMPLING,
+    ),
+    Mutant(
+        "an entry of a histogram points at no span",
+        OTEL + "_spans.py",
+        "ending.of_metric, context)",
+        "ending.of_metric)",
+        "tests/otel/test_metrics.py",
+    ),
+    Mutant(
+        "what a trace tells the service is decided on later",
+        OTEL + "__init__.py",
+        "if propagate is not False and sample_accepted < 1:",
+        "if False:",
+        T_SAMPLING,
     ),
     Mutant(
         "a shared request is under whoever freed its place",
@@ -1527,7 +1604,7 @@ TELEMETRY = [
     ),
     Mutant(
         "links are not bounded",
-        OTEL + "_spans.py",
+        OTEL + "_work.py",
         "list(contexts.values())[:MAX_LINKS]",
         "list(contexts.values())",
         T_OTEL,
@@ -1827,7 +1904,7 @@ BY_SPARK = [
     Mutant(
         "a run by Spark is sent without its claims",
         "pushsdk/spark/_canary.py",
-        "return await store.get(key) is not None",
+        "return ask(lambda store: store.get(digest_of(run))) is not None",
         "return True",
         "tests/engines/test_folder.py",
     ),
@@ -1853,11 +1930,32 @@ BY_SPARK = [
         T_SPARK + "folder.py",
     ),
     Mutant(
-        "claims that are gone are made anew",
-        SPARK + "_folder.py",
-        "if not self.claims.is_dir() or (self.concluded() is not None and not any(self.claims.iterdir())):",
-        "if False:",
-        T_SPARK + "folder.py",
+        "a report makes claims that are gone anew",
+        SPARK + "_standing.py",
+        "if not folder.claims.is_dir() or not is_there(",
+        "if not is_there(",
+        T_SPARK + "standing.py",
+    ),
+    Mutant(
+        "who is claimed in a run that goes on was never sent to",
+        SPARK + "_standing.py",
+        "Mark.CLAIMED: (Outcome.UNKNOWN,",
+        "Mark.CLAIMED: (Outcome.NOT_SENT,",
+        T_SPARK + "standing.py",
+    ),
+    Mutant(
+        "an older sending's report stands for one that failed",
+        SPARK + "_report.py",
+        "if found is not None and not folder.is_underway():",
+        "if found is not None:",
+        T_SPARK + "standing.py",
+    ),
+    Mutant(
+        "every task takes itself for the first of those that share a rate",
+        SPARK + "_preflight.py",
+        "msgspec.structs.replace(self.rate, place=place)",
+        "self.rate",
+        T_SPARK + "preflight.py",
     ),
     Mutant(
         "two drivers share a folder",
@@ -1920,6 +2018,34 @@ BY_ARROW = [
         T_CLAIMS + "directory.py",
     ),
     Mutant(
+        "who is told as not sent stays claimed, where the store failed when he was given back",
+        CLAIMS + "_owed.py",
+        "    yield from settling(found.token, true)\n",
+        "",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
+        "those that share a rate begin all at once",
+        CORE + "pacing.py",
+        "now + part * self._cost(users)",
+        "now",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
+        "a chunk waits for places until its claim has expired",
+        ARROW + "_dispatcher.py",
+        "self._take_place(part.users, until=load.latest_start)",
+        "self._take_place(part.users)",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
+        "a request starts so late under its claim that it is cut",
+        ARROW + "_load.py",
+        "deadline - min(half, half if attempt is None else attempt)",
+        "deadline",
+        T_ARROW + "dispatcher.py",
+    ),
+    Mutant(
         "what was on the wire when it was cancelled is given back",
         ARROW + "_dispatcher.py",
         "            self._note(part, self._course(verdict)[1], verdict)\n            raise\n",
@@ -1971,8 +2097,8 @@ BY_ARROW = [
     Mutant(
         "the fields of a user are no part of the fingerprint",
         ARROW + "_chunks.py",
-        "fingerprint_of_all(key, self._base_url, payloads)",
-        'fingerprint_of_all(key, self._base_url, [(payload[0], b"", None) for payload in payloads])',
+        "fingerprint_of_all(_key(self._run, chunk_id), self._base_url, payloads)",
+        'fingerprint_of_all(_key(self._run, chunk_id), self._base_url, [(each[0], b"", None) for each in payloads])',
         T_ARROW + "chunks.py",
     ),
     Mutant(

@@ -9,6 +9,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,19 @@ SCENARIOS = {
 }
 # Only where they are asked for: they need more than `.[bench]`.
 ASKED_FOR = {"spark"}
+# Whose versions are noted.
+PACKAGES = [
+    "aiohttp",
+    "aiohttp-retry",
+    "httpx",
+    "httpx-aiohttp",
+    "knockapi",
+    "msgspec",
+    "pyarrow",
+    "pyspark",
+    "tenacity",
+    "uvloop",
+]
 LIMIT = 300.0  # seconds one scenario may take before it is stopped
 
 
@@ -57,15 +72,21 @@ def load() -> float:
     return os.getloadavg()[1] if hasattr(os, "getloadavg") else 0.0
 
 
+def versions() -> Iterator[tuple[str, str]]:
+    """Of those packages that are here: no scenario needs all of them."""
+    for name in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            yield name, importlib.metadata.version(name)
+
+
 def meta(*, quick: bool, seconds: float) -> dict[str, Any]:
-    packages = ["aiohttp", "aiohttp-retry", "httpx", "httpx-aiohttp", "knockapi", "msgspec", "tenacity", "uvloop"]
     return {
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "load": load(),
-        "packages": {name: importlib.metadata.version(name) for name in packages},
+        "packages": dict(versions()),
         "quick": quick,
         "seconds": round(seconds, 1),
     }
@@ -90,7 +111,8 @@ def main() -> int:
     plot(results, path.with_suffix(".png"))
     if args.compare:
         print(report.compared(results, report.load(args.compare)))
-    print(f"\n{time.monotonic() - started:.0f} s; spreads are quartiles over rounds; {path} and .png")
+    plotted = " and .png" if path.with_suffix(".png").exists() else ""
+    print(f"\n{time.monotonic() - started:.0f} s; spreads are quartiles over rounds; {path}{plotted}")
     if load() > (os.cpu_count() or 1):
         print(f"The machine was busy (load {load():.1f}): even CPU time is dearer then. Run again when it is quiet.")
     print("\n".join(failed), file=sys.stderr)

@@ -1,10 +1,11 @@
 """Scenario 8: what `instrument(client)` costs a distinct single send, 64 in flight, and a merged one.
 
 Against the same client without it: with OpenTelemetry's API alone, and with its SDK behind it (a batch processor whose
-exporter drops what it gets, a metric reader that nobody asks): every send sampled, with and without metrics, and one
-in ten. What of it is the SDK's price shows beside a client that is not instrumented, whose caller makes the same one
-span around each send by hand. The same span, and a histogram entry, in a loop that does nothing else cost a third of
-that: a send leaves nothing of them in the processor's caches.
+exporter drops what it gets, a metric reader that nobody asks): every send sampled, with and without metrics, one in
+ten by the SDK's sampler, and one in ten and in a hundred by `sample_accepted`, without a span for the others. What of
+it is the SDK's price shows beside a client that is not instrumented, whose caller makes the same one span around each
+send by hand. The same span, and a histogram entry, in a loop that does nothing else cost a third of that: a send leaves
+nothing of them in the processor's caches.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,6 +32,7 @@ PLAN, QUICK = Plan(24, 0.25), Plan(3, 0.08)
 TOGETHER = 1000
 
 API, TRACES, ALL, TENTH = "API alone", "SDK, traces", "SDK, traces and metrics", "SDK, 1 in 10 traced"
+ACCEPTED_TENTH, ACCEPTED_HUNDREDTH = "SDK, 1 in 10 accepted", "SDK, 1 in 100 accepted"
 BY_HAND, BY_HAND_TENTH = "SDK, a span by hand", "SDK, by hand, 1 in 10"
 SPAN, ENTRY = "a span in a loop", "an entry in a loop"
 PLAIN_MERGED, MERGED = "pushsdk, merged", "SDK, all, merged"
@@ -69,14 +71,19 @@ def measures() -> MeterProvider:
 
 @asynccontextmanager
 async def instrumented(
-    base_url: str, *, tracers: Callable[[], AnyTracerProvider], meters: Callable[[], MeterProvider]
+    base_url: str,
+    *,
+    tracers: Callable[[], AnyTracerProvider],
+    meters: Callable[[], MeterProvider] = NoOpMeterProvider,
+    sample_accepted: float = 1.0,
 ) -> AsyncIterator[c.Send]:
     """pushsdk at its defaults, instrumented."""
     from pushsdk import AsyncPushClient, MobilePush
     from pushsdk.otel import instrument
 
     client = AsyncPushClient(base_url, c.API_KEY)
-    async with instrument(client, tracer_provider=tracers(), meter_provider=meters()):
+    instrument(client, tracer_provider=tracers(), meter_provider=meters(), sample_accepted=sample_accepted)
+    async with client:
 
         async def send(number: int) -> None:
             await client.send(user(number), MobilePush(title=c.TITLE, body={"en": f"Hello {number}"}))
@@ -152,9 +159,11 @@ async def entries_alone(base_url: str) -> AsyncIterator[Run]:
 def field() -> list[Contender]:
     contenders = [
         c.singly(c.OURS, c.ours),
-        c.singly(API, partial(instrumented, tracers=NoOpTracerProvider, meters=NoOpMeterProvider)),
-        c.singly(TENTH, partial(instrumented, tracers=partial(traces, 0.1), meters=NoOpMeterProvider)),
-        c.singly(TRACES, partial(instrumented, tracers=traces, meters=NoOpMeterProvider)),
+        c.singly(API, partial(instrumented, tracers=NoOpTracerProvider)),
+        c.singly(TENTH, partial(instrumented, tracers=partial(traces, 0.1))),
+        c.singly(ACCEPTED_TENTH, partial(instrumented, tracers=traces, sample_accepted=0.1)),
+        c.singly(ACCEPTED_HUNDREDTH, partial(instrumented, tracers=traces, sample_accepted=0.01)),
+        c.singly(TRACES, partial(instrumented, tracers=traces)),
         c.singly(ALL, partial(instrumented, tracers=traces, meters=measures)),
     ]
     hands = [c.singly(BY_HAND, by_hand), c.singly(BY_HAND_TENTH, partial(by_hand, share=0.1))]
@@ -171,12 +180,16 @@ def goals(series: dict[str, Series]) -> list[Goal]:
     return [
         Goal("x pushsdk, API alone", ratio(series[API], plain), at_least=0.9),
         Goal("x pushsdk, 1 in 10 traced", ratio(series[TENTH], plain), at_least=0.9),
+        Goal("x pushsdk, 1 in 10 accepted traced", ratio(series[ACCEPTED_TENTH], plain), at_least=0.9),
+        Goal("x pushsdk, 1 in 100 accepted traced", ratio(series[ACCEPTED_HUNDREDTH], plain), at_least=0.9),
         Goal("x pushsdk, every send traced", ratio(series[TRACES], plain), at_least=0.9),
         Goal("x by hand, every send traced", ratio(series[TRACES], series[BY_HAND]), at_least=0.9),
         Goal("x by hand, 1 in 10 traced", ratio(series[TENTH], series[BY_HAND_TENTH]), at_least=0.9),
         Goal("x pushsdk, traces and metrics", ratio(series[ALL], plain)),
         Goal("us of CPU, a span by hand", difference(series[BY_HAND], plain)),
         Goal("us of CPU, every send traced", difference(series[TRACES], plain)),
+        Goal("us of CPU, 1 in 10 accepted traced", difference(series[ACCEPTED_TENTH], plain)),
+        Goal("us of CPU, 1 in 100 accepted traced", difference(series[ACCEPTED_HUNDREDTH], plain)),
         Goal("us of CPU, the metrics on top", difference(series[ALL], series[TRACES])),
         Goal("us of CPU, API alone: ours", difference(series[API], plain)),
         Goal("x pushsdk, merged, traces and metrics", ratio(series[MERGED], series[PLAIN_MERGED])),

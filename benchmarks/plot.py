@@ -12,14 +12,15 @@ OURS_COLOUR, OTHER_COLOUR = "#c2410c", "#94a3b8"
 
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
     """Units per CPU second, by contender; whiskers are the quartiles over rounds."""
+    panels = [each for each in results if each["rows"]]
+    if not panels:
+        return
+    # Here, not above: scenarios without contenders run where it is missing.
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    panels = [each for each in results if each["rows"]]
-    if not panels:
-        return
     tall = max(len(each["rows"]) for each in panels)
     columns = 2 if len(panels) > 1 else 1
     lines = -(-len(panels) // columns)

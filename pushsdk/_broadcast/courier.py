@@ -184,20 +184,20 @@ class Courier(ABC):
             attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
         return self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
 
-    async def _take_place(self, users: int) -> bool:
-        """Wait for a place on the wire; False where the sending stopped first."""
+    async def _take_place(self, users: int, *, until: float = math.inf) -> bool:
+        """Wait for a place on the wire; False where the sending stopped first, or that time came."""
         if self.ending is not None:
             return False
         if self._slots.try_take(users):
             return True
-        scope = Scope(self._engine.deadlines, math.inf)
+        scope = Scope(self._engine.deadlines, until)
         self._waiting.add(scope)
         try:
             with scope:
                 async with self._line:
                     if self._slots.try_take(users):
                         return True
-                    return await Ticket(self._loop, users, math.inf).take(self._slots) is None
+                    return await Ticket(self._loop, users, until).take(self._slots) is None
         finally:
             self._waiting.discard(scope)
         return False

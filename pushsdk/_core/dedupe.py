@@ -36,13 +36,16 @@ __all__ = [
     "fingerprint_of_all",
     "mark_of",
     "read",
+    "recorded",
 ]
 
 KEY_BYTES = 512
 # Part of what is hashed: another version of the format never meets the keys and fingerprints of this one.
 _KEYS, _PAYLOADS = b"pushsdk dedupe key 1\0", b"pushsdk payload 1"
 
-# Refused, and not for good: a key or a permission can be mended, a base_url put right, a limit raised.
+# Refused, and not for good: a key or a permission can be mended, a base_url put right, a limit raised. Of one job its
+# queue's next delivery finds out. A run has an end instead, and what was rejected in it stays so (see
+# ``_broadcast.course``): its base_url and payloads are frozen, and its report says who is to be given to another run.
 MENDABLE = frozenset({401, 403, 413, *range(300, 400)})
 
 Share = tuple[tuple[str, ...], Verdict]
@@ -208,6 +211,14 @@ def read(value: bytes, ours: Record) -> Record:
             "payload or base_url"
         )
     if found.users != ours.users:
+        raise ValueError("the record is about another number of users")
+    return found
+
+
+def recorded(value: bytes, users: int) -> Record:
+    """The record of a delivery to so many users, whatever was sent. Raises ValueError where it is none."""
+    found = _decode(value)
+    if found.users != users:
         raise ValueError("the record is about another number of users")
     return found
 

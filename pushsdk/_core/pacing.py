@@ -99,6 +99,10 @@ class Gate:
         if self._held:
             self._pay(now, users)
 
+    def begin(self, now: float, users: int, part: float) -> None:
+        """The first request, with this many users, starts so late that it has paid this part of its cost."""
+        self.not_before = max(self.not_before, now + part * self._cost(users))
+
     def refund(self, users: int) -> None:
         """A request that was charged did not start: the fixed rates have that to spare again."""
         self.not_before = max(self.paused_until, self.not_before - self._cost(users))

@@ -14,7 +14,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import REPEATABLE, Attempt, Outcome
 
-__all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Timeout", "check_seconds"]
+__all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
 
 # A number above it is a mistake: in seconds, 30 years.
 FOREVER = 1e9
@@ -182,6 +182,16 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None:
                 _positive(f"Rate.{name}", value)
+
+
+class Share(Rate, frozen=True, kw_only=True):
+    """One of so many equal parts of a rate, each of them held by a client of its own.
+
+    They begin one after another: else what each sends first would leave at once, and go on doing so.
+    """
+
+    place: int = 0
+    of: int = 1
 
 
 def _is_number(value: object) -> bool:

@@ -1,6 +1,6 @@
 """What may watch a client at work: the seam of ``pushsdk.otel``. Nothing here does anything.
 
-It stands beside ``on_event``, which tells what has happened. A span has to be current while its request is on the wire,
+It stands beside ``on_event``, which tells what has happened. A span has to be current where others see its request,
 may add headers to it, and belongs under what the caller was doing when it called: an event comes too late for that.
 """
 
@@ -22,6 +22,10 @@ class WatchedAttempt(Protocol):
     @property
     def headers(self) -> Mapping[str, str] | None:
         """What goes with its request, beside the client's headers."""
+        ...
+
+    def current(self) -> AbstractContextManager[None]:
+        """In the block its request is where others see it: aiohttp's instrumentation, hooks of a session."""
         ...
 
     def aside(self) -> AbstractContextManager[None]:
@@ -56,8 +60,13 @@ class Observer(Protocol):
         """These calls had to wait, and have their place on the wire now."""
         ...
 
-    def attempt(self, endpoint: Literal["push", "campaigns"], users: int, resends: int) -> WatchedAttempt:
-        """An attempt begins, in this task; the request's first after ``resends`` others."""
+    def attempt(
+        self, endpoint: Literal["push", "campaigns"], users: int, resends: int, *, first: bool
+    ) -> WatchedAttempt:
+        """An attempt begins, in this task, after ``resends`` others of its request.
+
+        ``first`` where none of its users had one before, as they have where a larger request was split.
+        """
         ...
 
     def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:

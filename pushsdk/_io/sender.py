@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -183,9 +183,11 @@ class Sender:
                 limit = job.deadline
                 if job.timeout.attempt is not None:
                     limit = min(limit, started + job.timeout.attempt)
-                key, headers = self._credentials.fixed, None
-                if self._observer is not None:
-                    headers = self._watch(self._observer, job)
+                key = self._credentials.fixed
+                # A stale connection that is replaced belongs to the attempt that goes on.
+                if self._observer is not None and job.watched is None:
+                    first = not job.attempts
+                    job.watched = self._observer.attempt(job.endpoint, job.users, job.own, first=first)
                 try:
                     with Scope(self._deadlines, limit) as scope:
                         if key is None:
@@ -197,7 +199,7 @@ class Sender:
                             evidence,
                             connect=job.timeout.connect,
                             read=job.endpoint == "campaigns",
-                            headers=headers,
+                            watched=job.watched,
                         )
                 except NoKeyError as error:
                     evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
@@ -220,19 +222,9 @@ class Sender:
             return False
         finally:
             if job.watched is not None:
-                self._watched(job, None)
+                job.watched.end(None, job.evidence.failure)
+                job.watched = None
             self._slots.release()
-
-    def _watch(self, observer: Observer, job: Job) -> Mapping[str, str] | None:
-        # A stale connection that is replaced belongs to the attempt that goes on.
-        if job.watched is None:
-            job.watched = observer.attempt(job.endpoint, job.users, job.own)
-        headers: Mapping[str, str] | None = job.watched.headers
-        return headers
-
-    def _watched(self, job: Job, attempt: Attempt | None) -> None:
-        watched, job.watched = job.watched, None
-        watched.end(attempt, job.evidence.failure)
 
     async def _ask_for_key(self, job: Job, evidence: Evidence) -> HeaderSecret:
         # Until there is a key, nothing can have left, whatever ends the wait for it.
@@ -258,7 +250,8 @@ class Sender:
         job.own += 1
         self._counters.attempts += 1
         if job.watched is not None:
-            self._watched(job, attempt)
+            job.watched.end(attempt, job.evidence.failure)
+            job.watched = None
         if attempt.repeatable and attempt.outcome is Outcome.REJECTED:
             if attempt.status in THROTTLES:
                 self._slots.throttled(attempt.started)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import aiohttp
@@ -23,6 +24,7 @@ from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.exchange import Answer, Exchange, Head, StaleConnectionError, look
+from pushsdk._io.observer import WatchedAttempt
 from pushsdk._version import __version__
 
 __all__ = ["AiohttpTransport", "Session", "Transport", "check_session", "check_ssl"]
@@ -33,6 +35,7 @@ ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
 # Only our own deadlines count: aiohttp rounds its timeouts up to whole seconds above this threshold (facts B.4).
 _NEVER_ROUND = 1e9
+_UNWATCHED: nullcontext[None] = nullcontext()
 
 
 class Transport(Protocol):
@@ -47,12 +50,13 @@ class Transport(Protocol):
         *,
         connect: float | None,
         read: bool,
-        headers: Mapping[str, str] | None = None,
+        watched: WatchedAttempt | None = None,
     ) -> None:
         """POST ``body`` to ``path`` below the base URL and fill ``evidence``.
 
         Never raises but for a cancellation, and then the evidence is true as far as it goes. ``connect`` is the
-        connect timeout in seconds; ``read`` asks for the body of a 2xx; ``headers`` go with this request alone.
+        connect timeout in seconds; ``read`` asks for the body of a 2xx; ``watched`` is this attempt as its
+        observer sees it: its headers go along.
         """
         ...
 
@@ -150,7 +154,7 @@ class AiohttpTransport:
         *,
         connect: float | None,
         read: bool,
-        headers: Mapping[str, str] | None = None,
+        watched: WatchedAttempt | None = None,
     ) -> None:
         """See ``Transport.post``."""
         if self._session.closed:
@@ -158,27 +162,25 @@ class AiohttpTransport:
             return
         response: Answer | aiohttp.ClientResponse | None = None
         url, timeout, exchange = self._url(path), self._timeout(connect), self._exchange
+        headers = None if watched is None else watched.headers
         try:
             if exchange is not None and exchange.takes(body):
                 evidence.touched = True
                 response = await exchange.post(self._head(url, key, headers), body, evidence, timeout)
             else:
                 # What session.post() calls, without the context manager that it wraps it in.
-                response = await self._session._request(
-                    "POST",
-                    url,
-                    data=_Body(body, evidence),
-                    headers=self._merged(key, headers),
-                    timeout=timeout,
-                    **self._options,
-                )
-            evidence.status = status = response.status
-            if status != 204 or read:
-                evidence.headers = response.headers
-                if not 200 <= status < 300:
-                    evidence.body = await _read(response, ERROR_BODY_LIMIT)
-                elif read:
-                    evidence.body = await _read(response, ANSWER_BODY_LIMIT)
+                with _UNWATCHED if watched is None else watched.current():
+                    response = await self._session._request(
+                        "POST",
+                        url,
+                        data=_Body(body, evidence),
+                        headers=self._merged(key, headers),
+                        timeout=timeout,
+                        **self._options,
+                    )
+            evidence.status = response.status
+            if evidence.status != 204 or read:
+                await _take_in(response, evidence, read=read)
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
             # With a status the exception came from reading the body: the status stands.
             if evidence.status is None:
@@ -230,6 +232,14 @@ class AiohttpTransport:
 
 def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect, ceil_threshold=_NEVER_ROUND)
+
+
+async def _take_in(response: Answer | aiohttp.ClientResponse, evidence: Evidence, *, read: bool) -> None:
+    evidence.headers = response.headers
+    if not 200 <= response.status < 300:
+        evidence.body = await _read(response, ERROR_BODY_LIMIT)
+    elif read:
+        evidence.body = await _read(response, ANSWER_BODY_LIMIT)
 
 
 async def _read(response: Answer | aiohttp.ClientResponse, limit: int) -> bytes:

@@ -16,7 +16,7 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import MobilePush
 from pushsdk.arrow._schemas import CHUNK_ID, FIELDS, USER_IDS
 
-__all__ = ["Chunk", "Personal", "Recipe"]
+__all__ = ["Chunk", "Personal", "Recipe", "claim_key"]
 
 Personal = Literal["placeholders", "custom_fields"]
 
@@ -90,16 +90,15 @@ class Recipe:
         if len(set(users)) < len(users):
             raise _bad(USER_IDS, chunk_id, "an id comes more than once: plan distinct ids")
         rows = None if fields is None else self._rows(chunk_id, fields, len(users))
-        key = f"{self._run}/{chunk_id}"
         try:
-            digest = digest_of(key)
+            digest = claim_key(self._run, chunk_id)
         except ValidationError:
             raise _bad(CHUNK_ID, chunk_id, "use at most 255 bytes of UTF-8, without NUL") from None
         try:
             payloads = self._payloads(users, rows)
         except ValidationError as error:
             raise ValidationError(f"chunk {plain(chunk_id, 60)}: {error}") from None
-        fingerprint = fingerprint_of_all(key, self._base_url, payloads)
+        fingerprint = fingerprint_of_all(_key(self._run, chunk_id), self._base_url, payloads)
         return Chunk(plain(chunk_id, 60), column, users, payloads, digest, fingerprint)
 
     def _rows(self, chunk_id: str, fields: pa.Array, count: int) -> list[dict[str, Any]]:
@@ -123,6 +122,15 @@ class Recipe:
             return tuple([(user, wire.encode_message(fill(row)), self._custom_fields) for user, row in each])
         base, message = self._base, self._message
         return tuple([(user, message, wire.encode_custom_fields({**base, **row})) for user, row in each])
+
+
+def claim_key(run: str, chunk_id: str) -> str:
+    """What a claim store knows a chunk by. Raises ValidationError."""
+    return digest_of(_key(run, chunk_id))
+
+
+def _key(run: str, chunk_id: str) -> str:
+    return f"{run}/{chunk_id}"
 
 
 class _Lists:

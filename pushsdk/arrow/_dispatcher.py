@@ -6,21 +6,19 @@ import asyncio
 import functools
 from collections import deque
 from collections.abc import AsyncIterable, Callable
-from itertools import groupby
 from queue import SimpleQueue
 
 from pushsdk._broadcast.courier import Courier, reason_of
 from pushsdk._broadcast.course import Step, course_of
 from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Kind, Piece, StoppedBy
-from pushsdk._core import wire
+from pushsdk._broadcast.plan import Kind, StoppedBy
 from pushsdk._core.brake import Brake
-from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.outcome import Outcome, Verdict
-from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.policy import RetryPolicy, Share, Timeout
 from pushsdk._io.engine import Engine
 from pushsdk.arrow._chunks import Chunk
+from pushsdk.arrow._load import Load
 from pushsdk.arrow._outcomes import Places, batch_of
 from pushsdk.claims._guard import Guard
 
@@ -30,52 +28,6 @@ __all__ = ["AHEAD", "Dispatcher"]
 AHEAD = 16
 
 Box = SimpleQueue[Callable[[], object] | None]
-
-
-class _Load:
-    """One chunk under its claim: see ``claims._guard.Load``."""
-
-    def __init__(self, dispatcher: Dispatcher, chunk: Chunk, number: int) -> None:
-        self._dispatcher = dispatcher
-        self.chunk = chunk
-        #: Among the chunks of this dispatcher.
-        self.number = number
-        self.count = len(chunk.users)
-        self.deadline = 0.0
-        self.places = Places(self.count)
-        #: Requests that are still to come.
-        self.requests = 0
-        #: Whether anything of it was to be sent.
-        self.is_busy = False
-        #: Whether a place on the wire is taken that no request has taken over yet.
-        self.has_place = False
-        #: The last failure of somebody who is left to send to.
-        self.trouble: Verdict | None = None
-        # Who is sent to under this claim. Set by ``send``.
-        self._claimed: tuple[int, ...] = ()
-
-    async def send(self, places: tuple[int, ...]) -> None:
-        self._claimed = places
-        await self._dispatcher.send(self, places)
-
-    def after(self, record: Record) -> Record:
-        return self.places.after(record, self._claimed)
-
-    def parts(self, places: tuple[int, ...]) -> list[Part]:
-        """The requests for these."""
-        chunk = self.chunk
-        if chunk.is_personal:
-            return [Part(Piece(self.number, place, place + 1), *chunk.payloads[place]) for place in places]
-        ((ids, message, custom_fields),) = chunk.payloads
-        if len(places) == self.count:
-            return [Part(Piece(self.number, 0, self.count), ids, message, custom_fields)]
-        parts = []
-        for _, run in groupby(enumerate(places), key=lambda each: each[1] - each[0]):
-            alike = [place for _, place in run]
-            start, stop = alike[0], alike[-1] + 1
-            ids = wire.encode_user_ids(chunk.users[start:stop])[1:-1]
-            parts.append(Part(Piece(self.number, start, stop), ids, message, custom_fields))
-        return parts
 
 
 class Dispatcher(Courier):
@@ -97,11 +49,12 @@ class Dispatcher(Courier):
         self._box = box
         self._most = engine.settings.limits.in_flight
         self._ready: deque[Chunk] = deque()
-        self._loads: dict[int, _Load] = {}
+        self._loads: dict[int, Load] = {}
         # Requests of the chunks on their way that are still to be sent, or to be answered.
         self._requests = 0
-        # Chunks so far.
+        # Chunks so far, and the part of a rate that is held, where others have its other parts.
         self._chunks = 0
+        self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
         # Chunks of which something was sent and that are not through; and since when there was none.
         self._busy = 0
         self._idle_since = self._loop.time()
@@ -124,7 +77,7 @@ class Dispatcher(Courier):
             async with asyncio.TaskGroup() as on_their_way:
                 while (chunk := await self._next()) is not None:
                     self._chunks += 1
-                    load = self._loads[self._chunks] = _Load(self, chunk, self._chunks)
+                    load = self._loads[self._chunks] = Load(chunk, self._chunks, self.send)
                     self._expect(load, len(chunk.payloads))
                     on_their_way.create_task(self._carry(load))
         finally:
@@ -195,7 +148,7 @@ class Dispatcher(Courier):
 
     # -- one chunk ------------------------------------------------------------------------------------------------
 
-    async def _carry(self, load: _Load) -> None:
+    async def _carry(self, load: Load) -> None:
         """One chunk, until all of it is through or it is stopped."""
         try:
             await self._deliver_open(load)
@@ -217,13 +170,15 @@ class Dispatcher(Courier):
                 self._busy -= 1
                 self._idle_since = self._loop.time()
 
-    async def _deliver_open(self, load: _Load) -> None:
+    async def _deliver_open(self, load: Load) -> None:
         tries = 0
         chunk = load.chunk
         first = 1 if chunk.is_personal else load.count
+        if self._share is not None and load.number == 1:
+            self._slots.gate.begin(self._loop.time(), first, self._share.place / self._share.of)
         while load.places.open() and await self._take_place(first):
             load.has_place, load.trouble = True, None
-            load.deadline = self._guard.latest()
+            load.due(self._loop.time(), self._guard.latest(), self._patience.attempt)
             try:
                 before = await self._guard.deliver(load, key=chunk.key, fingerprint=chunk.fingerprint)
             finally:
@@ -241,7 +196,7 @@ class Dispatcher(Courier):
                 await self._guard.recorded(key=chunk.key, fingerprint=chunk.fingerprint, users=load.count)
             )
 
-    async def send(self, load: _Load, places: tuple[int, ...]) -> None:
+    async def send(self, load: Load, places: tuple[int, ...]) -> None:
         """Send to those who are open, once; what is not taken stays open."""
         if self.ending is not None:
             return
@@ -259,11 +214,11 @@ class Dispatcher(Courier):
             for part in parts:
                 sending.create_task(self._deliver_part(load, part))
 
-    async def _deliver_part(self, load: _Load, part: Part) -> None:
+    async def _deliver_part(self, load: Load, part: Part) -> None:
         await self._deliver(part, doubtful=False)
         self._expect(load, load.requests - 1)
 
-    def _expect(self, load: _Load, requests: int) -> None:
+    def _expect(self, load: Load, requests: int) -> None:
         """So many requests of a chunk are still to come: what leaves room for another chunk."""
         self._requests += requests - load.requests
         load.requests = requests
@@ -276,7 +231,7 @@ class Dispatcher(Courier):
 
     async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]
-        if not load.has_place and not await self._take_place(part.users):
+        if not load.has_place and not await self._take_place(part.users, until=load.latest_start):
             return None
         load.has_place = False
         job = self._job(part, load.deadline)

@@ -66,7 +66,8 @@ def push_batches(
     a process that takes the same plan up, after a crash or at the same time, sends to those only whom no other has
     sent to. Users that are claimed and not settled are UNKNOWN: held. What was not sent, or refused for the moment, is
     repeated as long as it takes; ``brake`` says when to give up. The rest is NOT_SENT then, but for what is recorded of
-    an earlier call.
+    an earlier call. Who was rejected stays so, also with a redirect or a 413, which ``send(dedupe_key=)`` leaves open:
+    give them to another run.
 
     ``personal`` is what the column ``fields`` is for: to fill the ``"placeholders"`` of title, subtitle and body, or as
     the ``"custom_fields"`` of a user's request, over those given. Then every user has a request of his own, and a chunk

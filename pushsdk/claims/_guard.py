@@ -174,7 +174,7 @@ class Guard:
     async def recorded(self, *, key: str, fingerprint: str, users: int) -> Record:
         """What earlier deliveries recorded of so many users; open where nothing is. Nothing is claimed.
 
-        Raises ClaimStoreError, and ValidationError for another payload.
+        What could not be settled before is settled now. Raises ClaimStoreError, ValidationError for another payload.
         """
         ours = dedupe.begin(fingerprint, users, time.time())
         try:
@@ -242,7 +242,7 @@ class Guard:
         """Write what became of a claim, or give it back. Raises nothing: what was sent is as it is."""
         self._owed.note(held.token, record)
         is_used = record != held.before
-        found = await self._try(held.key, lambda: settling(held, record), SENT if is_used else UNUSED)
+        found = await self._try(held.key, lambda: settling(held.token, record), SENT if is_used else UNUSED)
         if found is None:
             self._owed.bound()
             return

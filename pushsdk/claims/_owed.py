@@ -187,21 +187,27 @@ class Taking:
 
 
 def looking(ours: Record, owed: Owed) -> Steps[Record]:
-    """What is recorded of a delivery as ours would be; open where nothing is. Changes nothing.
+    """What is recorded of a delivery as ours would be; open where nothing is. Claims nothing.
 
-    Raises ValidationError for another payload, ValueError for what is no record.
+    What could not be written of it is written now: what is told here has to be so for everybody. Raises
+    ValidationError for another payload, ValueError for what is no record.
     """
     found = yield Get()
     if found is None:
         return ours.opened()
     assert isinstance(found, Claim)  # noqa: S101 - which is what a store answers
     record = dedupe.read(found.record, ours)
-    return owed.of(found.token) or record
+    true = owed.of(found.token)
+    if true is None:
+        return record
+    yield from settling(found.token, true)
+    owed.clear(found.token)
+    return true
 
 
-def settling(held: Held, record: Record) -> Steps[bool]:
+def settling(token: str, record: Record) -> Steps[bool]:
     """What became of a claim; or that nothing did, and then it is given back. False where the claim had gone."""
     if record.is_void:
-        yield Remove(held.token)
+        yield Remove(token)
         return True
-    return bool((yield Swap(held.token, Claim(held.token, record.encode()))))
+    return bool((yield Swap(token, Claim(token, record.encode()))))

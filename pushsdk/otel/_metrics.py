@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpHistogram, Observation
 
 from pushsdk._core.counters import Counters
 from pushsdk._core.outcome import Outcome
@@ -69,6 +69,8 @@ class Instruments:
             description="How long the oldest call of a request waited for a place on the wire, where it had to.",
             explicit_bucket_boundaries_advisory=BUCKETS,
         )
+        #: Whether an entry goes anywhere. A proxy's may, as soon as a provider is set.
+        self.measured: bool = not isinstance(self.duration, NoOpHistogram)
         self._observe(meter)
 
     def _start_over(self) -> None:

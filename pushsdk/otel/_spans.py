@@ -7,16 +7,19 @@ or an exception. Whatever a provider raises is logged by its type, and the send 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from random import random
+from time import time_ns
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
+import msgspec
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
+from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
 
 from pushsdk._core.batching import Call
 from pushsdk._core.endpoint import check_headers
@@ -27,22 +30,20 @@ from pushsdk._io.observer import WatchedAttempt, WatchedWork
 from pushsdk._io.sender import PATHS
 from pushsdk._version import __version__
 from pushsdk.otel._metrics import SCHEMA, Instruments, Where
+from pushsdk.otel._work import Work, callers_of, complain, end, fail
 
-__all__ = ["MAX_LINKS", "ClientObserver"]
+__all__ = ["ClientObserver"]
 
 logger: logging.Logger = logging.getLogger("pushsdk")
-# What the SDK keeps of a span's links by default.
-MAX_LINKS = 128
 # aiohttp's instrumentation makes no span where this is set in the current context: its
 # ``is_http_instrumentation_enabled``, since 0.60b0. The key has a random part, so it can only be had from the API.
 _SUPPRESS: str = getattr(otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation")
-# Worst first.
-_BAD = (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED)
-_FIGURES = {outcome: f"pushsdk.{outcome.lower()}" for outcome in Outcome}
 
-# Looked up once: a member of an enumeration costs more to reach than a global.
+# Looked up once: what is reached by a dot costs more than a global.
 _ACCEPTED, _CLIENT = Outcome.ACCEPTED, SpanKind.CLIENT
+_current = otel_context.get_current
 
+_Endpoint = Literal["push", "campaigns"]
 _Value = str | int
 
 
@@ -56,13 +57,16 @@ class ClientObserver:
         tracer_provider: TracerProvider | None,
         instruments: Instruments,
         propagator: TextMapPropagator | None,
+        sample_accepted: float,
     ) -> None:
         parts = urlsplit(base_url)
         # The service, for its metrics.
         self._where: Where = Where(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
         self._tracer = trace.get_tracer("pushsdk", __version__, tracer_provider, SCHEMA)
         self._instruments = instruments
+        self.measured = instruments.measured
         self._propagator = propagator
+        self._ratio = sample_accepted
         self._server = self._where.attributes
         self._request: dict[str, _Value] = {"http.request.method": "POST", **self._server}
         self._urls = {endpoint: f"{base_url}/{path}" for endpoint, path in PATHS.items()}
@@ -78,7 +82,7 @@ class ClientObserver:
 
     def caller(self, now: float) -> object:
         """See ``Observer.caller``."""
-        return now, otel_context.get_current()
+        return now, _current()
 
     def dequeued(self, calls: Sequence[Call], now: float) -> None:
         """See ``Observer.dequeued``."""
@@ -86,23 +90,33 @@ class ClientObserver:
             since, context = calls[0].caller
             self._instruments.queue_wait.record(max(0.0, now - since), self._server, context)
         except Exception as error:  # noqa: BLE001 - what watches must not break what it watches
-            _complain(error)
+            complain(error)
 
-    def attempt(self, endpoint: Literal["push", "campaigns"], users: int, resends: int) -> WatchedAttempt:
+    def attempt(self, endpoint: _Endpoint, users: int, resends: int, *, first: bool) -> WatchedAttempt:
         """See ``Observer.attempt``."""
         try:
-            attributes = self._single
-            if users != 1 or resends:
-                attributes = self._attributes(endpoint, users, resends)
-                if users > 1 and not resends:
-                    self._instruments.batch_size.record(users, self._server)
+            if users > 1 and not resends:
+                self._instruments.batch_size.record(users, self._server)
+            # By chance, not every n-th: of what comes in turns, by shards or tenants, some would never be drawn.
+            if first and self._ratio < 1.0 and random() >= self._ratio:  # noqa: S311 - no secret hangs on it
+                # Under a span that is sampled, if in another process, its trace would have a hole.
+                context = _current()
+                if not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled:
+                    # By the clock of spans that are made at once.
+                    return _LeftOut(self, endpoint, users, time_ns())
+            attributes = self._single if users == 1 and not resends else self._attributes(endpoint, users, resends)
             span = self._tracer.start_span("POST", None, _CLIENT, attributes)
-            return _Attempt(self, span, self._propagator)
+            return _Attempt(self, span, None if self._propagator is None else _injected(self._propagator, span))
         except Exception as error:  # noqa: BLE001 - as above
-            _complain(error)
+            complain(error)
         return _NOTHING
 
-    def _attributes(self, endpoint: Literal["push", "campaigns"], users: int, resends: int) -> dict[str, _Value]:
+    def late(self, endpoint: _Endpoint, users: int, started: int) -> WatchedAttempt:
+        """The attempt that began then, in nanoseconds since the epoch, and has to have its span after all."""
+        attributes = self._attributes(endpoint, users, 0)
+        return _Attempt(self, self._tracer.start_span("POST", None, _CLIENT, attributes, start_time=started))
+
+    def _attributes(self, endpoint: _Endpoint, users: int, resends: int) -> dict[str, _Value]:
         attributes = {**self._request, "url.full": self._urls[endpoint]}
         if users:
             attributes["pushsdk.users"] = users
@@ -113,14 +127,14 @@ class ClientObserver:
     def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:
         """See ``Observer.batch``."""
         try:
-            context, links, left_out = _callers(calls)
+            context, links, left_out = callers_of(calls)
             attributes: dict[str, _Value] = {"pushsdk.calls": len(calls), "pushsdk.users": users}
             if left_out:
                 attributes["pushsdk.links_left_out"] = left_out
             span = self._tracer.start_span("push batch", context, attributes=attributes, links=links)
-            return _Work(span, context)
+            return Work(span, context)
         except Exception as error:  # noqa: BLE001 - as above
-            _complain(error)
+            complain(error)
         return _NOTHING
 
     def campaign(self) -> WatchedWork:
@@ -133,24 +147,29 @@ class ClientObserver:
 
     def _work(self, name: str, attributes: dict[str, _Value]) -> WatchedWork:
         try:
-            context = otel_context.get_current()
-            return _Work(self._tracer.start_span(name, context, attributes=attributes), context)
+            context = _current()
+            return Work(self._tracer.start_span(name, context, attributes=attributes), context)
         except Exception as error:  # noqa: BLE001 - as above
-            _complain(error)
+            complain(error)
         return _NOTHING
 
-    def note(self, span: Span, attempt: Attempt, failure: Failure | None) -> None:
-        """Write down how an attempt ended."""
+    def note(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
+        """Write down how an attempt ended: in its span, where it has one that keeps it, and in the metrics."""
         if attempt.status == 204 and attempt.outcome is _ACCEPTED and failure is None:
             ending = self._accepted
         else:
             key = attempt.status, attempt.outcome, failure
             ending = self._endings.get(key) or self._endings.setdefault(key, _Ending(self._request, *key))
-        if span.is_recording():
+        # Where an entry of the histogram points to.
+        context: Context | None = None
+        if span is not None:
             span.set_attributes(ending.of_span)
             if ending.failed:
                 span.set_status(StatusCode.ERROR)
-        self._instruments.duration.record(attempt.seconds, ending.of_metric)
+            if self.measured:
+                context = trace.set_span_in_context(span)
+        if self.measured:
+            self._instruments.duration.record(attempt.seconds, ending.of_metric, context)
 
 
 class _Ending:
@@ -175,62 +194,65 @@ class _Ending:
         self.of_metric = {**request, **common}
 
 
-class _Attempt:
-    """See ``_io.observer.WatchedAttempt``. Its span is the current one until it ends."""
+class _Attempt(msgspec.Struct, eq=False, gc=False):
+    """See ``_io.observer.WatchedAttempt``. Its span is the current one only where somebody may look."""
 
-    __slots__ = ("_around", "_observer", "_span", "_token", "headers")
+    observer: ClientObserver
+    span: Span
+    headers: Mapping[str, str] | None = None
 
-    def __init__(self, observer: ClientObserver, span: Span, propagator: TextMapPropagator | None) -> None:
-        self._observer = observer
-        self._span = span
-        self._around = otel_context.get_current()
-        context = trace.set_span_in_context(span, otel_context.set_value(_SUPPRESS, True, self._around))
-        self.headers = None if propagator is None else _injected(propagator, context)
-        self._token = otel_context.attach(context)
+    def current(self) -> AbstractContextManager[None]:
+        return _Attached(trace.set_span_in_context(self.span, otel_context.set_value(_SUPPRESS, True)))
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        token = otel_context.attach(trace.set_span_in_context(self._span, self._around))
+    def aside(self) -> AbstractContextManager[None]:
+        return _Attached(trace.set_span_in_context(self.span))
+
+    def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
+        span, observer = self.span, self.observer
         try:
-            yield
-        finally:
-            otel_context.detach(token)
+            recording = span.is_recording()
+            if attempt is None:
+                fail(span, failure.name if failure is not None else "cancelled")
+            elif recording or observer.measured:
+                observer.note(span if recording else None, attempt, failure)
+        except Exception as error:  # noqa: BLE001 - as above
+            complain(error)
+        end(span)
+
+
+class _LeftOut(msgspec.Struct, eq=False, gc=False):
+    """See ``_io.observer.WatchedAttempt``. It has no span, unless it ends otherwise than accepted."""
+
+    headers: ClassVar[None] = None
+    observer: ClientObserver
+    endpoint: _Endpoint
+    users: int
+    started: int
+    """In nanoseconds since the epoch."""
+
+    def current(self) -> AbstractContextManager[None]:
+        return _Attached(otel_context.set_value(_SUPPRESS, True))
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
         try:
-            if attempt is not None:
-                self._observer.note(self._span, attempt, failure)
-            else:
-                _fail(self._span, failure.name if failure is not None else "cancelled")
+            if attempt is None or attempt.outcome is not _ACCEPTED:
+                self.observer.late(self.endpoint, self.users, self.started).end(attempt, failure)
+            elif self.observer.measured:
+                self.observer.note(None, attempt, failure)
         except Exception as error:  # noqa: BLE001 - as above
-            _complain(error)
-        _end(self._span, self._token)
-
-
-class _Work:
-    """See ``_io.observer.WatchedWork``. Its span is the current one until it ends."""
-
-    __slots__ = ("_span", "_token")
-
-    def __init__(self, span: Span, context: Context) -> None:
-        self._span = span
-        self._token = otel_context.attach(trace.set_span_in_context(span, context))
-
-    def end(self, users: Mapping[Outcome, int]) -> None:
-        try:
-            self._span.set_attributes({_FIGURES[outcome]: count for outcome, count in users.items() if count})
-            worst = next((outcome for outcome in _BAD if users.get(outcome)), None)
-            if worst is not None:
-                _fail(self._span, worst)
-        except Exception as error:  # noqa: BLE001 - as above
-            _complain(error)
-        _end(self._span, self._token)
+            complain(error)
 
 
 class _Nothing:
     """What could not be watched."""
 
     headers = None
+
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def aside(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -242,51 +264,29 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-def _callers(calls: Sequence[Call]) -> tuple[Context, list[Link], int]:
-    """The context of the first caller in a sampled trace (or of the first), and links to all that are in one.
+class _Attached:
+    """In the block this context is the current one."""
 
-    Nobody could follow a link to a span that is not sampled. The third is how many of them were left out.
-    """
-    contexts: dict[tuple[int, int], tuple[Context, trace.SpanContext]] = {}
-    last: Context | None = None
-    for call in calls:
-        context: Context = call.caller[1]
-        # Calls of one task, or of tasks that it started, have one context.
-        if context is not last:
-            last = context
-            of_span = trace.get_current_span(context).get_span_context()
-            if of_span.trace_flags.sampled and of_span.is_valid:
-                contexts.setdefault((of_span.trace_id, of_span.span_id), (context, of_span))
-    first: Context = next(iter(contexts.values()))[0] if contexts else calls[0].caller[1]
-    linked = list(contexts.values())[:MAX_LINKS]
-    return first, [Link(of_span) for _, of_span in linked], len(contexts) - len(linked)
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = otel_context.attach(self._context)
+
+    def __exit__(self, *_: object) -> None:
+        otel_context.detach(self._token)
 
 
-def _injected(propagator: TextMapPropagator, context: Context) -> Mapping[str, str] | None:
-    """What goes with a request in this context."""
+def _injected(propagator: TextMapPropagator, span: Span) -> Mapping[str, str] | None:
+    """What goes with the request of this span."""
     carrier: dict[str, str] = {}
     try:
-        propagator.inject(carrier, context)
+        propagator.inject(carrier, trace.set_span_in_context(span))
         return check_headers(carrier)
     except ConfigurationError:
         logger.error("the propagator set a header that the client sets itself, or that is none; nothing is sent")
     except Exception as error:  # noqa: BLE001 - as above
-        _complain(error)
+        complain(error)
     return None
-
-
-def _fail(span: Span, kind: str) -> None:
-    span.set_attribute("error.type", kind.lower())
-    span.set_status(StatusCode.ERROR)
-
-
-def _end(span: Span, token: object) -> None:
-    otel_context.detach(token)  # type: ignore[arg-type]
-    try:
-        span.end()
-    except Exception as error:  # noqa: BLE001 - as above
-        _complain(error)
-
-
-def _complain(error: Exception) -> None:
-    logger.error("OpenTelemetry raised %s; the send goes on", type(error).__name__)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from pushsdk._broadcast.locking import lock
+from pushsdk._broadcast.locking import is_locked, lock
 from pushsdk._broadcast.place import refusal
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
@@ -53,6 +53,11 @@ class Folder:
     def plan(self, run: str) -> Path:
         """Of the plan: each attempt at one has a name of its own, for a lost one may still be written to."""
         return self.path / "plan" / run
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a driver has it now. False where that can't be told."""
+        return is_locked(self.path / "lock")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -100,11 +105,6 @@ class Folder:
     def new_claims(self) -> None:
         """The place of the claims. It must be there as long as the run is: without it everybody would be open."""
         self.claims.mkdir(mode=0o700, exist_ok=True)
-
-    def check_claims(self) -> None:
-        """Raises RunFileError where the claims have gone: then everybody would be open."""
-        if not self.claims.is_dir() or (self.concluded() is not None and not any(self.claims.iterdir())):
-            raise refusal(self.path, "its claims are gone: who was pushed is not known, so nothing is sent")
 
     def new_outcomes(self) -> Path:
         """An empty place for the outcomes of one sending."""

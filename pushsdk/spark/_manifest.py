@@ -14,9 +14,12 @@ import msgspec
 
 from pushsdk._core import wire
 
-__all__ = ["FORMAT", "Kind", "Manifest", "Summary", "digest_of", "objection"]
+__all__ = ["FORMAT", "OWN_CLAIMS", "Kind", "Manifest", "Summary", "digest_of", "objection"]
 
 FORMAT = 1
+
+#: In place of a kind of claim store: that of the run's own folder.
+OWN_CLAIMS = "DirectoryClaims of the run"
 
 Kind = Literal["broadcast", "placeholders", "custom_fields"]
 """One message for all, or what each row fills."""

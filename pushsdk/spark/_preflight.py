@@ -17,10 +17,11 @@ from pushsdk._core.arguments import check_patience, check_policy, check_setting
 from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy
 from pushsdk._core.errors import ConfigurationError, ValidationError
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Share, Timeout
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
+from pushsdk.spark._manifest import OWN_CLAIMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,14 +75,18 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
         """For one of so many tasks, in chunks of so many users: its share of the rate."""
         rate = self.rate
         if rate is not None:
-            per = {name: getattr(rate, name) for name in rate.__struct_fields__}
-            rate = Rate(**{name: None if value is None else value / tasks for name, value in per.items()})
+            given = {name: getattr(rate, name) for name in Rate.__struct_fields__}
+            per: dict[str, Any] = {name: None if value is None else value / tasks for name, value in given.items()}
+            rate = Share(**per, of=tasks)
         batching = msgspec.structs.replace(self.batching, max_users=max(max_users, self.batching.max_users))
         return msgspec.structs.replace(self, rate=rate, batching=batching)
 
-    def options(self) -> dict[str, Any]:
-        """As keywords."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+    def options(self, place: int) -> dict[str, Any]:
+        """As keywords, for the task with this place among them."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        if isinstance(self.rate, Share):
+            given["rate"] = msgspec.structs.replace(self.rate, place=place)
+        return given
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -161,7 +166,7 @@ def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, floa
     """What makes a claim store in each executor, which kind that is, and how long it keeps a claim."""
     if given is None:
         make = partial(DirectoryClaims, folder, claim_ttl=LONGEST, timeout=PATIENCE)
-        return make, "DirectoryClaims of the run", LONGEST
+        return make, OWN_CLAIMS, LONGEST
     if not callable(given):
         raise ConfigurationError("claims is a function that makes a claim store: each executor makes its own")
     store = given()

@@ -15,6 +15,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
 from pushsdk.spark._folder import Folder
 from pushsdk.spark._manifest import Manifest, Summary
+from pushsdk.spark._standing import rows_of, tally_of
 
 __all__ = ["SparkReport", "read_report", "report_of"]
 
@@ -22,6 +23,7 @@ __all__ = ["SparkReport", "read_report", "report_of"]
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     """As ``BroadcastReport``; ``run`` is the folder of the run, ``file`` that of its outcomes, as Parquet.
 
+    Without a ``file`` the sending has not come to its end: what is known so far is read from the plan and the claims.
     ``repeated`` rows of the frame had the id of another. ``seconds`` is how long the sending took, without the plan.
     ``stopped`` is what most of those said who were not sent to. ``resent`` is always 0.
     """
@@ -32,8 +34,12 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
         """Every planned user, or those with this outcome, in no particular order; read while you iterate.
 
-        Raises RunFileError where the files are gone or damaged.
+        Raises RunFileError where the files are gone or damaged, ClaimStoreError where the claims are.
         """
+        if not self.file:
+            folder = Folder(self.run or "")
+            yield from rows_of(folder, _sealed(folder), outcome)
+            return
         try:
             import pyarrow as pa
             import pyarrow.dataset as ds
@@ -56,23 +62,37 @@ _COLUMNS = ["user_id", "outcome", "status", "reason"]
 
 
 def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
-    """The report of the last sending in ``run_dir`` that came to its end; nothing is sent, and Spark is not needed.
+    """The report of the last sending in ``run_dir``; nothing is sent, and Spark is not needed.
 
-    Raises RunFileError where there is none, or where a later one goes on or was killed.
+    Works while it is being sent, and after a job that failed: then it is what the claims say by now (``in_use``,
+    ``stopped``), and has no ``file``. Raises RunFileError where there is no run, or where only a claim store of your
+    own knows; ClaimStoreError where the claims can't be read.
     """
     folder = Folder(run_dir)
-    manifest, found = folder.manifest(), folder.concluded()
+    # Before it is read: who is on his way then, is so because somebody sends.
+    in_use = folder.in_use
+    manifest, found = _sealed(folder), folder.concluded()
+    if found is not None and not folder.is_underway():
+        return report_of(folder, manifest, *found)
+    tally = tally_of(folder, manifest)
+    return SparkReport(
+        planned=manifest.users,
+        accepted=tally[Outcome.ACCEPTED],
+        rejected=tally[Outcome.REJECTED],
+        not_sent=tally[Outcome.NOT_SENT],
+        unknown=tally[Outcome.UNKNOWN],
+        repeated=manifest.repeated,
+        run=str(folder.path),
+        in_use=in_use,
+        stopped=None if in_use else "the job did not come to its end: call broadcast with the same arguments",
+    )
+
+
+def _sealed(folder: Folder) -> Manifest:
+    manifest = folder.manifest()
     if manifest is None:
         raise refusal(folder.path, "there is no run, or its plan was never whole")
-    if found is None:
-        raise refusal(folder.path, "no sending came to its end: call broadcast with the same arguments")
-    if folder.is_underway():
-        raise refusal(
-            folder.path,
-            "a later sending goes on, or did not come to its end: wait, or call broadcast with the same arguments",
-            outcome=Outcome.UNKNOWN,
-        )
-    return report_of(folder, manifest, *found)
+    return manifest
 
 
 def report_of(folder: Folder, manifest: Manifest, outcomes: Path, summary: Summary) -> SparkReport:

@@ -23,7 +23,7 @@ from pushsdk.claims.store import ClaimStore
 from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of
-from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
+from pushsdk.spark._manifest import OWN_CLAIMS, Manifest, Summary, digest_of, objection
 from pushsdk.spark._preflight import (
     ROWS_PER_CHUNK,
     Order,
@@ -84,11 +84,11 @@ def broadcast(
     ``personal`` sends each row by itself: ``fields`` (columns; those that the placeholders name) fill the placeholders
     or are its custom fields. ``claims`` makes another claim store, in each executor. ``base_url`` defaults to
     PUSHSDK_BASE_URL here, ``api_key``, a callable, to PUSHSDK_API_KEY in the executors; both, ``proxy`` and
-    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together (but for the first chunk of
-    each, which leaves at once), the rest is for each of them.
+    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together: each has an equal part, and
+    their first chunks leave one after another. The rest is for each of them.
 
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError where the job
-    failed: call again with the same arguments to take it up.
+    failed: call again with the same arguments to take it up; ``read_report`` says what is known so far.
     """
     given = {
         "claims": claims,
@@ -137,12 +137,11 @@ def _broadcast(
     why = objection(manifest, wanted, claim_ttl=claim_ttl)
     if why is not None:
         raise refusal(folder.path, why)
-    if given["claims"] is None:
-        folder.check_claims()
     concluded = folder.concluded()
     if concluded is not None and concluded[1].is_final:
         return report_of(folder, manifest, *concluded)
-    if not is_there(make, manifest.run):
+    # A directory that is gone would be made anew.
+    if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not is_there(make, manifest.run):
         raise refusal(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
     sender = Sender(
         folder=str(folder.path),
@@ -211,18 +210,24 @@ def send(session: SparkSession, folder: Folder, manifest: Manifest, sender: Send
     try:
         # The one action. The frame goes to nobody else: a second one would ask for everything again.
         chunks.mapInArrow(sender, told).write.mode("append").parquet(uri(outcomes))
+        seconds = time.monotonic() - started
+        summary = _summary(session, outcomes, told, manifest, seconds=seconds, tasks=tasks)
+    except PushError:
+        raise
     except Exception as error:
-        why = _ours(error)
-        failed = BroadcastError(
-            f"{folder.path}: the job failed{f' ({why})' if why else ''}; what was sent is known: call broadcast with "
-            "the same arguments to send the rest",
-            outcome=Outcome.UNKNOWN,
-        )
-        raise failed from error
-    seconds = time.monotonic() - started
-    summary = _summary(session, outcomes, told, manifest, seconds=seconds, tasks=tasks)
+        raise _failed(folder, manifest, _ours(error)) from error
     folder.conclude(outcomes, summary)
     return report_of(folder, manifest, outcomes, summary)
+
+
+def _failed(folder: Folder, manifest: Manifest, why: str | None) -> BroadcastError:
+    """What is told of a job of Spark's that failed, beside Spark's own words, which are its cause."""
+    told = "; pushsdk.spark.read_report(run_dir) says what is known so far" if manifest.claims == OWN_CLAIMS else ""
+    return BroadcastError(
+        f"{folder.path}: the job failed ({why or 'its cause says why'}): call broadcast with the same arguments to "
+        f"send the rest, nobody is pushed twice{told}",
+        outcome=Outcome.UNKNOWN,
+    )
 
 
 def _summary(

@@ -29,12 +29,8 @@ class Cutter(msgspec.Struct, frozen=True):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``mapInArrow``."""
-        from pyspark import TaskContext
-
         _check_seen(Path(self.plan).is_dir())
-        task = TaskContext.get()
-        number = 0 if task is None else task.partitionId()
-        yield from cut(batches, max_users=self.max_users, prefix=f"{number:05}-")
+        yield from cut(batches, max_users=self.max_users, prefix=f"{_place():05}-")
 
 
 class Sender(msgspec.Struct, frozen=True):
@@ -66,8 +62,16 @@ class Sender(msgspec.Struct, frozen=True):
             run=self.run,
             custom_fields=self.custom_fields,
             personal=self.personal,
-            **self.sending.options(),
+            **self.sending.options(_place()),
         )
+
+
+def _place() -> int:
+    """That of this task among those of its job; 0 outside of one."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return 0 if task is None else task.partitionId()
 
 
 def _check_seen(seen: bool) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Evidence
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._io.observer import WatchedAttempt
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing.answers import Answer
@@ -187,16 +189,18 @@ class FakeService:
         *,
         connect: float | None,
         read: bool,
-        headers: Mapping[str, str] | None = None,
+        watched: WatchedAttempt | None = None,
     ) -> None:
         """Take a request; for the client."""
         evidence.touched = True
+        headers = None if watched is None else watched.headers
         request = self._request(path, body, str(key), evidence=evidence, read=read, tally=self._tally, headers=headers)
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            await self._answer(request)
+            with nullcontext() if watched is None else watched.current():
+                await self._answer(request)
         finally:
             request.ended = asyncio.get_running_loop().time()
             self.in_flight -= 1

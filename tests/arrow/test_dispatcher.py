@@ -25,6 +25,7 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk._core.dedupe import Mark
+from pushsdk._core.policy import Share
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
 from pushsdk.claims import Claim, MemoryClaims
@@ -290,6 +291,38 @@ async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
 
 
 @virtual
+async def test_who_is_told_as_not_sent_is_open_to_everybody_though_the_store_failed_when_he_was_given_back() -> None:
+    claims = ShakyClaims(remove=["down", "down"])
+    async with client_of(FakeService(then=answer(401))) as client:
+        assert outcomes(await Run(client, claims).send(10)) == {"NOT_SENT": 10}
+    assert claims.marks() == []
+    async with client_of(FakeService()) as another:
+        assert outcomes(await Run(another, claims).send(10)) == {"ACCEPTED": 10}
+
+
+@virtual
+async def test_who_can_not_be_given_back_is_not_told_as_not_sent() -> None:
+    claims = ShakyClaims(remove=["down"] * 3)
+    async with client_of(FakeService(then=answer(401))) as client:
+        with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
+            await Run(client, claims).send(10)
+    assert claims.marks() == [[Mark.CLAIMED] * 10]
+
+
+@virtual
+async def test_who_was_accepted_is_told_so_though_it_was_not_settled_and_is_unknown_to_another_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    claims = ShakyClaims(swap=["down", "down"])
+    async with client_of(FakeService()) as client:
+        assert outcomes(await Run(client, claims).send(10)) == {"ACCEPTED": 10}
+    assert "the claim store failed (StoreDownError): a push that has ended stays claimed" in caplog.text
+    async with client_of(service := FakeService()) as another:
+        assert outcomes(await Run(another, claims).send(10)) == {"UNKNOWN": 10}
+    assert service.sent == []
+
+
+@virtual
 async def test_of_several_failures_the_first_is_told() -> None:
     async with client_of(FakeService()) as client:
         run = Run(client, MemoryClaims())
@@ -387,6 +420,19 @@ async def test_an_error_of_ours_is_raised_and_what_was_claimed_stays_so(monkeypa
     assert claims.marks() == [[Mark.CLAIMED] * 10]
 
 
+@pytest.mark.parametrize("status", [302, 308, 413])
+@virtual
+async def test_who_was_rejected_is_settled_also_where_a_send_would_leave_it_open(status: int) -> None:
+    service, claims = FakeService(then=answer(status)), ShakyClaims()
+    async with client_of(service) as client:
+        found = await Run(client, claims).send(2)
+        assert {(each.outcome, each.status) for each in found.values()} == {("REJECTED", status)}
+        assert await Run(client, claims).send(2) == {
+            name: Told("REJECTED", status, f"HTTP {status}, to an earlier delivery") for name in found
+        }
+    assert len(service.sent) == 1
+
+
 # -- in measure -------------------------------------------------------------------------------------------------------
 
 
@@ -396,6 +442,44 @@ async def test_a_rate_holds_for_what_is_sent() -> None:
     async with client_of(service, rate=Rate(users_per_second=10)) as client:
         await Run(client, MemoryClaims()).send(200)
     assert now() == pytest.approx(19.0, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("rate", "personal"),
+    [
+        ({"users_per_second": 100.0}, None),
+        ({"requests_per_second": 10.0}, None),
+        ({"users_per_second": 100.0}, "placeholders"),
+    ],
+)
+@virtual
+async def test_those_that_share_a_rate_hold_it_together_from_the_first_request_on(
+    rate: dict[str, float], personal: str | None
+) -> None:
+    sent: list[tuple[float, int]] = []
+
+    def then(request: Any) -> Any:
+        sent.append((now(), len(request.users)))
+        return answer()
+
+    async def work(place: int) -> None:
+        share = Share(**{name: value / 64 for name, value in rate.items()}, place=place, of=64)
+        async with client_of(FakeService(then=then), rate=share) as client:
+            await Run(client, MemoryClaims(), personal=personal).send(50)
+
+    await asyncio.gather(*map(work, range(64)))
+    # A hundred users in a second, and one request more than that, at any time.
+    size = 10 if personal is None else 1
+    for number, (at, _) in enumerate(sent):
+        assert (number + 1) * size <= 100 * at + size + 0.5, at
+    assert now() == pytest.approx(64 * 50 / 100, abs=0.5)
+
+
+@virtual
+async def test_where_no_rate_is_held_a_share_of_it_holds_nothing_back() -> None:
+    async with client_of(FakeService(), rate=Share(place=63, of=64)) as client:
+        await Run(client, MemoryClaims()).send(50)
+    assert now() < 0.1
 
 
 @virtual
@@ -452,6 +536,31 @@ async def test_a_claim_that_is_about_to_expire_is_given_back_before_it_is_sent()
         found = await Run(client, claims, personal="placeholders").send(10)
     assert outcomes(found) == {"ACCEPTED": 10}
     assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+
+
+@virtual
+async def test_a_chunk_that_takes_longer_than_its_claim_is_kept_is_sent_under_several() -> None:
+    # A minute is kept, and a hundred users at one in a second take longer.
+    service, claims = FakeService(), ShakyClaims(claim_ttl=60.0)
+    async with client_of(service, rate=Rate(users_per_second=1)) as one, client_of(service) as two:
+        first = start(Run(one, claims, personal="placeholders").send(100, size=100))
+        await asyncio.sleep(70.0)
+        # What it finds claimed it leaves, and what was accepted it knows.
+        assert outcomes(await Run(two, claims, personal="placeholders").send(100, size=100))["NOT_SENT"] == 0
+        assert outcomes(await first)["NOT_SENT"] == 0
+    assert service.processed == dict.fromkeys(map(user, range(100)), 1)
+
+
+# Half of a minute is for the sending. What may take 10 s begins in the first 20 of them, what may take any time in 15.
+@pytest.mark.parametrize(("attempt", "rounds"), [(10.0, 3), (None, 2)])
+@virtual
+async def test_what_starts_under_a_claim_has_time_for_its_answer(attempt: float | None, rounds: int) -> None:
+    service, claims = FakeService(then=lambda request: answer(after=8.0)), ShakyClaims(claim_ttl=60.0)
+    patience = Timeout(total=None, attempt=attempt)
+    async with client_of(service, limits=Limits(in_flight=2), timeout=patience) as client:
+        found = await Run(client, claims, personal="placeholders").send(40, size=40)
+    assert outcomes(found) == {"ACCEPTED": 40}
+    assert claims.ops.count("add") == -(-40 // (2 * rounds))
 
 
 @virtual

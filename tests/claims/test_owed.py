@@ -116,14 +116,14 @@ def test_a_claim_that_is_given_back_leaves_what_was_before() -> None:
         entry = entry_of(*marks)
         held = walk(Taking(KEY, OURS, Owed()).steps(), entry)
         assert isinstance(held, Held)
-        assert walk(settling(held, held.before), entry) is True
+        assert walk(settling(held.token, held.before), entry) is True
         assert entry.marks() == left
 
 
 def test_a_settlement_tells_when_the_claim_had_gone() -> None:
     held = walk(Taking(KEY, OURS, Owed()).steps(), Entry())
     assert isinstance(held, Held)
-    assert walk(settling(held, of(ACCEPTED, OPEN)), entry_of(ACCEPTED, OPEN)) is False
+    assert walk(settling(held.token, of(ACCEPTED, OPEN)), entry_of(ACCEPTED, OPEN)) is False
 
 
 def test_what_is_known_here_counts_for_more_than_what_the_store_says() -> None:
@@ -135,13 +135,14 @@ def test_what_is_known_here_counts_for_more_than_what_the_store_says() -> None:
     assert owed.of("a" * 32) is None, "as that entry has gone"
 
 
-def test_a_look_changes_nothing_and_what_is_known_here_counts_for_more() -> None:
+def test_a_look_claims_nothing_and_has_what_is_known_here_written() -> None:
     owed, entry = Owed(), entry_of(CLAIMED, CLAIMED)
     assert walk(looking(OURS, owed), Entry()) == of(OPEN, OPEN)
     assert walk(looking(OURS, owed), entry) == of(CLAIMED, CLAIMED)
     owed.note("a" * 32, of(ACCEPTED, OPEN))
     assert walk(looking(OURS, owed), entry) == of(ACCEPTED, OPEN)
-    assert (entry.asked, entry.marks()) == (["Get", "Get"], [CLAIMED, CLAIMED])
+    assert (entry.asked, entry.marks()) == (["Get", "Get", "Swap"], [ACCEPTED, OPEN])
+    assert owed.of("a" * 32) is None
 
 
 def test_what_was_never_written_is_to_be_written_where_it_is_found() -> None:
@@ -150,7 +151,8 @@ def test_what_was_never_written_is_to_be_written_where_it_is_found() -> None:
     taking = Taking(KEY, OURS, owed)
     assert walk(taking.steps(), entry) == of(ACCEPTED, ACCEPTED)
     assert taking.late is not None
-    walk(settling(*taking.late), entry)
+    held, true = taking.late
+    walk(settling(held.token, true), entry)
     assert entry.marks() == [ACCEPTED, ACCEPTED]
 
 

@@ -22,6 +22,7 @@ from pushsdk._core.dedupe import (
     fingerprint_of_all,
     mark_of,
     read,
+    recorded,
 )
 from pushsdk._core.outcome import Attempt, Failure, Verdict, join
 
@@ -204,6 +205,15 @@ def test_users_have_their_positions_whatever_order_they_come_in(users: tuple[str
 def test_a_record_of_another_size_is_none_of_ours() -> None:
     with pytest.raises(ValueError, match="another number of users"):
         read(begin("f", 3, 1.0).encode(), begin("f", 2, 1.0))
+    with pytest.raises(ValueError, match="another number of users"):
+        recorded(begin("f", 3, 1.0).encode(), 2)
+
+
+def test_what_is_recorded_is_told_to_who_does_not_know_the_payload() -> None:
+    record = begin("f", 3, 1.0)
+    assert recorded(record.encode(), 3) == record
+    with pytest.raises(ValueError, match="missing required field"):
+        recorded(b"{}", 3)
 
 
 PAYLOADS = st.tuples(st.binary(max_size=3), st.binary(max_size=3), st.none() | st.binary(max_size=3))

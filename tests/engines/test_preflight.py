@@ -21,6 +21,7 @@ from pushsdk import (
     ValidationError,
     placeholder,
 )
+from pushsdk._core.policy import Share
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
 from pushsdk.spark._preflight import Order, check_spark, checked_claims, checked_sending
@@ -85,14 +86,15 @@ def test_all_that_is_given_reaches_the_executor() -> None:
         "api_key": len,
     }
     made = sending(**given)
-    assert made.options() == {**GIVEN, **given}
+    assert made.options(3) == {**GIVEN, **given}
     assert pickle.loads(pickle.dumps(made)) == made
     assert repr(made) == "Sending('https://push.example/api')"
 
 
 def test_the_rate_is_divided_among_the_tasks() -> None:
     made = sending(rate=Rate(requests_per_second=100.0, users_per_second=None)).divided(8, 1000)
-    assert made.rate == Rate(requests_per_second=12.5)
+    assert made.rate == Share(requests_per_second=12.5, of=8)
+    assert pickle.loads(pickle.dumps(made)).options(3)["rate"] == Share(requests_per_second=12.5, place=3, of=8)
     assert sending().divided(8, 1000).rate is None
 
 

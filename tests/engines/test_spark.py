@@ -25,7 +25,9 @@ from pushsdk import (
     Limits,
     MobilePush,
     Outcome,
+    Rate,
     RunFileError,
+    Timeout,
     ValidationError,
     placeholder,
 )
@@ -68,8 +70,14 @@ def audience(spark: SparkSession) -> Audience:
 
 @pytest.fixture
 def send(service: Oracle, tmp_path: Path) -> Callable[..., SparkReport]:
-    """In small chunks, few at a time, and so often until it is through."""
-    return partial(broadcast, run_dir=tmp_path / "run", batching=Batching(max_users=50), limits=Limits(in_flight=4))
+    """In small chunks, few at a time; a machine that is busy is not taken for a service that says nothing."""
+    return partial(
+        broadcast,
+        run_dir=tmp_path / "run",
+        batching=Batching(max_users=50),
+        limits=Limits(in_flight=4),
+        timeout=Timeout(total=None, attempt=60.0),
+    )
 
 
 def names(users: int = USERS) -> dict[str, int]:
@@ -316,8 +324,8 @@ def test_a_failed_job_says_why_and_how_to_go_on(audience: Audience, send: Any, s
     with pytest.raises(BroadcastError) as told:
         send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
     assert re.search(
-        r"the job failed \(.*claim store failed \(FileNotFoundError\).*\); what was sent is known: call broadcast "
-        "with the same arguments",
+        r"the job failed \(.*claim store failed \(FileNotFoundError\).*\): call broadcast with the same arguments to "
+        "send the rest, nobody is pushed twice$",
         str(told.value),
     )
     assert told.value.outcome is Outcome.UNKNOWN
@@ -333,6 +341,54 @@ def test_a_failed_job_says_why_and_how_to_go_on(audience: Audience, send: Any, s
     (tmp_path / "no").symlink_to(tmp_path)
     assert send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path)).accepted == USERS
     assert service.users() == names()
+
+
+def test_a_job_that_fails_in_the_middle_leaves_what_is_known_and_the_way_on(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    def ends(self: Any, batches: Any) -> Any:
+        for number, batch in enumerate(_run.Sender.__call__(self, batches)):
+            if number == 3:
+                raise RuntimeError("enough")
+            yield batch
+
+    # So many that what it has sent before it is told is not all.
+    many = 3 * USERS
+    service.begin([Fault.reset_after(user="user-7"), Fault.delay(0.02)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_run, "Sender", type("Ends", (_run.Sender,), {"__call__": ends, "__module__": "__main__"}))
+        with pytest.raises(BroadcastError) as told:
+            send(audience(many), HELLO, tasks=1)
+    assert str(told.value) == (
+        f"{tmp_path / 'run'}: the job failed (its cause says why): call broadcast with the same arguments to send the "
+        "rest, nobody is pushed twice; pushsdk.spark.read_report(run_dir) says what is known so far"
+    )
+    assert "enough" in str(told.value.__cause__)
+    # A worker may still be at its end.
+    before = service.users()
+    report = read_report(tmp_path / "run")
+    known = {row.user_id: row.outcome for row in report.rows()}
+    assert known.keys() == names(many).keys()
+    assert report.accepted > 0
+    assert report.not_sent > 0
+    assert {known[user] for user in before} <= {Outcome.ACCEPTED, Outcome.UNKNOWN}
+    assert {row.user_id for row in report.rows(Outcome.ACCEPTED)} <= service.users().keys()
+    assert (report.in_use, report.rejected) == (False, 0)
+    assert "call broadcast with the same arguments" in str(report.stopped)
+    after = send(audience(many), HELLO)
+    assert after.accepted + after.unknown == many
+    assert set(service.users().values()) == {1}
+
+
+def test_outcomes_that_can_not_be_counted_are_a_job_that_failed(
+    audience: Audience, send: Any, service: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(_run, "hashes", lambda: 1 / 0)
+        with pytest.raises(BroadcastError, match="its cause says why"):
+            send(audience(10), HELLO)
+    assert send(audience(10), HELLO).accepted == 10
+    assert service.users() == names(10)
 
 
 def test_an_executor_that_does_not_see_the_folder_is_told(
@@ -394,17 +450,31 @@ def test_what_runs_in_an_executor_looks_for_the_folder_first(service: Oracle, tm
         next(Cutter(str(tmp_path / "elsewhere"), 1)([rows]))
 
 
+@pytest.mark.parametrize("left", ["nothing", "a folder", "a folder in it"])
 def test_a_run_whose_claims_were_emptied_is_not_taken_up(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path, left: str
 ) -> None:
     service.fail([Fault.status(401)])
     assert send(audience(), HELLO).not_sent == USERS
     service.fail([])
-    shutil.rmtree(tmp_path / "run" / "claims")
-    (tmp_path / "run" / "claims" / "00").mkdir(parents=True)
+    claims = tmp_path / "run" / "claims"
+    shutil.rmtree(claims)
+    if left != "nothing":
+        (claims / "00" if left == "a folder in it" else claims).mkdir(parents=True)
     with pytest.raises((RunFileError, ConfigurationError), match=r"its claims are gone|of something else"):
         send(audience(), HELLO)
     assert service.users() == {}
+    # It can be put back where it was.
+    assert claims.exists() is (left != "nothing")
+
+
+def test_a_run_that_is_through_is_told_without_its_claims(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    report = send(audience(), HELLO)
+    shutil.rmtree(tmp_path / "run" / "claims")
+    assert send(audience(), HELLO) == report
+    assert service.users() == names()
 
 
 def test_a_run_is_not_taken_up_with_another_store(
@@ -446,6 +516,24 @@ def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkS
 def test_the_chunks_are_spread_over_the_tasks(audience: Audience, send: Any, tmp_path: Path) -> None:
     send(audience(), HELLO, tasks=3)
     assert len(list((tmp_path / "run" / "outcomes" / "0001").glob("part-*.parquet"))) == 3
+
+
+def test_each_task_knows_which_part_of_the_rate_is_its_own(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
+    def noted(self: Any, batches: Any) -> Any:
+        from pushsdk.spark import _tasks
+
+        rate = self.sending.options(_tasks._place())["rate"]
+        (tmp_path / f"rate-{rate.place}").write_text(f"{rate.users_per_second} of {rate.of}")
+        yield from _run.Sender.__call__(self, batches)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_run, "Sender", type("Noted", (_run.Sender,), {"__call__": noted, "__module__": "__main__"}))
+        assert send(audience(300), HELLO, tasks=3, rate=Rate(users_per_second=3000)).accepted == 300
+    assert {path.name: path.read_text() for path in tmp_path.glob("rate-*")} == {
+        f"rate-{place}": "1000.0 of 3" for place in range(3)
+    }
 
 
 # -- what must not be seen ------------------------------------------------------------------------------------------

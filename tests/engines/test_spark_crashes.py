@@ -20,7 +20,7 @@ from support.engine_oracle import Oracle
 from pushsdk import ConfigurationError, Outcome
 from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.spark import SparkReport, broadcast
+from pushsdk.spark import SparkReport, broadcast, read_report
 from pushsdk.spark import _run as inner
 
 if TYPE_CHECKING:
@@ -107,6 +107,11 @@ def test_a_driver_is_killed_and_another_takes_the_run_up_with_other_tasks(servic
         service.until(100)
         # Its Python workers live on for a moment, and go on sending.
         kill([driver.pid, *processes("org.apache.spark.deploy.SparkSubmit", driver.pid)])
+    left = read_report(run)
+    told = {row.user_id for row in left.rows(Outcome.ACCEPTED)}
+    assert (left.planned, left.in_use, left.accepted + left.unknown + left.not_sent) == (USERS, False, USERS)
+    assert told <= service.users().keys()
+    assert min(len(told), left.not_sent) > 0
     with spark_session("local[2]", tmp_path) as spark:
         never = spark.range(1).selectExpr("raise_error('evaluated again') AS user_id")
         report = broadcast(never, MESSAGE, run, tasks=5, **CALM)

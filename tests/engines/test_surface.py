@@ -44,4 +44,4 @@ def test_without_spark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_without_arrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'pushsdk\[spark\]'"):
-        next(pushsdk.spark.SparkReport().rows())
+        next(pushsdk.spark.SparkReport(file="outcomes").rows())

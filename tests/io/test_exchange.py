@@ -7,7 +7,8 @@ import gc
 import pickle
 import sys
 import types
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,9 +53,27 @@ def transport_of(
     )
 
 
-async def post(transport: AiohttpTransport, body: bytes = BODY, **options: Any) -> Evidence:
+class Watched:
+    """An attempt with headers of its own, and how often it was the current one."""
+
+    def __init__(self, headers: dict[str, str] | None = None) -> None:
+        self.headers = headers
+        self.seen = 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        self.seen += 1
+        yield
+
+    aside = current
+
+    def end(self, *_: object) -> None:
+        raise AssertionError("the transport ends no attempt")
+
+
+async def post(transport: AiohttpTransport, body: bytes = BODY, *, watched: Watched | None = None) -> Evidence:
     evidence = Evidence()
-    await transport.post("v1/push", body, KEY, evidence, connect=None, read=False, **options)
+    await transport.post("v1/push", body, KEY, evidence, connect=None, read=False, watched=watched)
     return evidence
 
 
@@ -82,9 +101,9 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
     exchanged: list[int],
 ) -> None:
     transport = transport_of(server, key=KEY if fixed else None)
-    await post(transport, headers=headers)
+    await post(transport, watched=Watched(headers))
     monkeypatch.setattr(exchange, "WHOLE_BODY_LIMIT", 0)
-    await post(transport, headers=headers)
+    await post(transport, watched=Watched(headers))
     await transport.close()
     assert exchanged == [len(BODY)]
     ours, theirs = server.requests
@@ -92,6 +111,18 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
     assert ours.headers == theirs.headers
     assert ours.headers["api-key"] == "s3cr3t"
     assert (ours.body, server.connections) == (theirs.body, 1)
+
+
+async def test_an_attempt_is_the_current_one_only_where_aiohttp_sends_it(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport, watched = transport_of(server), Watched()
+    await post(transport, watched=watched)
+    assert watched.seen == 0
+    monkeypatch.setattr(exchange, "WHOLE_BODY_LIMIT", 0)
+    await post(transport, watched=watched)
+    assert watched.seen == 1
+    await transport.close()
 
 
 async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +397,7 @@ async def test_nobody_is_shown_a_head() -> None:
 @pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\0b"])
 async def test_no_header_brings_another_along(server: WireServer, text: str) -> None:
     transport = transport_of(server)
-    told = await post(transport, headers={"traceparent": text})
+    told = await post(transport, watched=Watched({"traceparent": text}))
     await transport.close()
     assert (told.touched, told.started_writing, told.status) == (True, False, None)
     assert server.begun == 0

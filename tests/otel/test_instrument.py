@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 from opentelemetry import baggage, context
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.sdk.trace import Span
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import NoOpTracerProvider
 from support.fake_service import MESSAGE, FakeService, answer, outcome_of, start
 from support.telemetry import Telemetry
 from support.virtual_time import virtual
 
 import pushsdk
-from pushsdk import AsyncPushClient, ConfigurationError, Receipt, RetryPolicy
-from pushsdk.otel import _spans as ours
+from pushsdk import AsyncPushClient, ConfigurationError, Receipt, RejectedError, RetryPolicy
 from pushsdk.otel import instrument
 
 
@@ -85,6 +87,15 @@ async def test_a_client_in_use_is_refused() -> None:
         with pytest.raises(ConfigurationError, match="before its first call"):
             instrument(client)
         await client.send("a", MESSAGE)
+
+
+@virtual
+async def test_with_the_api_alone_sends_end_as_ever(caplog: pytest.LogCaptureFixture) -> None:
+    client = client_of(FakeService(answer(), answer(404)))
+    async with instrument(client, tracer_provider=NoOpTracerProvider(), meter_provider=NoOpMeterProvider()):
+        assert isinstance(await client.send("a", MESSAGE), Receipt)
+        assert isinstance(await outcome_of(start(client.send("b", MESSAGE))), RejectedError)
+    assert caplog.text == ""
 
 
 # -- what goes along ------------------------------------------------------------------------------------------------
@@ -198,7 +209,8 @@ BREAKS: dict[str, Callable[[Telemetry, AsyncPushClient], Any]] = {
         "record",
         raises,  # type: ignore[union-attr]
     ),
-    "an attribute": lambda telemetry, client: setattr(ours, "_fail", raises),
+    "an attribute": lambda telemetry, client: setattr(Span, "set_attribute", raises),
+    "attributes": lambda telemetry, client: setattr(Span, "set_attributes", raises),
 }
 
 
@@ -212,15 +224,18 @@ async def every_kind(client: AsyncPushClient) -> Iterable[Any]:
     return [type(await outcome_of(task)).__name__ for task in tasks]
 
 
+@pytest.mark.parametrize("share", [1.0, 0.0])
 @pytest.mark.parametrize("name", BREAKS)
 @virtual
 async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
-    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    name: str, share: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     telemetry = Telemetry()
-    monkeypatch.setattr(ours, "_fail", ours._fail)
+    for method in ("set_attribute", "set_attributes"):
+        monkeypatch.setattr(Span, method, getattr(Span, method))
     service = FakeService(then=lambda request: answer(404 if len(request.users) > 1 else 200))
-    async with telemetry.instrument(client_of(service, api_key=lambda: "secret-key")) as client:
+    client = client_of(service, api_key=lambda: "secret-key")
+    async with telemetry.instrument(client, sample_accepted=share):
         BREAKS[name](telemetry, client)
         with caplog.at_level(logging.ERROR):
             ended = await every_kind(client)

@@ -90,6 +90,24 @@ async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buc
     assert metric.data.data_points[0].explicit_bounds == BOUNDS
 
 
+@pytest.mark.parametrize(("share", "spans"), [(1.0, 2), (0.0, 1)])
+@virtual
+async def test_nothing_is_recorded_where_the_provider_keeps_nothing(
+    telemetry: Telemetry, share: float, spans: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def record(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(metrics.NoOpHistogram, "record", record)
+    client = FakeService(answer(404)).serve(AsyncPushClient("https://push.example", "secret-key"))
+    meters = metrics.NoOpMeterProvider()
+    async with instrument(client, tracer_provider=telemetry.tracers, meter_provider=meters, sample_accepted=share):
+        for user in "ab":
+            await outcome_of(start(client.send(user, MESSAGE)))
+    assert caplog.text == ""
+    assert len(telemetry.spans) == spans
+
+
 @virtual
 async def test_an_attempts_duration_points_at_its_span(telemetry: Telemetry) -> None:
     async with watched(telemetry, FakeService()) as client:

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from opentelemetry import context, trace
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 from support.telemetry import Telemetry, texts_of
 from support.virtual_time import turns
@@ -111,6 +112,55 @@ async def test_other_requests_of_the_application_keep_the_spans_of_aiohttps_inst
     assert (ours.name, theirs.name) == ("POST", "GET")
     assert ours.parent == theirs.parent == handler.context
     assert "aiohttp" in theirs.instrumentation_scope.name
+
+
+@pytest.mark.parametrize("share", [1.0, 0.0])
+@pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
+@pytest.mark.parametrize("instrumented", [True], indirect=True)
+async def test_aiohttps_instrumentation_makes_no_second_span_whether_there_is_a_first_or_not(
+    telemetry: Telemetry, instrumented: bool, own: bool, share: float, emulator: Emulator
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        client = AsyncPushClient(emulator.base_url, KEY, session=None if own else session)
+        async with telemetry.instrument(client, sample_accepted=share):
+            await client.send("a", MESSAGE)
+            emulator.faults = [Fault.status(404, first=1)]
+            await ended(client.send("b", MESSAGE))
+    lines = ["POST  204  ACCEPTED  users=1", "POST  404  REJECTED  error=404  users=1"]
+    assert telemetry.tree().splitlines() == (lines if share else lines[1:])
+    assert {span.instrumentation_scope.name for span in telemetry.spans} == {"pushsdk"}
+
+
+async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(
+    telemetry: Telemetry, emulator: Emulator
+) -> None:
+    seen = list[trace.Span]()
+
+    async def look(*_: object) -> None:
+        seen.append(trace.get_current_span())
+
+    hooks = aiohttp.TraceConfig()
+    hooks.on_request_start.append(look)
+    hooks.on_request_end.append(look)
+    async with (
+        aiohttp.ClientSession(trace_configs=[hooks]) as session,
+        telemetry.instrument(AsyncPushClient(emulator.base_url, KEY, session=session)) as client,
+    ):
+        await client.send("a", MESSAGE)
+        assert trace.get_current_span() is trace.INVALID_SPAN
+    assert seen == [*telemetry.spans, *telemetry.spans]
+    assert len(telemetry.spans) == 1
+
+
+async def test_where_nobody_looks_nothing_is_made_current(
+    telemetry: Telemetry, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attached, attach = [], context.attach
+    monkeypatch.setattr(context, "attach", lambda value: attached.append(value) or attach(value))
+    async with telemetry.instrument(AsyncPushClient(emulator.base_url, KEY)) as client:
+        await client.send("a", MESSAGE)
+    assert attached == []
+    assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
 
 
 @pytest.mark.parametrize("propagate", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from hypothesis import strategies as st
@@ -168,11 +167,11 @@ class Service(FakeService):
         *,
         connect: float | None,
         read: bool,
-        headers: Mapping[str, str] | None = None,
+        watched: Any = None,
     ) -> None:
         async with self.begun:
             self.begun.notify_all()
-        await super().post(path, body, key, evidence, connect=connect, read=read, headers=headers)
+        await super().post(path, body, key, evidence, connect=connect, read=read, watched=watched)
 
     async def wait_for(self, requests: int) -> None:
         async with self.begun:

@@ -496,6 +496,8 @@ async def traced(tracers: TracerProvider, meters: MeterProvider, propagator: Tex
         assert_type(client, AsyncPushClient)
     assert_type(instrument(PushClient(), propagate=propagator), PushClient)
     instrument(AsyncPushClient(), propagate="b3")  # type: ignore[arg-type]
+    assert_type(instrument(PushClient(), sample_accepted=0.1), PushClient)
+    instrument(AsyncPushClient(), sample_accepted="0.1")  # type: ignore[arg-type]
 
 
 def test_with_the_service(push: PushInbox, push_env: PushInbox, push_emulator: Emulator) -> None:

@@ -19,6 +19,7 @@ async def violations(page: Any) -> list[str]:
         if os.environ.get("PUSHSDK_REQUIRE_BROWSER") == "1":
             raise
         pytest.skip("axe is not installed: pip install axe-playwright-python")
+    await page.locator(".detail.waiting").wait_for(state="detached")  # pale until its push is there
     found = (await Axe().run(page, options={"runOnly": RULES})).response["violations"]
     return [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in found]
 

@@ -74,6 +74,7 @@ async def test_a_reset_empties_the_page(desk: Any) -> None:
     await desk.push("Gone soon")
     page = await desk.page()
     await page.get_by_role("option", name="Gone soon").wait_for()
+    await page.locator(".card").first.wait_for()  # else what the page still asks for is gone
     await desk.control("POST", "/reset")
     await page.get_by_role("option", name="Gone soon").wait_for(state="detached")
     await page.get_by_role("heading", name="Send a push").wait_for()

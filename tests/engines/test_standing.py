@@ -1,0 +1,190 @@
+"""What the folder of a run says while it is being sent, and after a job that failed: judged by the service."""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import shutil
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.engine_oracle import Oracle
+
+from pushsdk import BroadcastError, ClaimStoreError, ConfigurationError, Outcome, RunFileError
+from pushsdk.arrow import plan_schema, push_batches
+from pushsdk.arrow._chunks import claim_key
+from pushsdk.claims import Claim, DirectoryClaims
+from pushsdk.emulator import Fault
+from pushsdk.spark import SparkReport, read_report
+from pushsdk.spark._asking import asked
+from pushsdk.spark._canary import plant
+from pushsdk.spark._folder import Folder
+from pushsdk.spark._manifest import OWN_CLAIMS, Manifest, Summary
+
+USERS, SIZE, RUN = 60, 10, "f00d"
+MESSAGE = {"title": {"en": "Hello"}}
+MANIFEST = Manifest(
+    run=RUN,
+    kind="broadcast",
+    digest="d1",
+    base_url="https://push.example",
+    primary_key="user_id",
+    claims=OWN_CLAIMS,
+    max_users=SIZE,
+    chunks=USERS // SIZE,
+    users=USERS,
+    repeated=2,
+    checksum="77",
+    tasks=2,
+    created=1_000_000.0,
+    claim_ttl=1e7,
+    version="0.1.0",
+)
+
+
+class Run:
+    """A sealed run, whose plan is in two files."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = Folder(path)
+        self.claims = partial(DirectoryClaims, self.folder.claims, durable=False)
+        self.folder.path.mkdir()
+        plan = self.folder.new_plan(RUN)
+        ids = [f"user-{number}" for number in range(USERS)]
+        self.chunks = [
+            {"chunk_id": f"{at:05}", "user_ids": ids[at : at + SIZE], "fields": ['{"a": 1}'] * SIZE}
+            for at in range(0, USERS, SIZE)
+        ]
+        for part, some in enumerate((self.chunks[:3], self.chunks[3:])):
+            pq.write_table(pa.Table.from_pylist(some, plan_schema(True)), plan / f"part-{part}.parquet")
+        self.folder.new_claims()
+        plant(self.claims, RUN)
+        self.folder.seal(MANIFEST)
+        self.folder.new_outcomes()
+
+    def send(self, chunks: int, **given: Any) -> Counter[str]:
+        """To the first of them, as a task does that is not heard of any more."""
+        plan = pa.RecordBatch.from_pylist(self.chunks[:chunks], plan_schema(True))
+        told = push_batches([plan], MESSAGE, run=RUN, claims=self.claims, **given)
+        return Counter(outcome for batch in told for outcome in batch.column("outcome").to_pylist())
+
+    def put(self, chunk: int, record: bytes) -> None:
+        """Have this be what is claimed of a chunk."""
+        with asked(self.claims) as ask:
+            claim = Claim(secrets.token_hex(16), record)
+            ask(lambda store: store.add(claim_key(RUN, self.chunks[chunk]["chunk_id"]), claim, 1e6))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def counts(report: SparkReport) -> tuple[int, int, int, int]:
+    return report.accepted, report.rejected, report.unknown, report.not_sent
+
+
+def test_after_a_job_that_failed_it_is_what_the_claims_say(run: Run, service: Oracle) -> None:
+    service.begin([Fault.status(404, user="user-5"), Fault.reset_after(user="user-15")])
+    assert run.send(4) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10}
+    report = read_report(run.folder.path)
+    assert counts(report) == (20, 10, 10, 20)
+    assert (report.planned, report.repeated, report.file, report.in_use) == (USERS, 2, "", False)
+    assert report.stopped == "the job did not come to its end: call broadcast with the same arguments"
+    rows = {row.user_id: row for row in report.rows()}
+    assert len(rows) == USERS
+    assert [(rows[name].outcome, rows[name].status, rows[name].reason) for name in ("user-5", "user-15")] == [
+        (Outcome.REJECTED, 404, "HTTP 404"),
+        (Outcome.UNKNOWN, None, "claimed, and not settled so far"),
+    ]
+    assert (rows["user-59"].outcome, rows["user-59"].reason) == (Outcome.NOT_SENT, "not sent so far")
+    # Who was pushed is accepted, or it is unknown.
+    accepted = {row.user_id for row in report.rows(Outcome.ACCEPTED)}
+    assert {rows[name].reason for name in accepted} == {""}
+    assert service.users() == dict.fromkeys(accepted | {f"user-{number}" for number in range(10, 20)}, 1)
+    with pytest.raises(BroadcastError, match="10 UNKNOWN, 20 NOT_SENT, 10 REJECTED; stopped: the job did not come"):
+        report.raise_for_failures()
+    report.write_csv(file := io.StringIO(), Outcome.REJECTED)
+    assert len(file.getvalue().splitlines()) == 11
+
+
+def test_of_those_of_a_chunk_that_ended_differently_each_is_told(run: Run, service: Oracle) -> None:
+    service.begin([Fault.status(404, user="user-5"), Fault.reset_after(user="user-7")])
+    run.send(1, personal="custom_fields")
+    told = {row.user_id: row.outcome.value for row in read_report(run.folder.path).rows()}
+    assert {name: outcome for name, outcome in told.items() if outcome not in ("ACCEPTED", "NOT_SENT")} == {
+        "user-5": "REJECTED",
+        "user-7": "UNKNOWN",
+    }
+    assert Counter(told.values()) == {"ACCEPTED": 8, "REJECTED": 1, "UNKNOWN": 1, "NOT_SENT": 50}
+
+
+def test_while_it_is_sent_that_is_told(run: Run, service: Oracle) -> None:
+    with run.folder.locked():
+        run.send(2)
+        report = read_report(run.folder.path)
+    assert (report.in_use, report.stopped, counts(report)) == (True, None, (20, 0, 0, 40))
+
+
+def test_a_later_sending_that_failed_is_told_of_all_and_not_the_one_before(run: Run, service: Oracle) -> None:
+    run.folder.conclude(run.folder.path / "outcomes" / "0001", Summary(not_sent=USERS))
+    assert read_report(run.folder.path).file
+    run.folder.new_outcomes()
+    run.send(6)
+    assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
+
+
+@pytest.mark.parametrize("left", [(), ("pushsdk-claims",)], ids=["all", "the claims"])
+def test_where_the_claims_have_gone_nothing_is_known_and_none_are_made(run: Run, left: tuple[str, ...]) -> None:
+    shutil.rmtree(run.folder.claims)
+    if left:
+        run.folder.claims.mkdir()
+    with pytest.raises(RunFileError, match="its claims are gone: who was pushed is not known") as told:
+        read_report(run.folder.path)
+    assert told.value.outcome is Outcome.UNKNOWN
+    assert run.folder.claims.exists() is bool(left)
+
+
+def test_what_another_claim_store_knows_is_not_guessed(run: Run) -> None:
+    run.folder.seal(msgspec.structs.replace(MANIFEST, claims="RedisClaims"))
+    with pytest.raises(RunFileError, match=r"known to its claim store alone \(RedisClaims\): call broadcast"):
+        read_report(run.folder.path)
+
+
+def test_a_plan_that_is_damaged_is_told(run: Run) -> None:
+    part = run.folder.plan(RUN) / "part-1.parquet"
+    data = part.read_bytes()
+    part.write_bytes(data[:-9])
+    with pytest.raises(RunFileError, match="its plan can't be read"):
+        read_report(run.folder.path)
+    part.unlink()
+    with pytest.raises(RunFileError, match="files of its plan are missing"):
+        read_report(run.folder.path)
+    run.folder.drop_plans()
+    with pytest.raises(RunFileError, match=r"its plan can't be read \(FileNotFoundError\)"):
+        read_report(run.folder.path)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"{}", json.dumps({"fingerprint": "f", "claimed_at": 1.0, "runs": [["ACCEPTED", SIZE + 1, 204]]}).encode()],
+    ids=["none", "of other users"],
+)
+def test_a_claim_that_is_of_something_else_is_told(run: Run, record: bytes) -> None:
+    run.put(2, record)
+    with pytest.raises(ClaimStoreError, match="holds something else than it was given"):
+        read_report(run.folder.path)
+
+
+def test_without_arrow_the_extra_is_named_by_an_unfinished_run_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'pushsdk\[spark\]'"):
+        read_report(run.folder.path)

@@ -1,0 +1,435 @@
+"""``sample_accepted``: of attempts that were accepted at once a share has a span, and all that is worth a look has."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from opentelemetry import context, trace
+from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
+from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags
+from support.fake_service import (
+    MESSAGE,
+    Behaviour,
+    FakeService,
+    answer,
+    fails,
+    hang,
+    lost,
+    outcome_of,
+    refused,
+    stale,
+    start,
+)
+from support.service_thread import Service
+from support.telemetry import Telemetry
+from support.virtual_time import virtual
+
+from pushsdk import (
+    AsyncPushClient,
+    ConfigurationError,
+    MobilePush,
+    Outcome,
+    PushClient,
+    RejectedError,
+    RetryPolicy,
+    Timeout,
+)
+from pushsdk._core.outcome import Failure
+from pushsdk.emulator import Fault
+from pushsdk.otel import _spans as ours
+from pushsdk.otel import instrument
+
+RETRY = RetryPolicy.safe(base=0.1)
+# A span of another process, that sent its context along.
+REMOTE = SpanContext(trace_id=0xA, span_id=0xB, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def watched(telemetry: Telemetry, service: FakeService, *, share: float = 0.0, **options: Any) -> AsyncPushClient:
+    options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
+    return telemetry.instrument(service.serve(AsyncPushClient(**options)), sample_accepted=share)
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What chance is to give, in turn."""
+    draws: list[float] = []
+    monkeypatch.setattr(ours, "random", lambda: draws.pop(0))
+    return draws
+
+
+# -- the accepted ---------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_of_the_accepted_those_that_chance_draws_have_a_span(telemetry: Telemetry, draws: list[float]) -> None:
+    draws += [0.05, 0.1, 0.99, 0.0999, 0.5]
+    async with watched(telemetry, FakeService(), share=0.1) as client:
+        for users in range(1, 6):
+            await client.send([f"user-{n}" for n in range(users)], MESSAGE)
+    assert telemetry.tree().splitlines() == ["POST  204  ACCEPTED  users=1", "POST  204  ACCEPTED  users=4"]
+    assert draws == []
+
+
+@virtual
+async def test_about_that_share_of_them_is_drawn(telemetry: Telemetry) -> None:
+    random.seed(2026)
+    async with watched(telemetry, FakeService(), share=0.25) as client:
+        for number in range(400):
+            await client.send(f"user-{number}", MESSAGE)
+    # Four standard deviations.
+    assert 65 <= len(telemetry.spans) <= 135
+
+
+@pytest.mark.parametrize(("share", "spans"), [(0, 0), (0.0, 0), (1, 20), (1.0, 20)])
+@virtual
+async def test_the_share_may_be_none_or_all(telemetry: Telemetry, share: float, spans: int) -> None:
+    async with watched(telemetry, FakeService(), share=share) as client:
+        for number in range(20):
+            await client.send(f"user-{number}", MESSAGE)
+    assert len(telemetry.spans) == spans
+
+
+@virtual
+async def test_by_default_all_have_one_and_chance_is_not_asked(telemetry: Telemetry, draws: list[float]) -> None:
+    service = FakeService()
+    async with telemetry.instrument(service.serve(AsyncPushClient("https://push.example", "secret-key"))) as client:
+        await client.send("a", MESSAGE)
+    assert len(telemetry.spans) == 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "statuses"), [(answer(200), {}), (answer(500), {500: Outcome.ACCEPTED})], ids=["200", "500"]
+)
+@virtual
+async def test_accepted_is_what_the_outcome_says(
+    telemetry: Telemetry, behaviour: Behaviour, statuses: dict[int, Outcome]
+) -> None:
+    async with watched(telemetry, FakeService(then=behaviour), retry=RetryPolicy.none(statuses=statuses)) as client:
+        await client.send("a", MESSAGE)
+    assert telemetry.spans == []
+
+
+@virtual
+async def test_a_stale_connection_that_is_replaced_is_not_a_failure(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(stale(), stale())) as client:
+        await client.send("a", MESSAGE)
+        assert client.stats().stale_connections == 2
+    assert telemetry.spans == []
+
+
+# -- what always has one --------------------------------------------------------------------------------------------
+
+
+ENDINGS: list[Behaviour] = [
+    answer(302),
+    answer(404),
+    answer(500),
+    lost(processed=True),
+    hang(),
+    hang(connecting=True),
+    fails(Failure.CERTIFICATE),
+]
+
+
+@pytest.mark.parametrize("behaviour", ENDINGS, ids=str)
+@virtual
+async def test_each_failure_has_the_span_that_it_has_without_sampling(
+    telemetry: Telemetry, behaviour: Behaviour
+) -> None:
+    seen = []
+    for share in (1.0, 0.0):
+        service = FakeService(then=behaviour)
+        options: dict[str, Any] = {"retry": RetryPolicy.none(), "timeout": Timeout(attempt=1.0)}
+        async with watched(telemetry, service, share=share, **options) as client:
+            await outcome_of(start(client.send(["a", "b"], MESSAGE)))
+        seen.append(telemetry.spans[-1])
+    at_once, late = seen
+    assert late is not at_once
+    assert (late.name, late.kind, late.parent) == (at_once.name, at_once.kind, at_once.parent)
+    assert dict(late.attributes or {}) == dict(at_once.attributes or {})
+    assert late.status.status_code is at_once.status.status_code is StatusCode.ERROR
+
+
+@virtual
+async def test_a_span_that_is_made_late_begins_and_ends_when_its_attempt_did(telemetry: Telemetry) -> None:
+    stamps = [time.time_ns()]
+
+    async def refuse(request: Any) -> None:
+        stamps.append(time.time_ns())
+        await answer(404)(request)
+        stamps.append(time.time_ns())
+
+    async with watched(telemetry, FakeService(then=refuse)) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+        stamps.append(time.time_ns())
+    (span,) = telemetry.spans
+    assert span.start_time is not None
+    assert span.end_time is not None
+    before, sent, answered, after = stamps
+    assert before <= span.start_time <= sent
+    assert answered <= span.end_time <= after
+
+
+@virtual
+async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry: Telemetry) -> None:
+    service = FakeService(answer(429), refused(), answer(503, {"Retry-After": "1"}))
+    async with watched(telemetry, service, retry=RETRY) as client:
+        await client.send("a", MESSAGE)
+    assert telemetry.tree().splitlines() == [
+        "POST  429  REJECTED  error=429  users=1",
+        "POST  NOT_SENT  error=refused  resend=1  users=1",
+        "POST  503  REJECTED  error=503  resend=2  users=1",
+        "POST  204  ACCEPTED  resend=3  users=1",
+    ]
+
+
+@virtual
+async def test_what_is_sent_again_with_a_rotated_key_has_one(telemetry: Telemetry) -> None:
+    keys = itertools.count()
+    async with watched(telemetry, FakeService(answer(401)), api_key=lambda: f"key-{next(keys)}") as client:
+        await client.send("a", MESSAGE)
+    assert telemetry.tree().splitlines() == [
+        "POST  401  REJECTED  error=401  users=1",
+        "POST  204  ACCEPTED  resend=1  users=1",
+    ]
+
+
+@virtual
+async def test_the_pieces_of_a_request_that_was_too_large_have_theirs(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(answer(413))) as client:
+        await client.send([letter * 100 for letter in "abcd"], MESSAGE)
+    assert telemetry.tree().splitlines() == [
+        "POST  413  REJECTED  error=413  users=4",
+        "POST  204  ACCEPTED  users=2",
+        "POST  204  ACCEPTED  users=2",
+    ]
+
+
+@virtual
+async def test_a_key_that_could_not_be_had_has_one(telemetry: Telemetry) -> None:
+    def no_key() -> str:
+        raise RuntimeError("the vault's own text")
+
+    async with watched(telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none()) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+    assert telemetry.tree() == "POST  NOT_SENT  error=credentials  users=1"
+
+
+@virtual
+async def test_a_cancelled_send_has_one(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(hang())) as client:
+        task = start(client.send("a", MESSAGE))
+        await asyncio.sleep(1.0)
+        assert telemetry.spans == []
+        task.cancel()
+        await outcome_of(task)
+        assert telemetry.tree() == "POST  UNKNOWN  error=cancelled  users=1"
+
+
+@virtual
+async def test_an_attempt_that_ends_before_it_is_judged_has_one(telemetry: Telemetry) -> None:
+    async def slow_and_stale(request: Any) -> None:
+        await asyncio.sleep(1.002)
+        await stale()(request)
+
+    async with watched(telemetry, FakeService(then=slow_and_stale), timeout=1.0) as client:
+        await outcome_of(start(client.send("a", MESSAGE)))
+    assert telemetry.tree() == "POST  error=stale  users=1"
+
+
+@virtual
+async def test_a_shared_request_a_campaign_and_a_broadcast_have_all_of_theirs(telemetry: Telemetry) -> None:
+    campaign = answer(200, body=b'{"uuid": "11111111-2222-3333-4444-555555555555"}')
+    service = FakeService(then=lambda request: campaign if "campaigns" in request.path else answer())
+    async with watched(telemetry, service) as client:
+        await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
+        await client.create_campaign({"name": "spring", "externalId": "spring"})
+        await client.broadcast(["c"], MESSAGE)
+    assert telemetry.tree().splitlines() == [
+        "push batch  calls=2  users=2",
+        "└─ POST  204  ACCEPTED  users=2",
+        "push campaign",
+        "└─ POST  200  ACCEPTED",
+        "push broadcast  users=1",
+        "└─ POST  204  ACCEPTED  users=1",
+    ]
+
+
+# -- under a span of the caller's -----------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_trace_of_the_callers_has_no_hole(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService(answer(), answer(429)), retry=RETRY) as client:
+        with telemetry.span("handler"):
+            await client.send("a", MESSAGE)
+            await client.send("b", MESSAGE)
+    assert telemetry.tree().splitlines() == [
+        "handler",
+        "├─ POST  204  ACCEPTED  users=1",
+        "├─ POST  429  REJECTED  error=429  users=1",
+        "└─ POST  204  ACCEPTED  resend=1  users=1",
+    ]
+
+
+@virtual
+async def test_nor_has_one_that_began_in_another_process(telemetry: Telemetry) -> None:
+    async with watched(telemetry, FakeService()) as client:
+        with trace.use_span(NonRecordingSpan(REMOTE)):
+            await client.send("a", MESSAGE)
+    (post,) = telemetry.spans
+    assert post.parent == REMOTE
+
+
+@pytest.mark.parametrize("draw", [0.0, 0.9])
+@virtual
+async def test_a_caller_whose_trace_is_not_sampled_has_decided_for_failures_too(
+    draw: float, draws: list[float]
+) -> None:
+    quiet = Telemetry(ParentBased(ALWAYS_ON))
+    draws += [draw, draw]
+    unsampled = SpanContext(trace_id=0xA, span_id=0xB, is_remote=False, trace_flags=TraceFlags())
+    async with watched(quiet, FakeService(answer(), answer(404)), share=0.5) as client:
+        with trace.use_span(NonRecordingSpan(unsampled)):
+            await client.send("a", MESSAGE)
+            await outcome_of(start(client.send("b", MESSAGE)))
+    assert quiet.spans == []
+    assert sum(point.count for point in quiet.points("http.client.request.duration")) == 2
+    quiet.close()
+
+
+@virtual
+async def test_the_sampler_of_the_provider_has_the_last_word(draws: list[float]) -> None:
+    quiet = Telemetry(ALWAYS_OFF)
+    draws += [0.0, 0.9]
+    async with watched(quiet, FakeService(answer(), answer(404)), share=0.5) as client:
+        await client.send("a", MESSAGE)
+        await outcome_of(start(client.send("b", MESSAGE)))
+    assert quiet.spans == []
+    quiet.close()
+
+
+@virtual
+async def test_what_else_is_in_the_callers_context_makes_no_span(telemetry: Telemetry) -> None:
+    token = context.attach(context.set_value("tenant", 7))
+    async with watched(telemetry, FakeService()) as client:
+        await client.send("a", MESSAGE)
+    context.detach(token)
+    assert telemetry.spans == []
+
+
+# -- what is seen of it meanwhile -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+@virtual
+async def test_on_the_wire_other_instrumentations_are_told_to_make_no_span(telemetry: Telemetry, share: float) -> None:
+    seen = list[Any]()
+
+    async def look(request: Any) -> None:
+        seen.append((is_http_instrumentation_enabled(), trace.get_current_span()))
+        await answer()(request)
+
+    async with watched(telemetry, FakeService(then=look), share=share) as client:
+        await client.send("a", MESSAGE)
+        assert is_http_instrumentation_enabled()
+    assert seen == [(False, telemetry.spans[0] if share else trace.INVALID_SPAN)]
+
+
+@virtual
+async def test_a_key_callables_own_requests_are_traced_as_they_are(telemetry: Telemetry) -> None:
+    async def key() -> str:
+        await asyncio.sleep(0.1)
+        with telemetry.span("vault"):
+            assert is_http_instrumentation_enabled()
+        return "secret-key"
+
+    async with watched(telemetry, FakeService(), api_key=key) as client:
+        await client.send("a", MESSAGE)
+    assert telemetry.tree() == "vault"
+
+
+# -- the metrics ----------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_the_metrics_are_the_same_with_and_without_sampling() -> None:
+    told = []
+    for share in (1.0, 0.0):
+        telemetry = Telemetry()
+        service = FakeService(answer(after=0.2), answer(404), answer(429), refused(), answer(), answer(500))
+        async with watched(telemetry, service, share=share, retry=RetryPolicy.safe(base=0.001)) as client:
+            for users in ("a", ["b", "c"], "d", "e"):
+                await outcome_of(start(client.send(users, MESSAGE)))
+        told.append(
+            {
+                (metric.name, *sorted(point.attributes.items())): getattr(point, "count", None) or point.value
+                for metric in telemetry.metrics()
+                for point in metric.data.data_points
+                if metric.name != "pushsdk.retry_budget"
+            }
+        )
+        telemetry.close()
+    assert told[0] == told[1]
+    assert len(told[0]) > 8
+
+
+@virtual
+async def test_a_duration_points_at_a_span_that_was_made_late_and_at_none_where_there_is_none(
+    telemetry: Telemetry,
+) -> None:
+    async with watched(telemetry, FakeService(answer(), answer(404))) as client:
+        await client.send("a", MESSAGE)
+        await outcome_of(start(client.send("b", MESSAGE)))
+    points = telemetry.points("http.client.request.duration")
+    exemplars = {point.attributes["http.response.status_code"]: point.exemplars for point in points}
+    (span,) = telemetry.spans
+    assert [exemplar.span_id for exemplar in exemplars[404]] == [span.context.span_id]
+    assert list(exemplars[204]) == []
+
+
+# -- a client for threads -------------------------------------------------------------------------------------------
+
+
+def test_a_sync_client_is_sampled_as_well(telemetry: Telemetry, service: Service) -> None:
+    with telemetry.instrument(PushClient(), sample_accepted=0.0) as client:
+        client.send("a", MobilePush(body={"en": "hi"}))
+        service.faults = [Fault.status(404, first=1)]
+        with pytest.raises(RejectedError):
+            client.send("b", MobilePush(body={"en": "hi"}))
+        with telemetry.span("job"):
+            client.send("c", MobilePush(body={"en": "hi"}))
+    assert telemetry.tree().splitlines() == [
+        "POST  404  REJECTED  error=404  users=1",
+        "job",
+        "└─ POST  204  ACCEPTED  users=1",
+    ]
+
+
+# -- what it takes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan"), float("inf"), True, "0.1", None])
+def test_the_share_is_a_number_from_0_to_1(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="sample_accepted is a number from 0 to 1"):
+        instrument(AsyncPushClient("https://push.example", "secret-key"), sample_accepted=wrong)
+
+
+@pytest.mark.parametrize(
+    ("share", "taken"), [(0.5, False), (0, False), (1, True), (1.0, True)], ids=["half", "none", "all", "all, a float"]
+)
+def test_a_trace_that_goes_out_is_not_decided_on_later(share: float, taken: bool) -> None:
+    client = AsyncPushClient("https://push.example", "secret-key")
+    attempt: Callable[[], Any] = lambda: instrument(client, propagate=True, sample_accepted=share)  # noqa: E731
+    if taken:
+        assert attempt() is client
+    else:
+        with pytest.raises(ConfigurationError, match="with propagate, sample_accepted is 1"):
+            attempt()
