@@ -34,7 +34,7 @@ def is_locked(path: Path) -> bool:
         return False
     import fcntl  # not on Windows
 
-    with suppress(FileNotFoundError, PermissionError):
+    with suppress(OSError):
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             # Shared, and given back at once: so two that look don't meet, and who locks hardly meets one.

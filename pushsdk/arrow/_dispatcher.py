@@ -13,6 +13,7 @@ from pushsdk._broadcast.course import Step, course_of
 from pushsdk._broadcast.parts import Part
 from pushsdk._broadcast.plan import Kind, StoppedBy
 from pushsdk._core.brake import Brake
+from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
@@ -174,8 +175,8 @@ class Dispatcher(Courier):
         tries = 0
         chunk = load.chunk
         first = 1 if chunk.is_personal else load.count
-        if self._share is not None and load.number == 1:
-            self._slots.gate.begin(self._loop.time(), first, self._share.place / self._share.of)
+        if self._share is not None:
+            await self._begin(load, first)
         while load.places.open() and await self._take_place(first):
             load.has_place, load.trouble = True, None
             load.due(self._loop.time(), self._guard.latest(), self._patience.attempt)
@@ -186,15 +187,25 @@ class Dispatcher(Courier):
                     load.has_place = False
                     self._slots.return_unused(first)
             load.places.learn(before)
-            tries += 1
             trouble = load.trouble
+            tries = tries + 1 if trouble is not None else 0
             if trouble is not None and trouble.attempts and not await self._wait(self._backoff(tries, trouble)):
                 break
         if load.places.open():
             # Stopped: of those who are not sent to any more another delivery may know more by now.
-            load.places.learn(
-                await self._guard.recorded(key=chunk.key, fingerprint=chunk.fingerprint, users=load.count)
-            )
+            load.places.learn(await self._recorded(load))
+
+    async def _begin(self, load: Load, first: int) -> None:
+        """Have the first request wait for its turn among those that share the rate. What was sent before does not."""
+        load.places.learn(await self._recorded(load))
+        share = self._share
+        if share is not None and load.places.open():
+            self._share = None
+            self._slots.gate.begin(self._loop.time(), first, share.place / share.of)
+
+    async def _recorded(self, load: Load) -> Record:
+        chunk = load.chunk
+        return await self._guard.recorded(key=chunk.key, fingerprint=chunk.fingerprint, users=load.count)
 
     async def send(self, load: Load, places: tuple[int, ...]) -> None:
         """Send to those who are open, once; what is not taken stays open."""
@@ -231,6 +242,8 @@ class Dispatcher(Courier):
 
     async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]
+        # Half of a request that was split goes on where nobody waits, however late it is: under the next claim
+        # all of it would begin anew.
         if not load.has_place and not await self._take_place(part.users, until=load.latest_start):
             return None
         load.has_place = False

@@ -26,7 +26,7 @@ class Load:
         self.number = number
         self.count = len(chunk.users)
         self.deadline = 0.0
-        #: When the last of its requests may start. Both are set for each claim, by ``due``.
+        #: Until when its requests may wait for their places. Both are set for each claim, by ``due``.
         self.latest_start = 0.0
         self.places = Places(self.count)
         #: Requests that are still to come.

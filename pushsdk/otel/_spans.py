@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from random import random
 from time import time_ns
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -265,7 +265,7 @@ _NOTHING = _Nothing()
 
 
 class _Attached:
-    """In the block this context is the current one."""
+    """In the block this context is the current one, if it can be had."""
 
     __slots__ = ("_context", "_token")
 
@@ -273,10 +273,15 @@ class _Attached:
         self._context = context
 
     def __enter__(self) -> None:
-        self._token = otel_context.attach(self._context)
+        self._token: Any = None
+        try:
+            self._token = otel_context.attach(self._context)
+        except Exception as error:  # noqa: BLE001 - as above
+            complain(error)
 
     def __exit__(self, *_: object) -> None:
-        otel_context.detach(self._token)
+        if self._token is not None:
+            otel_context.detach(self._token)
 
 
 def _injected(propagator: TextMapPropagator, span: Span) -> Mapping[str, str] | None:

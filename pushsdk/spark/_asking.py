@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from pushsdk._core.errors import ClaimStoreError, PushError
 from pushsdk.claims.store import ClaimStore
 
 __all__ = ["Asked", "asked"]
+
+logger: logging.Logger = logging.getLogger("pushsdk")
 
 T = TypeVar("T")
 
@@ -36,23 +39,30 @@ class Asked:
                 return await question(self._store)
 
         try:
-            return self._thread.submit(self._runner.run, answer()).result()
+            return self._thread.submit(lambda: self._runner.run(answer())).result()
         except PushError:
             raise
         except Exception as error:
             raise ClaimStoreError(f"the claim store failed ({type(error).__name__})") from error
 
     def close(self) -> None:
-        """Close the store, and its loop."""
+        """Close the store, and its loop. What the store raises then is logged: what it answered stands."""
+        # At the end of the interpreter the thread takes nothing any more.
+        with suppress(RuntimeError):
+            self._thread.submit(self._end).result()
 
-        async def end() -> None:
-            if self._store is not None:
-                await self._store.aclose()
-
+    def _end(self) -> None:
         try:
-            self._thread.submit(self._runner.run, end()).result()
+            if self._store is not None:
+                self._runner.run(self._close(self._store))
+        except Exception as error:  # noqa: BLE001 - a store's text may hold its address
+            logger.warning("the claim store could not be closed (%s)", type(error).__name__)
         finally:
-            self._thread.submit(self._runner.close).result()
+            self._runner.close()
+
+    async def _close(self, store: ClaimStore) -> None:
+        async with asyncio.timeout(store.timeout):
+            await store.aclose()
 
 
 @contextmanager

@@ -23,9 +23,9 @@ __all__ = ["SparkReport", "read_report", "report_of"]
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     """As ``BroadcastReport``; ``run`` is the folder of the run, ``file`` that of its outcomes, as Parquet.
 
-    Without a ``file`` the sending has not come to its end: what is known so far is read from the plan and the claims.
     ``repeated`` rows of the frame had the id of another. ``seconds`` is how long the sending took, without the plan.
-    ``stopped`` is what most of those said who were not sent to. ``resent`` is always 0.
+    ``stopped`` is what most of those said who were not sent to. ``resent`` is always 0. Without a ``file`` the sending
+    has not come to its end: what is known so far is read from the plan and the claims, and ``stopped`` is what to do.
     """
 
     tasks: int = 0
@@ -34,7 +34,7 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
         """Every planned user, or those with this outcome, in no particular order; read while you iterate.
 
-        Raises RunFileError where the files are gone or damaged, ClaimStoreError where the claims are.
+        Raises RunFileError where the files or the claims are gone or damaged.
         """
         if not self.file:
             folder = Folder(self.run or "")
@@ -55,7 +55,7 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
             why = type(error).__name__
         else:
             return
-        raise refusal(Path(self.file), f"the outcomes can't be read ({why})")
+        raise refusal(Path(self.file), f"the outcomes can't be read ({why})", outcome=Outcome.UNKNOWN)
 
 
 _COLUMNS = ["user_id", "outcome", "status", "reason"]
@@ -65,14 +65,16 @@ def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
     """The report of the last sending in ``run_dir``; nothing is sent, and Spark is not needed.
 
     Works while it is being sent, and after a job that failed: then it is what the claims say by now (``in_use``,
-    ``stopped``), and has no ``file``. Raises RunFileError where there is no run, or where only a claim store of your
-    own knows; ClaimStoreError where the claims can't be read.
+    ``stopped``), and has no ``file``. Raises RunFileError where there is no run, where only a claim store of your own
+    knows, or where files or claims can't be read.
     """
     folder = Folder(run_dir)
     # Before it is read: who is on his way then, is so because somebody sends.
     in_use = folder.in_use
-    manifest, found = _sealed(folder), folder.concluded()
-    if found is not None and not folder.is_underway():
+    manifest, is_underway = _sealed(folder), folder.is_underway()
+    # After that: what comes to its end meanwhile is the last then.
+    found = folder.concluded()
+    if found is not None and not is_underway:
         return report_of(folder, manifest, *found)
     tally = tally_of(folder, manifest)
     return SparkReport(

@@ -37,7 +37,7 @@ _STANDING = {
 def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
     """How many users have which outcome by now.
 
-    Raises RunFileError where that can't be told, and ClaimStoreError.
+    Raises RunFileError where that can't be told.
     """
     tally = dict.fromkeys(Outcome, 0)
     for users, record in _chunks(folder, manifest):
@@ -78,18 +78,22 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, Reco
             outcome=Outcome.UNKNOWN,
         )
     make, _, _ = checked_claims(None, folder.claims)
-    if not folder.claims.is_dir() or not is_there(make, manifest.run):
-        raise refusal(folder.path, "its claims are gone: who was pushed is not known", outcome=Outcome.UNKNOWN)
-    with asked(make) as ask:
-        try:
+    try:
+        if not folder.claims.is_dir() or not is_there(make, manifest.run):
+            raise refusal(folder.path, "its claims are gone: who was pushed is not known", outcome=Outcome.UNKNOWN)
+        with asked(make) as ask:
             plan = ds.dataset(folder.plan(manifest.run), format="parquet")
             for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=AT_A_TIME):
                 names, chunks = batch.column("chunk_id").to_pylist(), batch.column("user_ids")
                 found = ask(partial(_looked_up, keys=[claim_key(manifest.run, name) for name in names]))
                 for chunk, claim in zip(chunks, found, strict=True):
                     yield chunk.values, None if claim is None else _record(claim, len(chunk.values))
-        except (OSError, pa.ArrowException) as error:
-            raise refusal(folder.path, f"its plan can't be read ({type(error).__name__})") from None
+    except ClaimStoreError as error:
+        # Not as itself: that nothing was sent is not said here.
+        raise refusal(folder.path, f"its claims can't be read: {error}", outcome=Outcome.UNKNOWN) from error
+    except (OSError, pa.ArrowException) as error:
+        why = f"its plan can't be read ({type(error).__name__})"
+        raise refusal(folder.path, why, outcome=Outcome.UNKNOWN) from None
 
 
 async def _looked_up(store: ClaimStore, *, keys: Sequence[str]) -> list[Claim | None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +16,10 @@ import pytest
 
 from pushsdk import Batching, ClaimStoreError, ConfigurationError, Outcome, RunFileError
 from pushsdk._broadcast.locking import lock
-from pushsdk.claims import DirectoryClaims
+from pushsdk._core.dedupe import digest_of as digest_of_key
+from pushsdk.claims import DirectoryClaims, MemoryClaims
 from pushsdk.spark import SparkReport, read_report
+from pushsdk.spark._asking import Asked, asked
 from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
@@ -225,6 +229,38 @@ def test_a_store_that_fails_is_told_before_anything_is_sent(tmp_path: Path) -> N
     (tmp_path / "else" / "file").touch()
     with pytest.raises(ConfigurationError, match="of something else"):
         plant(partial(DirectoryClaims, tmp_path / "else"), "f00d")
+
+
+class Clinging(MemoryClaims):
+    """Answers, and does not close as it should."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.timeout, self.error = 0.05, error
+
+    async def aclose(self) -> None:
+        if self.error is None:
+            await asyncio.Event().wait()
+        else:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(OSError("redis://user:secret@host is gone"), "OSError"), (None, "TimeoutError")]
+)
+def test_a_store_that_does_not_close_is_logged_by_its_kind(
+    error: Exception | None, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with asked(partial(Clinging, error)) as ask:
+        assert ask(lambda store: store.get(digest_of_key("f00d"))) is None
+    assert caplog.messages == [f"the claim store could not be closed ({told})"]
+
+
+def test_a_store_is_left_open_where_no_thread_can_close_it_any_more() -> None:
+    thread = ThreadPoolExecutor(1)
+    ask = Asked(MemoryClaims, thread)
+    thread.shutdown()
+    ask.close()
 
 
 # -- what is compared -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.engine_oracle import Oracle
 
-from pushsdk import BroadcastError, ClaimStoreError, ConfigurationError, Outcome, RunFileError
+from pushsdk import BroadcastError, ConfigurationError, Outcome, RunFileError
 from pushsdk.arrow import plan_schema, push_batches
 from pushsdk.arrow._chunks import claim_key
 from pushsdk.claims import Claim, DirectoryClaims
@@ -142,6 +142,28 @@ def test_a_later_sending_that_failed_is_told_of_all_and_not_the_one_before(run: 
     assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
 
 
+def test_a_sending_that_ends_while_it_is_read_is_not_told_as_the_one_before(
+    run: Run, service: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.folder.conclude(run.folder.path / "outcomes" / "0001", Summary(not_sent=USERS))
+    later, concluded = run.folder.new_outcomes(), Folder.concluded
+    run.send(6)
+
+    def ends_then(folder: Folder) -> Any:
+        found = concluded(folder)
+        run.folder.conclude(later, Summary(accepted=USERS))
+        return found
+
+    monkeypatch.setattr(Folder, "concluded", ends_then)
+    assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
+
+
+def test_what_is_no_folder_has_no_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFileError, match="file: its manifest.json can't be read"):
+        read_report(tmp_path / "file")
+
+
 @pytest.mark.parametrize("left", [(), ("pushsdk-claims",)], ids=["all", "the claims"])
 def test_where_the_claims_have_gone_nothing_is_known_and_none_are_made(run: Run, left: tuple[str, ...]) -> None:
     shutil.rmtree(run.folder.claims)
@@ -163,8 +185,9 @@ def test_a_plan_that_is_damaged_is_told(run: Run) -> None:
     part = run.folder.plan(RUN) / "part-1.parquet"
     data = part.read_bytes()
     part.write_bytes(data[:-9])
-    with pytest.raises(RunFileError, match="its plan can't be read"):
+    with pytest.raises(RunFileError, match="its plan can't be read") as told:
         read_report(run.folder.path)
+    assert told.value.outcome is Outcome.UNKNOWN
     part.unlink()
     with pytest.raises(RunFileError, match="files of its plan are missing"):
         read_report(run.folder.path)
@@ -180,8 +203,9 @@ def test_a_plan_that_is_damaged_is_told(run: Run) -> None:
 )
 def test_a_claim_that_is_of_something_else_is_told(run: Run, record: bytes) -> None:
     run.put(2, record)
-    with pytest.raises(ClaimStoreError, match="holds something else than it was given"):
+    with pytest.raises(RunFileError, match=r"claims can't be read: .* holds something else than it was given") as told:
         read_report(run.folder.path)
+    assert told.value.outcome is Outcome.UNKNOWN
 
 
 def test_without_arrow_the_extra_is_named_by_an_unfinished_run_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,22 @@ async def test_where_nobody_looks_nothing_is_made_current(
     assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
 
 
+async def test_where_nothing_can_be_made_current_the_send_goes_on(
+    telemetry: Telemetry, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: object) -> None:
+        raise RuntimeError("no context for user a")
+
+    async with (
+        aiohttp.ClientSession() as session,
+        telemetry.instrument(AsyncPushClient(emulator.base_url, KEY, session=session)) as client,
+    ):
+        monkeypatch.setattr(context, "attach", broken)
+        await client.send("a", MESSAGE)
+    assert emulator.users() == {"a": 1}
+    assert caplog.messages == ["OpenTelemetry raised RuntimeError; the send goes on"]
+
+
 @pytest.mark.parametrize("propagate", [False, True])
 @pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
 @pytest.mark.parametrize("instrumented", [False, True], ids=["", "with aiohttp's"], indirect=True)
