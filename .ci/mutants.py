@@ -519,6 +519,20 @@ COALESCING = [
         T_CALLS,
     ),
     Mutant(
+        "who is cancelled gives away the place of a batch that went without it",
+        IO + "coalescer.py",
+        "not batch.shared and call in batch.calls:",
+        "not batch.shared:",
+        T_CALLS,
+    ),
+    Mutant(
+        "a crowd is through before its callers know",
+        IO + "ledger.py",
+        "asyncio.get_running_loop().call_soon(self._end_all, piece)",
+        "self._end_all(piece)",
+        T_CALLS,
+    ),
+    Mutant(
         "a cancelled caller takes the others of its batch along",
         IO + "coalescer.py",
         "self._leave(call, batch, Failure.CANCELLED)\n            if leads",
@@ -640,8 +654,8 @@ COALESCING = [
     Mutant(
         "a place leaks with a cancelled batch",
         IO + "coalescer.py",
-        "if batch is not None and not batch.shared:\n            self._delivery.give_back(batch)",
-        "",
+        "call in batch.calls:\n            self._delivery.give_back(batch)",
+        "call in batch.calls:\n            pass",
         T_CALLS,
     ),
     Mutant(
@@ -1946,7 +1960,7 @@ BY_SPARK = [
     Mutant(
         "an older sending's report stands for one that failed",
         SPARK + "_report.py",
-        "if found is not None and not folder.is_underway():",
+        "if found is not None and not is_underway:",
         "if found is not None:",
         T_SPARK + "standing.py",
     ),

@@ -325,7 +325,8 @@ class Coalescer:
         """The caller was cancelled: its users leave with it, or go on without it."""
         was_settled = not call.left
         call.gone = True
-        if batch is not None and not batch.shared:
+        # Where the batch went without it, the place that it has is the others'.
+        if batch is not None and not batch.shared and call in batch.calls:
             self._delivery.give_back(batch)
         if was_settled:
             self.ledger.tell_abandoned(call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -52,7 +53,8 @@ class Ledger:
             if call.settle(users, verdict, SETTLED if call.repeated or len(users) > 1 else one) and call.gone:
                 self.tell_abandoned(call)
         if one is not SETTLED:
-            self._end_all(piece)
+            # After its callers have been told: until then nobody is to find that nothing is on its way.
+            asyncio.get_running_loop().call_soon(self._end_all, piece)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
         """The verdict on users of a call that no request carried, or whose request is not known."""

@@ -218,4 +218,5 @@ def test_speculation_is_refused_and_doubles_nobody_where_it_runs(service: Oracle
             work = partial(work, claims=partial(_noted, notes, tmp_path / "claims"))
             report = meanwhile(work, service, lambda: _until_speculated(service, notes))
         assert report.accepted + report.unknown == USERS
-        judge(report, service, least=0, unknown=16 * 50)
+        # Two copies of a task leave to each other what the other has claimed: of how many users is their luck.
+        judge(report, service, least=0, unknown=USERS)

@@ -160,7 +160,7 @@ def test_a_sending_that_ends_while_it_is_read_is_not_told_as_the_one_before(
 
 def test_what_is_no_folder_has_no_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunFileError, match="file: its manifest.json can't be read"):
+    with pytest.raises(RunFileError, match=r"file: its manifest\.json can't be read"):
         read_report(tmp_path / "file")
 
 

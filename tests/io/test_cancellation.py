@@ -205,3 +205,18 @@ async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls: int, 
         await asyncio.sleep(2.0)
         gc.collect()
         assert [reference() for reference in kept] == [None] * calls
+
+
+@virtual
+async def test_who_is_cancelled_as_its_batch_gets_a_place_does_not_give_that_away() -> None:
+    service = FakeService(then=answer(after=0.1))
+    async with client_of(service, batching=Batching(linger=0.01), limits=Limits(in_flight=1)) as client:
+        one, other = start(client.send("a", MESSAGE)), start(client.send("b", MESSAGE))
+        await asyncio.sleep(0)
+        (departure,) = client._engine.coalescer._lingering.values()
+        # In the loop's turn of the departure, and before it.
+        asyncio.get_running_loop().call_at(departure.when() - 5e-10, other.cancel)
+        await one
+        assert client.stats().in_flight == 0
+        await asyncio.gather(*(client.send("c", {"title": {"en": f"Hello {number}"}}) for number in range(4)))
+    assert service.most_in_flight == 1

@@ -219,3 +219,40 @@ async def test_a_drain_that_is_no_number_of_seconds_is_refused(drain: float) -> 
     async with client_of(FakeService()) as client:
         with pytest.raises(ConfigurationError):
             await client.aclose(drain)
+
+
+# -- in the loop turn in which a crowd is through -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waits", ["flush", "aclose"])
+@virtual
+async def test_one_of_a_crowd_that_waits_for_all_waits_for_the_others_too(waits: str) -> None:
+    client = client_of(FakeService(then=answer(after=0.1)))
+    others: list[asyncio.Task[Any]] = []
+
+    async def first() -> list[bool]:
+        await client.send("a", MESSAGE)
+        await getattr(client, waits)()
+        return [other.done() for other in others]
+
+    leader = start(first())
+    others += [start(client.send(user, MESSAGE)) for user in "bcde"]
+    assert await leader == [True] * 4
+    await client.aclose()
+
+
+@virtual
+async def test_who_is_cancelled_as_the_crowd_is_through_is_in_the_report_of_the_close() -> None:
+    client = client_of(FakeService(then=answer(after=0.1)))
+    others: list[asyncio.Task[Any]] = []
+
+    async def first() -> DrainReport:
+        await client.send("a", MESSAGE)
+        for other in others:
+            other.cancel()
+        return await client.aclose()
+
+    leader = start(first())
+    others += [start(client.send(user, MESSAGE)) for user in "bcd"]
+    report = await leader
+    assert [(event.outcome, event.user_ids) for event in report.abandoned] == [("ACCEPTED", (user,)) for user in "bcd"]
