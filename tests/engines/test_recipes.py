@@ -26,8 +26,8 @@ def test_a_worker_is_killed(engine: str, victims: str, service: Oracle, tmp_path
     assert set(pushed.values()) == {1}
     assert outcomes.keys() == {f"user-{number}" for number in range(USERS)}
     assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {"UNKNOWN"}
-    assert {outcomes[user] for user in pushed} == {"ACCEPTED", "UNKNOWN"}
-    # What the one that was killed had on its way.
+    assert {outcomes[user] for user in pushed} <= {"ACCEPTED", "UNKNOWN"}
+    # What the one that was killed had on its way, whether the service had taken it by then or not.
     assert 0 < list(outcomes.values()).count("UNKNOWN") <= 4 * 50
 
 
