@@ -638,13 +638,6 @@ COALESCING = [
         T_CALLS,
     ),
     Mutant(
-        "a call that ended with its crowd ends again",
-        IO + "coalescer.py",
-        "        if call in self._active:\n            self.ledger.end(call)",
-        "        self.ledger.end(call)",
-        T_CALLS,
-    ),
-    Mutant(
         "a caller past its deadline is told NOT_SENT while its request is out",
         IO + "coalescer.py",
         "Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)",

@@ -161,9 +161,7 @@ class Coalescer:
             # Past its deadline while a shared request is out: its end is told to on_event.
             call.gone = True
             return conclude(call, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE))
-        # Unless it was ended with its crowd, and only had been told something else before.
-        if call in self._active:
-            self.ledger.end(call)
+        self.ledger.end(call)
         return conclude(call)
 
     def flush(self) -> None:
