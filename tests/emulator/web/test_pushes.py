@@ -14,21 +14,44 @@ def title(page: Any, phone: str = "iPhone") -> Any:
     return page.get_by_role("group", name=phone).locator(".card-title")
 
 
-async def test_a_push_that_comes_in_is_in_the_list_by_itself(desk: Any) -> None:
-    await desk.push("The first")
-    page = await desk.page()
-    await page.get_by_role("option", name="The first").wait_for()
-    await desk.push("The second")
-    await page.get_by_role("option", name="The second").wait_for()
+async def shows_within(milliseconds: int, row: Any) -> bool:
+    """Whether it does; it has to show in the end."""
+    from playwright.async_api import TimeoutError as PlaywrightTimeoutError
+
+    try:
+        await row.wait_for(timeout=milliseconds)
+    except PlaywrightTimeoutError:
+        await row.wait_for()
+        return False
+    return True
 
 
-async def test_the_very_first_push_opens_the_inbox_that_told_how_to_send_it(desk: Any) -> None:
+async def test_a_push_is_in_the_list_within_a_second(desk: Any) -> None:
+    await desk.push("Push number 0")
     page = await desk.page()
-    await page.get_by_role("heading", name="Send a push. It lands here.").wait_for()
-    assert desk.emulator.base_url in await page.locator(".snippet pre").inner_text()
-    await desk.push("Hello")
-    await page.get_by_role("option", name="Hello").wait_for()
-    await title(page).get_by_text("Hello").wait_for()
+    await page.get_by_role("option", name="Push number 0").wait_for()
+    # A busy machine is late for one of them, a page that is slow for each.
+    for number in range(1, 10):
+        await desk.push(f"Push number {number}")
+        if await shows_within(1000, page.get_by_role("option", name=f"Push number {number}")):
+            return
+    pytest.fail("nine pushes took more than a second each")
+
+
+async def test_the_very_first_push_opens_the_inbox_that_told_how_to_send_it(open_desk: Any) -> None:
+    # As above: one of three pages is quick.
+    for _ in range(3):
+        desk = await open_desk()
+        page = await desk.page()
+        await page.get_by_role("heading", name="Send a push. It lands here.").wait_for()
+        assert desk.emulator.base_url in await page.locator(".snippet pre").inner_text()
+        await desk.push("Hello")
+        is_quick = await shows_within(3000, page.get_by_role("option", name="Hello"))
+        await title(page).get_by_text("Hello").wait_for()
+        assert desk.complaints == []
+        if is_quick:
+            return
+    pytest.fail("three first pushes took more than three seconds each")
 
 
 async def test_what_was_turned_away_is_told_to_a_newcomer(desk: Any) -> None:
