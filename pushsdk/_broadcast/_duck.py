@@ -15,7 +15,7 @@ from pushsdk._core.errors import ConfigurationError, ValidationError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Connection", "NoRoomError", "UnfitError", "check_select", "connection", "duckdb_module", "explained"]
+__all__ = ["Connection", "cause_of", "check_select", "connection", "duckdb_module", "explained"]
 
 Connection: TypeAlias = "DuckDBPyConnection"
 
@@ -45,14 +45,6 @@ _TELLING = frozenset(
         "SyntaxException",
     }
 )
-
-
-class NoRoomError(ValidationError):
-    """It can't be done in the memory that DuckDB may use."""
-
-
-class UnfitError(ValidationError):
-    """DuckDB can't read the data; its words are left out, as they may quote it."""
 
 
 def duckdb_module() -> ModuleType:
@@ -93,12 +85,17 @@ def explained(name: str, *, unfit: str = "") -> Iterator[None]:
     except duckdb.Error as error:
         kind = type(error).__name__
         if kind == "OutOfMemoryException":
-            raise NoRoomError(f"{plain(name)}: DuckDB needs more than the {MEMORY} it may use") from None
+            raise ValidationError(f"{plain(name)}: DuckDB needs more than the {MEMORY} it may use") from None
         if kind in _TELLING:
             words = str(error).partition("\n")[0]
             raise ValidationError(f"{plain(name)}: {plain(words)}") from None
         words = unfit or f"DuckDB stopped with {kind}; its words are left out, as they may quote the data"
-        raise UnfitError(f"{plain(name)}: {words}") from None
+        raise ValidationError(f"{plain(name)}: {words}") from None
+
+
+def cause_of(error: Exception) -> str:
+    """Return the name of DuckDB's own error if ``explained`` raised this one, else an empty text."""
+    return type(error.__context__).__name__ if isinstance(error.__context__, duckdb_module().Error) else ""
 
 
 def check_select(made: Connection, sql: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -36,6 +36,7 @@ class Counts(msgspec.Struct):
     padded: int = 0
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where ids come from. Each method reads anew, in batches; ``counts`` is right when the last has been taken."""
 

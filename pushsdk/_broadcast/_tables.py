@@ -14,15 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._broadcast._duck import (
-    Connection,
-    NoRoomError,
-    UnfitError,
-    check_select,
-    connection,
-    duckdb_module,
-    explained,
-)
+from pushsdk._broadcast._duck import Connection, cause_of, check_select, connection, duckdb_module, explained
 from pushsdk._broadcast._files import list_files
 from pushsdk._broadcast._source import BATCH, ROWS, Counts, once, plain
 from pushsdk._broadcast._values import Fields, no_id, sql_of_id, sql_of_kind, types_of
@@ -66,8 +58,8 @@ class _Table(ABC):
                 begun = True
                 yield ids
             return
-        except NoRoomError:
-            if begun:
+        except ValidationError as error:
+            if begun or cause_of(error) != "OutOfMemoryException":
                 raise
         # DuckDB spills, but not without end: slower, this needs no more memory for more ids.
         yield from once(Distinct(), self.ids(counts), counts)
@@ -151,7 +143,8 @@ class Parquet(_Table):
         with self._opened() as (made, place):
             read = _rows_of(made, place)
             if read > MOST:
-                raise NoRoomError
+                yield from once(Distinct(), self.ids(counts), counts)
+                return
             id_sql = self._id_sql(made, place)
             for rows in self._select(made, place, id_sql, f"SELECT DISTINCT {id_sql} FROM {place.sql}"):
                 distinct += len(rows)
@@ -166,9 +159,9 @@ class Parquet(_Table):
             try:
                 with explained(self._name, unfit=_UNFIT):
                     yield made, _parquet(self._name, listing.paths)
-            except UnfitError:
+            except ValidationError as error:
                 # Of many it is one.
-                for path in listing.paths:
+                for path in listing.paths if cause_of(error) else ():
                     with explained(str(path), unfit=_UNFIT):
                         _rows_of(made, _parquet(str(path), [path]))
                 raise

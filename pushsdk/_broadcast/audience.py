@@ -67,6 +67,11 @@ class Audience:
     """
 
     def __init__(self, source: Source) -> None:
+        if not isinstance(source, Source):
+            raise ValidationError(
+                'an Audience is made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file); '
+                f"got {type(source).__name__}"
+            )
         self._source = source
         # Set when a reading comes to its end.
         self._summary = AudienceSummary()

@@ -93,7 +93,7 @@ class ChunkSource(Protocol):
 
 @runtime_checkable
 class RequestSource(Protocol):
-    """Requests that come in batches: a personalised ``Audience``. Read in a thread."""
+    """Requests that come in batches: a personalized ``Audience``. Read in a thread."""
 
     @property
     def source(self) -> str:

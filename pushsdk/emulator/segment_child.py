@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from pushsdk._broadcast._duck import Connection, NoRoomError, check_select, connection, explained
+from pushsdk._broadcast._duck import Connection, cause_of, check_select, connection, explained
 from pushsdk._broadcast._source import ROWS, plain
 from pushsdk._broadcast._values import Fields, no_id, quoted, sql_of_id, sql_of_kind, types_of
 from pushsdk._core.errors import ValidationError
@@ -39,6 +39,7 @@ _GRACE = 5
 _NAME = "the query"
 _RESULT = "temp.pushsdk_result"
 _BAD_FILE = "can't be read: damaged, or not what the end of its name says"
+_NO_ROOM = f"the query needs more than {MEMORY} of memory and {DISK} of disk: select fewer rows or columns"
 _BAD_VALUE = "it fails on a value in some row: guard that with TRY_CAST or TRY, or leave such rows out"
 
 
@@ -92,12 +93,10 @@ def frames(job: Job) -> Iterator[Frame]:
     try:
         with connection(*_settings(job.tables)) as made:
             yield from [_described(made, job)] if job.query is None else _found(made, job, job.query)
-    except NoRoomError:
-        yield Failed(f"the query needs more than {MEMORY} of memory and {DISK} of disk: select fewer rows or columns")
     except (MemoryError, RecursionError):
         yield Failed("the query is too large or too deep: make it simpler")
     except (SegmentError, ValidationError) as error:  # ours: no other one's text may be told
-        yield Failed(str(error))
+        yield Failed(_NO_ROOM if cause_of(error) == "OutOfMemoryException" else str(error))
 
 
 def _settings(tables: Mapping[str, Table]) -> list[str]:

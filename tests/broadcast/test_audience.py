@@ -6,6 +6,7 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -59,6 +60,12 @@ def test_what_was_taken_off_and_passed_over_is_counted(folder: Path) -> None:
     assert audience.summary == AudienceSummary(read=4, users=3, repeated=1, blank=2, padded=2)
     assert audience.repeated == 1
     assert str(audience.summary) == "3 users, 1 repeated, 2 blank lines, 2 with space around them"
+
+
+@pytest.mark.parametrize("source", ["ids.txt", Path("ids.txt"), ["ann"], None])
+def test_an_audience_of_something_else_is_refused_with_what_to_write(source: Any) -> None:
+    with pytest.raises(ValidationError, match=r'made by Audience\.read\("ids\.txt"\).*; got \w+$'):
+        Audience(source)
 
 
 def test_the_summary_is_of_the_last_reading_that_came_to_its_end(folder: Path) -> None:

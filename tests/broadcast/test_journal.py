@@ -82,7 +82,7 @@ def test_a_plan_of_nobody_is_a_plan(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_personalised_chunks_keep_their_own_message_and_fields(path: Path) -> None:
+def test_personalized_chunks_keep_their_own_message_and_fields(path: Path) -> None:
     chunks = [
         Chunk(1, b'"a"', b'{"title":"A"}', b'{"n":1}'),
         Chunk(1, b'"b"', b'{"title":"B"}'),

@@ -38,6 +38,7 @@ def refused(audience: Audience) -> str:
             with pytest.raises(ValidationError) as caught:
                 read(audience, distinct=distinct)
             error = caught.value
+            assert type(error) is ValidationError  # a name that a caller can import
             assert error.__cause__ is None
             assert error.__suppress_context__ or error.__context__ is None
             told.add(str(error))
