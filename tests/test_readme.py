@@ -170,6 +170,20 @@ def test_what_services_and_workers_need_is_what_their_tests_install() -> None:
         assert set(theirs) <= tested
 
 
+def test_a_recipe_that_reads_a_parquet_file_names_the_extras_for_it() -> None:
+    for recipe, package in (("ray_broadcast", "ray"), ("dask_broadcast", "distributed")):
+        (install,) = re.findall(rf"<code>pip install (.*?)</code>, <code>python {recipe}.py</code>", README)
+        assert shlex.split(install) == ["pushsdk[arrow,audience]", package]
+
+
+def test_the_spark_extra_brings_the_pandas_that_pyspark_works_with() -> None:
+    assert "pandas>=2.2,<3" in PYPROJECT["project"]["optional-dependencies"]["spark"]
+
+
+def test_nothing_is_said_about_a_license() -> None:
+    assert not {"license", "license-files"} & PYPROJECT["project"].keys()
+
+
 def test_jobs_come_again_as_often_as_their_table_says() -> None:
     told = {row[0]: row[-1] for row in tables()["run by"]}
     for row, name, tries in (("arq", "arq_jobs.py", "max_tries"), ("Celery", "celery_jobs.py", "max_retries")):
@@ -190,7 +204,7 @@ def test_the_demo_is_as_it_is_said_to_be() -> None:
     from pushsdk.cli.demo import demo
 
     sizes = {name: each.default for name, each in inspect.signature(demo).parameters.items() if name != "json"}
-    assert f"pushes to {sizes['users'] + sizes['personalised']:,} users" in README
+    assert f"pushes to {sizes['users'] + sizes['personalized']:,} users" in README
     assert len(Plan(**sizes).faults) == 7
     assert "fails in seven ways" in README
 

@@ -112,15 +112,15 @@ class Rule(Struct, frozen=True):
 
 
 class Plan:
-    """Who is sent what, and what goes wrong, for a number of users and of personalised messages.
+    """Who is sent what, and what goes wrong, for a number of users and of personalized messages.
 
     Every rule finds its requests, and at least 9 of 10 users are accepted, from 500 users and 50 messages on. The
     rules that leave an answer unknown have a bound, as each of their hits costs the users of one request.
     """
 
-    def __init__(self, *, users: int, personalised: int, seed: int) -> None:
+    def __init__(self, *, users: int, personalized: int, seed: int) -> None:
         draws = random.Random(seed)  # noqa: S311 - repeatable is the point
-        ids = [str(uuid.UUID(int=draws.getrandbits(128), version=4)) for _ in range(users + personalised)]
+        ids = [str(uuid.UUID(int=draws.getrandbits(128), version=4)) for _ in range(users + personalized)]
         self.merged: list[str] = ids[:users]
         self.single: list[str] = ids[users:]
         self.poisonous: str = draws.choice(self.merged)

@@ -28,7 +28,7 @@ Flag = Annotated[bool, Parameter(negative=())]
 _TICK = 0.1  # seconds between two looks at the progress
 
 
-async def demo(*, users: Users = 20_000, personalised: Messages = 2_000, seed: int = 0, json: Flag = False) -> int:
+async def demo(*, users: Users = 20_000, personalized: Messages = 2_000, seed: int = 0, json: Flag = False) -> int:
     """Push to thousands through faults, and see that nobody is lost or pushed twice.
 
     The service runs inside this command, on this machine only. Exits with 1 where client and service disagree.
@@ -37,14 +37,14 @@ async def demo(*, users: Users = 20_000, personalised: Messages = 2_000, seed: i
     ----------
     users
         How many users get the same message, each by a call of its own: 500 to 100,000.
-    personalised
+    personalized
         How many users get a message of their own: 50 to 10,000.
     seed
         Where the draws of user ids start.
     json
         Print the result as one JSON object.
     """
-    plan = Plan(users=users, personalised=personalised, seed=seed)
+    plan = Plan(users=users, personalized=personalized, seed=seed)
     with progress(plan.size, Console(stderr=True)) as tell:
         result = await run(plan, tell)
     if json:

@@ -48,8 +48,8 @@ def told(users=AGREED, campaigns=("c",)):
 @pytest.fixture(scope="module", params=[(600, 60), (500, 50)])
 def ran(request):
     """One run: its plan, its result, and what was told of its progress."""
-    users, personalised = request.param
-    plan = Plan(users=users, personalised=personalised, seed=7)
+    users, personalized = request.param
+    plan = Plan(users=users, personalized=personalized, seed=7)
     progress: list[int] = []
     return plan, asyncio.run(run(plan, progress.append)), progress
 
@@ -82,7 +82,7 @@ def test_the_progress_ends_with_all(ran):
 
 
 def test_the_same_seed_makes_the_same_plan_and_another_one_another():
-    one, same, other = (Plan(users=500, personalised=50, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (Plan(users=500, personalized=50, seed=seed) for seed in (1, 1, 2))
     assert (one.merged, one.single, one.poisonous) == (same.merged, same.single, same.poisonous)
     assert set(one.merged).isdisjoint(other.merged)
     assert len({*one.merged, *one.single}) == one.size
@@ -149,7 +149,7 @@ async def test_an_oracle_that_says_otherwise_gives_exit_code_1(monkeypatch, caps
         return users
 
     monkeypatch.setattr(Emulator, "users", twisted)
-    assert await demo(users=500, personalised=50, json=as_json) == 1
+    assert await demo(users=500, personalized=50, json=as_json) == 1
     out = capsys.readouterr().out
     assert json.loads(out)["lost"] == 1 if as_json else "The two sides disagree: 1 lost." in out
 
@@ -158,7 +158,7 @@ async def test_the_table_fits_80_columns_and_shows_nobody(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     keys = []
     monkeypatch.setattr(demo_module, "Emulator", lambda **given: keys.append(Emulator(**given)) or keys[0])
-    assert await demo(users=600, personalised=60) == 0
+    assert await demo(users=600, personalized=60) == 0
     out, err = capsys.readouterr()
     assert max(map(len, out.splitlines())) <= 80
     assert "Nothing lost, nobody doubled." in out
@@ -168,7 +168,7 @@ async def test_the_table_fits_80_columns_and_shows_nobody(monkeypatch, capsys):
 
 
 def test_no_row_of_the_largest_table_is_broken_in_two():
-    plan = Plan(users=100_000, personalised=10_000, seed=0)
+    plan = Plan(users=100_000, personalized=10_000, seed=0)
     users = compare([(str(number), Outcome.ACCEPTED) for number in range(110_000)], {"0": 1})
     console = Console(file=io.StringIO(), width=80)
     console.print(table(plan, told(users)))
@@ -192,7 +192,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(is_terminal):
 
 @pytest.mark.parametrize(
     "bad",
-    [["--users", "499"], ["--users", "x"], ["--personalised", "49"], ["--personalised", "10001"], ["--seed", "x"]],
+    [["--users", "499"], ["--users", "x"], ["--personalized", "49"], ["--personalized", "10001"], ["--seed", "x"]],
 )
 def test_bad_values_are_usage_errors(capsys, bad):
     assert cli.main(["demo", *bad]) == 2
@@ -200,7 +200,7 @@ def test_bad_values_are_usage_errors(capsys, bad):
 
 
 def test_as_a_command_it_prints_one_json_object_and_nothing_else():
-    arguments = ["--users", "600", "--personalised", "60", "--json"]
+    arguments = ["--users", "600", "--personalized", "60", "--json"]
     ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
     result = json.loads(ended.stdout)
     assert ended.returncode == 0
@@ -214,7 +214,7 @@ def test_as_a_command_it_prints_one_json_object_and_nothing_else():
 
 def test_ctrl_c_ends_it_with_130_and_no_traceback():
     # So many that it takes some seconds: it must not be over before the signal comes.
-    command = [*COMMAND, "--users", "20000", "--personalised", "2000"]
+    command = [*COMMAND, "--users", "20000", "--personalized", "2000"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     ) as process:
