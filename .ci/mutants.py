@@ -71,6 +71,21 @@ OUTCOME = [
         T_OUTCOME,
     ),
     Mutant(
+        "a login page is a delivery",
+        CORE + "outcome.py",
+        'return evidence.body is not None and evidence.body.lstrip()[:1] in (b"{", b"[")',
+        "return True",
+        T_OUTCOME,
+    ),
+    Mutant(
+        "a body that broke off is an empty one",
+        "pushsdk/_io/transport.py",
+        """        if read:
+            evidence.body = bytes(read[:limit])""",
+        "        evidence.body = bytes(read[:limit])",
+        "tests/io/test_transport.py",
+    ),
+    Mutant(
         "so is a 204, on the short way",
         CORE + "outcome.py",
         "if evidence.written and evidence.status == 204 and not statuses:",

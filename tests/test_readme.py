@@ -221,6 +221,8 @@ def answer(row: Rule) -> str:
     if (row.first, row.last) == (TABLE[-1].first, TABLE[-1].last):
         return "any other status"
     statuses = str(row.first) if row.first == row.last else f"{row.first}-{row.last}"
+    if row.needs_json:
+        return f"{statuses} with JSON or no body"
     return f"{statuses} with Retry-After" if row.needs_retry_after else statuses
 
 

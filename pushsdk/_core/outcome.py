@@ -19,6 +19,7 @@ __all__ = [
     "Outcome",
     "Rule",
     "Verdict",
+    "is_json",
     "join",
     "judge",
     "read_status",
@@ -30,7 +31,7 @@ class Outcome(StrEnum):
     """What is known of a push (or of a campaign) to one user."""
 
     ACCEPTED = "ACCEPTED"
-    """The service took it: a 2xx came back for a request that had been written whole."""
+    """The service took it: a 2xx without a body or with JSON came back for a request that had been sent whole."""
     REJECTED = "REJECTED"
     """The service answered that it did not take it."""
     NOT_SENT = "NOT_SENT"
@@ -120,7 +121,7 @@ class Evidence(msgspec.Struct, eq=False, gc=False):
     retry_after: float | None = None
     """A valid Retry-After of that response, in seconds from when it came."""
     body: bytes | None = None
-    """The bounded body of the response, where one was wanted and could be read."""
+    """The bounded body of the response, as far as it was wanted and could be read; ``b""`` if it ended at once."""
     failure: Failure | None = None
     """Why no response was returned; set where ``status`` is None."""
     reason: str = ""
@@ -139,11 +140,22 @@ class Rule(msgspec.Struct, frozen=True):
     repeatable: bool
     meaning: str
     needs_retry_after: bool = False
+    needs_json: bool = False
+    """The row is for answers whose body is JSON or empty."""
 
 
 # The one table (README's is tested against it). The first row that matches decides; the last two match everything.
 TABLE: tuple[Rule, ...] = (
-    Rule(200, 299, Outcome.ACCEPTED, False, "any 2xx whose request had been written whole"),
+    Rule(204, 204, Outcome.ACCEPTED, False, "accepted, if the whole request had been sent"),
+    Rule(
+        200,
+        299,
+        Outcome.ACCEPTED,
+        False,
+        "any other 2xx whose body is JSON or empty, if the whole request had been sent",
+        needs_json=True,
+    ),
+    Rule(200, 299, Outcome.UNKNOWN, False, "any other 2xx, such as a login page: is base_url right?"),
     Rule(300, 399, Outcome.REJECTED, False, "a redirect: never followed, the Api-Key would go elsewhere"),
     Rule(408, 408, Outcome.REJECTED, True, "the service gave up waiting for the request"),
     Rule(425, 425, Outcome.REJECTED, True, "too early"),
@@ -156,7 +168,7 @@ TABLE: tuple[Rule, ...] = (
         Outcome.REJECTED,
         True,
         "unavailable with a valid Retry-After: the service asked for it",
-        True,
+        needs_retry_after=True,
     ),
     Rule(505, 505, Outcome.REJECTED, False, "HTTP version not supported"),
     Rule(500, 599, Outcome.UNKNOWN, False, "any other 5xx: the service or a gateway may have enqueued it"),
@@ -185,20 +197,38 @@ def read_status(
     status: int,
     *,
     retry_after: float | None,
+    json: bool,
     statuses: Mapping[int, Outcome],
     repeat: Set[int],
 ) -> tuple[Outcome, bool]:
-    """The outcome of a status, and whether it may be repeated.
+    """Return the outcome of a status, and whether it may be repeated.
 
-    ``statuses`` is the caller's own reading, asked before the table; ``repeat`` the statuses to repeat.
+    ``json`` says that the body is JSON or empty. ``statuses`` is the caller's own reading, asked before the table;
+    ``repeat`` the statuses to repeat.
     """
-    told = statuses.get(status)
     for row in TABLE:
-        if row.first <= status <= row.last and (retry_after is not None or not row.needs_retry_after):
-            if told is not None:
-                return told, told is Outcome.REJECTED and (row.needs_retry_after or status in repeat)
-            return row.outcome, row.outcome is Outcome.REJECTED and (row.needs_retry_after or status in repeat)
-    return told or Outcome.UNKNOWN, False
+        needs = (row.needs_retry_after and retry_after is None) or (row.needs_json and not json)
+        if row.first <= status <= row.last and not needs:
+            outcome = statuses.get(status, row.outcome)
+            return outcome, outcome is Outcome.REJECTED and (row.needs_retry_after or status in repeat)
+    return statuses.get(status, Outcome.UNKNOWN), False
+
+
+def is_json(headers: Mapping[str, str]) -> bool:
+    """Return True if the Content-Type is JSON, such as ``application/json`` or ``application/problem+json``."""
+    return _media_type(headers).endswith(("/json", "+json"))
+
+
+def _media_type(headers: Mapping[str, str]) -> str:
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _is_json_or_empty(evidence: Evidence) -> bool:
+    # The type is believed without a look at the body, which may be cut off or stall. With another type, or none, the
+    # first byte decides: PHP sends JSON as text/html unless told otherwise.
+    if evidence.status == 204 or is_json(evidence.headers) or evidence.body == b"":
+        return True
+    return evidence.body is not None and evidence.body.lstrip()[:1] in (b"{", b"[")
 
 
 def judge(
@@ -232,7 +262,11 @@ def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], repeat: Set[int]
             evidence.failure = Failure.STALE
             return Outcome.NOT_SENT, True
         outcome, repeatable = read_status(
-            evidence.status, retry_after=evidence.retry_after, statuses=statuses, repeat=repeat
+            evidence.status,
+            retry_after=evidence.retry_after,
+            json=_is_json_or_empty(evidence),
+            statuses=statuses,
+            repeat=repeat,
         )
         if outcome is Outcome.ACCEPTED and evidence.touched and not evidence.written:
             return Outcome.UNKNOWN, False
@@ -245,7 +279,12 @@ def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], repeat: Set[int]
 def _in_words(evidence: Evidence) -> str:
     if evidence.failure is not None:
         return f"{evidence.failure} ({evidence.reason})" if evidence.reason else str(evidence.failure)
-    return f"HTTP {evidence.status}"
+    status = evidence.status or 0
+    if 200 <= status < 300 and not _is_json_or_empty(evidence):
+        # Fixed words: the media type is the server's text.
+        body = "text/html" if _media_type(evidence.headers) == "text/html" else "with a body that is not JSON"
+        return f"HTTP {status} {body}: is base_url right?"
+    return f"HTTP {status}"
 
 
 # Worst first: what a caller must not overlook. A request's attempts are joined by the same order but for ACCEPTED,

@@ -22,7 +22,7 @@ from yarl import URL
 
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.outcome import Evidence, Failure, is_json
 from pushsdk._io.exchange import Answer, Exchange, Head, StaleConnectionError, look
 from pushsdk._io.observer import WatchedAttempt
 from pushsdk._version import __version__
@@ -237,19 +237,30 @@ def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
 async def _take_in(response: Answer | aiohttp.ClientResponse, evidence: Evidence, *, read: bool) -> None:
     evidence.headers = response.headers
     if not 200 <= response.status < 300:
-        evidence.body = await _read(response, ERROR_BODY_LIMIT)
+        await _read(response, evidence, ERROR_BODY_LIMIT)
     elif read:
-        evidence.body = await _read(response, ANSWER_BODY_LIMIT)
+        await _read(response, evidence, ANSWER_BODY_LIMIT)
+    elif not is_json(response.headers):
+        await _read(response, evidence, ERROR_BODY_LIMIT, first=True)
 
 
-async def _read(response: Answer | aiohttp.ClientResponse, limit: int) -> bytes:
-    """At most ``limit`` bytes of the body, as they came: nothing is decompressed."""
+async def _read(
+    response: Answer | aiohttp.ClientResponse, evidence: Evidence, limit: int, *, first: bool = False
+) -> None:
+    """Note at most ``limit`` bytes of the body, as they come: nothing is decompressed.
+
+    ``first`` ends it at the first byte that is no white space. What was read before the body broke off is kept.
+    """
     read = bytearray()
-    async for chunk in response.content.iter_chunked(limit):
-        read += chunk
-        if len(read) >= limit:
-            break
-    return bytes(read[:limit])
+    try:
+        async for chunk in response.content.iter_chunked(limit):
+            read += chunk
+            if len(read) >= limit or (first and read.strip()):
+                break
+        evidence.body = b""
+    finally:
+        if read:
+            evidence.body = bytes(read[:limit])
 
 
 # In this order: later rows are base classes of earlier ones.

@@ -98,13 +98,12 @@ class FakeRequest:
         self._evidence.written = whole
 
     def _respond(self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
-        """The answer's head, and its body where the real transport would read it."""
+        """The answer's head and body."""
         evidence = self._evidence
         evidence.status = status
         if status != 204 or self._read:
             evidence.headers = CIMultiDict(headers or {})
-            if self._read or not 200 <= status < 300:
-                evidence.body = body
+            evidence.body = body
 
 
 class FakeService:

@@ -27,8 +27,8 @@ ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outc
 outcomes = st.sampled_from(Outcome)
 
 
-def read(status: int, *, retry_after: float | None = None, statuses=None, repeat=REPEATABLE):
-    return read_status(status, retry_after=retry_after, statuses=statuses or {}, repeat=repeat)
+def read(status: int, *, retry_after: float | None = None, json=True, statuses=None, repeat=REPEATABLE):
+    return read_status(status, retry_after=retry_after, json=json, statuses=statuses or {}, repeat=repeat)
 
 
 def evidence(**known) -> Evidence:
@@ -40,7 +40,8 @@ def evidence(**known) -> Evidence:
 
 def answered(status: int, **known) -> Evidence:
     """An answer to a request that a real transport had written whole."""
-    return evidence(**{"touched": True, "started_writing": True, "written": True, "status": status, **known})
+    whole = {"touched": True, "started_writing": True, "written": True, "body": b""}
+    return evidence(**{**whole, "status": status, **known})
 
 
 def judged(left: Evidence, *, statuses=None, repeat=REPEATABLE) -> Attempt:
@@ -119,6 +120,35 @@ def test_a_2xx_for_a_request_written_whole_is_accepted(status):
     attempt = judged(answered(status))
     assert (attempt.outcome, attempt.status, attempt.reason) == (ACCEPTED, status, f"HTTP {status}")
     assert (attempt.started, attempt.seconds, attempt.repeatable) == (7.0, 0.5, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "outcome"),
+    [
+        ("application/json", None, ACCEPTED),
+        ("Application/Vnd.Push+JSON ; charset=utf-8", b"<html>", ACCEPTED),
+        ("text/html", b"", ACCEPTED),
+        ("text/html", b' \n{"uuid":"x"', ACCEPTED),
+        (None, b"[", ACCEPTED),
+        (None, None, UNKNOWN),
+        ("text/html; a=application/json", b"<", UNKNOWN),
+        ("text/plain", b"OK", UNKNOWN),
+        ("text/plain", b" ", UNKNOWN),
+    ],
+)
+def test_a_2xx_is_accepted_only_if_its_body_is_json_or_empty(kind, body, outcome):
+    left = answered(200, headers={} if kind is None else {"Content-Type": kind}, body=body)
+    attempt = judged(left)
+    assert (attempt.outcome, "is base_url right?" in attempt.reason) == (outcome, outcome is UNKNOWN)
+    assert judged(left, statuses={200: ACCEPTED}).outcome is ACCEPTED
+    assert judged(answered(204, headers=left.headers, body=body)).outcome is ACCEPTED
+
+
+def test_the_words_for_a_login_page_name_html_and_no_other_text_of_the_server():
+    page = {"Content-Type": "Text/HTML; charset=utf-8"}
+    assert judged(answered(200, headers=page, body=b"<")).reason == "HTTP 200 text/html: is base_url right?"
+    other = judged(answered(202, headers={"Content-Type": "user-1/x"}, body=b"<"))
+    assert other.reason == "HTTP 202 with a body that is not JSON: is base_url right?"
 
 
 @pytest.mark.parametrize("told", [{}, {409: ACCEPTED}])
@@ -274,6 +304,6 @@ def test_a_reason_of_ours_goes_before_the_failure_of_the_last_attempt():
 
 
 def test_a_503_read_as_rejected_may_still_be_repeated_when_the_service_asks_for_it():
-    reading = {"statuses": {503: Outcome.REJECTED}, "repeat": frozenset()}
+    reading = {"json": True, "statuses": {503: Outcome.REJECTED}, "repeat": frozenset()}
     assert read_status(503, retry_after=1.0, **reading) == (Outcome.REJECTED, True)
     assert read_status(503, retry_after=None, **reading) == (Outcome.REJECTED, False)

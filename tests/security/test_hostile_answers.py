@@ -81,7 +81,7 @@ def chunked(data: bytes) -> bytes:
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "none-such"])
 async def test_a_compressed_body_is_never_decompressed(status: int, encoding: str, injected: bool) -> None:
-    answer = response(status, BOMB, Content_Encoding=encoding)
+    answer = response(status, BOMB, Content_Encoding=encoding, Content_Type="application/json")
     async with answered_by(take, send(answer), injected=injected) as client:
         with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as caught:
             await client.create_campaign(CAMPAIGN)
@@ -101,7 +101,7 @@ async def test_an_endless_body_is_read_to_a_bound_and_no_further(status: int, fr
         "ten gigabytes": ({"Content_Length": 10**10}, b"x" * 65536),
         "no length": ({"Connection": "close", "Content_Length": ""}, b"x" * 65536),
     }[framing]
-    head = response(status, **fields).replace(b"Content-Length: \r\n", b"")
+    head = response(status, **fields, Content_Type="application/json").replace(b"Content-Length: \r\n", b"")
     async with answered_by(take, send(head), endless(piece), injected=injected) as client:
         with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as caught:
             await client.create_campaign(CAMPAIGN)
@@ -111,7 +111,7 @@ async def test_an_endless_body_is_read_to_a_bound_and_no_further(status: int, fr
 
 @OWN_OR_INJECTED
 async def test_the_body_of_an_accepted_push_is_not_waited_for(injected: bool) -> None:
-    head = response(200, Content_Length=10**10)
+    head = response(200, Content_Length=10**10, Content_Type="application/json")
     async with answered_by(take, send(head), endless(b"x" * 65536), injected=injected) as client:
         with at_most(megabytes=5, seconds=2.0):
             receipt = await client.send("u", HELLO)
@@ -156,7 +156,7 @@ async def test_a_campaign_is_accepted_whatever_its_answer_holds(body: bytes) -> 
 
 
 @pytest.mark.parametrize("answer", BODIES.values(), ids=BODIES.keys())
-async def test_a_push_is_accepted_whatever_its_answer_holds(answer: bytes) -> None:
+async def test_a_push_is_accepted_whatever_its_json_answer_holds(answer: bytes) -> None:
     async with answered_by(take, send(answer)) as client:
         with at_most(megabytes=5, seconds=1.0):
             assert (await client.send("u", HELLO)).status == 200
@@ -180,7 +180,9 @@ async def test_reading_a_large_answer_does_not_stall_the_loop() -> None:
             await asyncio.sleep(0.001)
             gaps.append(time.process_time() - started)
 
-    async with answered_by(take, send(response(200, BOMB, Content_Encoding="gzip"))) as client:
+    async with answered_by(
+        take, send(response(200, BOMB, Content_Encoding="gzip", Content_Type="application/json"))
+    ) as client:
         watching = asyncio.create_task(watch())
         with pytest.raises(UnexpectedResponseError):
             await client.create_campaign(CAMPAIGN)

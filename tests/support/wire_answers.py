@@ -9,6 +9,7 @@ from email.utils import format_datetime
 
 __all__ = [
     "BODIES",
+    "FOREIGN",
     "HIDDEN",
     "NO_CONTENT",
     "UNREADABLE",
@@ -65,12 +66,31 @@ def _bomb(megabytes: int = 16) -> bytes:
 
 # 200s whose body is whole and of no use: each leaves the campaign created (facts E.1, 4).
 BODIES: dict[str, bytes] = {
-    "is not JSON": response(200, b"<html>it works</html>", Content_Type="text/html"),
+    "is not JSON, whatever its type says": response(200, b"it works", Content_Type="application/json"),
     "is empty": response(200),
+    "is empty HTML": response(200, Content_Type="text/html"),
+    "is empty, in chunks": response(200, b"0\r\n\r\n", Transfer_Encoding="chunked"),
+    "is JSON that calls itself HTML": response(200, b'\n{"id":1}', Content_Type="text/html; charset=utf-8"),
+    "is JSON without a type": response(200, b'["x"]'),
+    "is a problem document": response(200, b"<", Content_Type="Application/problem+JSON; charset=utf-8"),
     "is bad UTF-8": response(200, b'{"uuid":"\xff\xfe"}', Content_Type="application/json"),
     "is 100 000 brackets deep": response(200, b"[" * 100_000),
     "has no uuid": response(200, b'{"id":1}', Content_Type="application/json"),
     "has a number for a uuid": response(200, b'{"uuid":7}', Content_Type="application/json"),
-    "is a gzip bomb": response(200, _bomb(), Content_Encoding="gzip"),
-    "is gzip and cut off": response(200, gzip.compress(b'{"uuid":"x"}' * 99)[:40], Content_Encoding="gzip"),
+    "is a gzip bomb": response(200, _bomb(), Content_Encoding="gzip", Content_Type="application/json"),
+    "is gzip and cut off": response(
+        200, gzip.compress(b'{"uuid":"x"}' * 99)[:40], Content_Encoding="gzip", Content_Type="application/json"
+    ),
+}
+
+# 200s that may come from something else than the service: a login page, a proxy's notice.
+FOREIGN: dict[str, bytes] = {
+    "an HTML page": response(200, b"<html>log in</html>", Content_Type="text/html; charset=utf-8"),
+    "a page without a type": response(200, b"\r\n <!doctype html>"),
+    "plain text": response(200, b"OK", Content_Type="text/plain"),
+    "white space": response(200, b" " * 9, Content_Type="text/html"),
+    "compressed, without a type": response(200, gzip.compress(b"{}"), Content_Encoding="gzip"),
+    "an HTML page in chunks": response(
+        200, b"6\r\n<html>\r\n0\r\n\r\n", Transfer_Encoding="chunked", Content_Type="text/html"
+    ),
 }

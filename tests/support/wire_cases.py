@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pushsdk import Outcome, PayloadTooLargeError
 from support import wire_tls
-from support.wire_answers import BODIES, HIDDEN, NO_CONTENT, UNREADABLE, http_date, response
+from support.wire_answers import BODIES, FOREIGN, HIDDEN, NO_CONTENT, UNREADABLE, http_date, response
 from support.wire_case import Case, Connects, Looks, Pooled, accepted, created, not_sent, rejected, unknown
 from support.wire_faults import (
     Step,
@@ -123,14 +123,16 @@ IN_DOUBT = (
     ),
 )
 
-# 4. Accepted, whatever the body is. A push's body is not read; a campaign lost its uuid.
+# 4. Accepted, if there is no body or it is JSON, in whatever state. A campaign lost its uuid.
 PROMISE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+UNTYPED = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"
 BROKEN_BODIES: dict[str, Step] = {
     "is cut off": step(take, send(PROMISE % 99 + b'{"uu'), fin),
     "is reset": step(take, send(PROMISE % 99), rst),
     "stalls": step(take, send(PROMISE % 99 + b'{"uu'), hold),
     "drips": step(take, send(PROMISE % 99), drip(b" " * 99)),
+    "without a type is cut off": step(take, send(UNTYPED + b'{"uu'), fin),
     "is 10 GB": step(take, send(PROMISE % 10**10), endless(b" " * 65536)),
     "never ends": step(take, send(CHUNKED), endless(b"8000\r\n" + b" " * 0x8000 + b"\r\n")),
     **{name: answering(data, processed=True) for name, data in BODIES.items()},
@@ -154,6 +156,21 @@ ACCEPTED = (
     accepted("a head in two packets", step(take, send(HALF_HEAD), drip(b"\r\n"))),
     accepted("an encoding nobody knows", answering(response(200, b"{}", Content_Encoding="br"), processed=True)),
     *(accepted(f"status {n}", answering(response(n), processed=True), minor=True) for n in (200, 201, 202, 206, 299)),
+)
+
+# A 2xx whose body is not the service's, or was not there to be looked at.
+UNPROVEN_BODIES: dict[str, Step] = {
+    **{name: answering(data) for name, data in FOREIGN.items()},
+    "cut off before the first byte": step(take, send(UNTYPED), fin),
+    "white space without end": step(take, send(UNTYPED.replace(b"99", b"10000000000")), endless(b" " * 65536)),
+}
+UNPROVEN = (
+    *(
+        unknown(f"a 2xx: {name}", does, status=200, minor=name != "an HTML page")
+        for name, does in UNPROVEN_BODIES.items()
+    ),
+    unknown("a 2xx: silence before the body", step(take, send(UNTYPED), hold), status=200, minor=True, hangs=True),
+    unknown("a campaign: an HTML page", answering(FOREIGN["an HTML page"]), status=200, campaign=True, minor=True),
 )
 
 # 5. Accepted in truth, but aiohttp hides it: the honest word is UNKNOWN.
@@ -207,6 +224,7 @@ CASES: tuple[Case, ...] = (
     *MISCONFIGURED,
     *IN_DOUBT,
     *ACCEPTED,
+    *UNPROVEN,
     *HIDDEN_HEADS,
     *OPEN,
     *REJECTED,
