@@ -1405,9 +1405,23 @@ EMULATOR_STORE = [
     Mutant(
         "an id twice in one push counts once",
         EMULATOR + "changes.py",
-        "entry.id, number) for user, number in times.items()]",
-        "entry.id, 1) for user, number in times.items()]",
+        "entry.digest, number) for user, number in times.items()]",
+        "entry.digest, 1) for user, number in times.items()]",
         T_EMULATOR + "store.py",
+    ),
+    Mutant(
+        "two different pushes to one user are a duplicate",
+        EMULATOR + "sql.py",
+        "GROUP BY user, digest) GROUP BY user",
+        "GROUP BY user) GROUP BY user",
+        T_EMULATOR + "oracle.py",
+    ),
+    Mutant(
+        "a duplicate is one although the custom fields differ",
+        EMULATOR + "shapes.py",
+        "replace(self, user_ids=())",
+        "replace(self, user_ids=(), custom_fields=UNSET)",
+        T_EMULATOR + "oracle.py",
     ),
     Mutant(
         "who asks for an inbox that was reset sees what is left of it",

@@ -116,7 +116,7 @@ class Service:
         try:
             if entry.endpoint == "push":
                 push = read_push(entry.body)
-                entry.user_ids, entry.users = push.user_ids, len(push.user_ids)
+                entry.user_ids, entry.users, entry.digest = push.user_ids, len(push.user_ids), push.digest()
                 describe(entry, push.message)
             else:
                 campaign = read_campaign(entry.body)

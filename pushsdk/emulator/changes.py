@@ -108,8 +108,8 @@ def add_part(db: sqlite3.Connection, part: int) -> None:
 def index(db: sqlite3.Connection, part: int, entry: Entry) -> int:
     """Count an accepted push for its users, in this part; the rows it takes."""
     times = Counter(entry.user_ids)
-    rows = [(part, entry.inbox, user, entry.id, number) for user, number in times.items()]
-    db.executemany("INSERT INTO received VALUES (?, ?, ?, ?, ?)", rows)
+    rows = [(part, entry.inbox, user, entry.id, entry.digest, number) for user, number in times.items()]
+    db.executemany("INSERT INTO received VALUES (?, ?, ?, ?, ?, ?)", rows)
     return len(rows)
 
 

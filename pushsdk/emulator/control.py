@@ -152,9 +152,9 @@ class Control:
     async def _get_users(self, call: Call) -> views.Users:
         query = call.query
         found = await _thread(
-            self._store.users, call.room.box, like=query.search, after=query.after, limit=query.limit + 1
+            self._store.received, call.room.box, like=query.search, after=query.after, limit=query.limit + 1
         )
-        shown = [views.UserCount(*row) for row in found.items()][: query.limit]
+        shown = [views.UserCount(*row) for row in found[: query.limit]]
         return views.Users(shown, shown[-1].user_id if len(found) > query.limit else None)
 
     async def _get_users_id(self, call: Call) -> views.UserView:
@@ -163,8 +163,7 @@ class Control:
         return await _thread(views.user_view, user_id, accepted, got, self._service.now())
 
     async def _get_duplicates(self, call: Call) -> list[views.UserCount]:
-        found = await _thread(self._store.users, call.room.box, least=2)
-        return [views.UserCount(*row) for row in found.items()]
+        return [views.UserCount(*row) for row in await _thread(self._store.received, call.room.box, same=2)]
 
     # Requests
 

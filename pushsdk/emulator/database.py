@@ -17,7 +17,7 @@ from pushsdk._io.forks import no_fork, unforked
 __all__ = ["Database", "StoreError"]
 
 _APPLICATION_ID = 0x70757368  # "push", in the head of the file
-_VERSION = 1
+_VERSION = 2
 _BUSY = 5.0  # seconds; only somebody else's program can hold the file at all
 _WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
 _WAL_LIMIT = 64 * 1024 * 1024  # bytes that the log keeps after a checkpoint
@@ -63,6 +63,7 @@ CREATE TABLE received(
     inbox INTEGER NOT NULL,
     user TEXT NOT NULL,
     request INTEGER NOT NULL,
+    digest INTEGER NOT NULL,                 -- of what the users got, see PushBody
     times INTEGER NOT NULL,
     PRIMARY KEY(part, inbox, user, request)) WITHOUT ROWID;
 CREATE TABLE campaigns(

@@ -27,7 +27,8 @@ class Entry(Struct, kw_only=True):
     """One request on its way into the store, which gives it its ``id``.
 
     ``status`` is the answer's, None where none is given; ``accepted`` says whether the service took it, which a fault
-    can part from the answer. ``user_ids`` are those of an accepted push. ``title`` and ``text`` are what is searched.
+    can part from the answer. ``user_ids`` are those of an accepted push, ``digest`` that of its content. ``title`` and
+    ``text`` are what is searched.
     """
 
     inbox: int
@@ -40,6 +41,7 @@ class Entry(Struct, kw_only=True):
     error: str | None = None
     users: int = 0
     user_ids: tuple[str, ...] = ()
+    digest: int = 0
     card: Card = Card()
     title: str = ""
     text: str = ""

@@ -138,7 +138,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="PUT", path="/label", does="name the inbox", answer=Ok, body=LabelBody),
     Route(method="GET", path="/users", does="who was pushed to", answer=views.Users, query=UsersQuery),
     Route(method="GET", path="/users/{id}", does="what a user got", answer=views.UserView),
-    Route(method="GET", path="/duplicates", does="who was pushed to twice", answer=list[views.UserCount]),
+    Route(method="GET", path="/duplicates", does="who got the same push twice", answer=list[views.UserCount]),
     Route(method="GET", path="/requests", does="what came, newest first", answer=views.Page, query=ListQuery),
     Route(method="DELETE", path="/requests", does="drop from the list", answer=views.Deleted, query=DeleteQuery),
     Route(method="GET", path="/requests/{id}", does="one request, whole", answer=views.RequestView),

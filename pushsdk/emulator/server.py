@@ -81,8 +81,11 @@ class Inbox:
         return self._store.users(self._box)
 
     def duplicates(self) -> Mapping[str, int]:
-        """The users with more than one accepted push, and how many."""
-        return self._store.users(self._box, least=2)
+        """Return the users to whom the same push was accepted more than once, and how often at most.
+
+        The same is a push with equal content, the message and the custom fields, whatever request it is in.
+        """
+        return self._store.duplicates(self._box)
 
     @property
     def faults(self) -> Sequence[Fault]:
@@ -281,7 +284,7 @@ class Emulator:
         return self.inbox(api_key).users()
 
     def duplicates(self, *, api_key: str | None = None) -> Mapping[str, int]:
-        """The users with more than one accepted push, and how many."""
+        """Return the users to whom the same push was accepted more than once: see `Inbox.duplicates`."""
         return self.inbox(api_key).duplicates()
 
     def advance(self, seconds: float) -> None:
@@ -293,7 +296,7 @@ class Emulator:
     def totals(self) -> Mapping[str, int]:
         """The counts of ``requests``, and over all keys of ``users``, ``duplicates``, ``pushes`` and ``campaigns``.
 
-        A duplicate is a user with more than one accepted push under one key.
+        A duplicate is a user to whom the same push was accepted more than once under one key.
         """
         return {"requests": self.requests, **self._store.totals()}
 

@@ -29,13 +29,13 @@ __all__ = [
     "newest",
     "newest_part",
     "pushes",
+    "received",
     "recipients",
     "request",
     "requests",
     "salt",
     "totals",
     "unfinished",
-    "users",
 ]
 
 _REQUEST = (
@@ -64,6 +64,17 @@ class Known(NamedTuple):
     label: str
     requests: int
     last: float | None
+
+
+class Received(NamedTuple):
+    """A user, how many pushes to this user were accepted, and how often the one that was accepted most often.
+
+    A duplicate is a push with the same content to the same user, also twice in one request: ``same`` is over 1 then.
+    """
+
+    user_id: str
+    accepted: int
+    same: int
 
 
 # Inboxes
@@ -165,22 +176,16 @@ def accepted(db: sqlite3.Connection, inbox: int, user: str) -> int:
     return int(times)
 
 
-def users(
-    db: sqlite3.Connection,
-    inbox: int,
-    *,
-    like: str = "",
-    after: str = "",
-    least: int = 1,
-    limit: int = -1,
-) -> dict[str, int]:
-    """How often each user was accepted, at ``least`` so often; by user id from ``after`` on."""
+def received(
+    db: sqlite3.Connection, inbox: int, *, like: str = "", after: str = "", same: int = 1, limit: int = -1
+) -> list[Received]:
+    """Return the users with a push accepted at least ``same`` times, by user id from ``after`` on."""
     rows = db.execute(
-        f"SELECT user, sum(times) AS accepted {_RECEIVED} AND user > ? AND (? = '' OR instr(user, ?))"
-        " GROUP BY user HAVING accepted >= ? ORDER BY user LIMIT ?",
-        (inbox, after, like, like, least, limit),
+        f"SELECT user, sum(times), max(times) AS same FROM (SELECT user, sum(times) AS times {_RECEIVED} AND user > ?"
+        " AND (? = '' OR instr(user, ?)) GROUP BY user, digest) GROUP BY user HAVING same >= ? ORDER BY user LIMIT ?",
+        (inbox, after, like, like, same, limit),
     )
-    return dict(rows.fetchall())
+    return [Received(*row) for row in rows]
 
 
 def delivered(db: sqlite3.Connection, inbox: int, user: str, *, limit: int) -> list[Delivered]:
@@ -294,10 +299,11 @@ def _where(inbox: int, search: Search, after: int, before: int) -> tuple[str, li
 def totals(db: sqlite3.Connection) -> dict[str, int]:
     """Counts over the inboxes that are not forgotten: users, duplicates among them, pushes and campaigns kept."""
     inboxes = "(SELECT id FROM inboxes WHERE digest NOT NULL)"
+    users = "SELECT count(*) FROM (SELECT DISTINCT inbox, user FROM"
     queries = {
-        "users": f"SELECT count(*) FROM (SELECT DISTINCT inbox, user FROM received WHERE inbox IN {inboxes})",
-        "duplicates": f"SELECT count(*) FROM (SELECT 1 FROM received WHERE inbox IN {inboxes}"
-        " GROUP BY inbox, user HAVING sum(times) > 1)",
+        "users": f"{users} received WHERE inbox IN {inboxes})",
+        "duplicates": f"{users} (SELECT inbox, user FROM received WHERE inbox IN {inboxes}"
+        " GROUP BY inbox, user, digest HAVING sum(times) > 1))",
         "pushes": f"SELECT count(*) FROM requests WHERE endpoint = 'push' AND accepted AND inbox IN {inboxes}",
         "campaigns": f"SELECT count(*) FROM campaigns WHERE inbox IN {inboxes}",
     }

@@ -247,10 +247,20 @@ class Store:
         with self._reading(box) as (db, inbox):
             return sql.accepted(db, inbox, user_id)
 
-    def users(self, box: Box, *, like: str = "", after: str = "", least: int = 1, limit: int = -1) -> dict[str, int]:
-        """How often each user was accepted, at ``least`` so often, in the order of their ids from ``after`` on."""
+    def received(
+        self, box: Box, *, like: str = "", after: str = "", same: int = 1, limit: int = -1
+    ) -> list[sql.Received]:
+        """Return the users with a push accepted at least ``same`` times, in the order of their ids after ``after``."""
         with self._reading(box) as (db, inbox):
-            return sql.users(db, inbox, like=like, after=after, least=least, limit=limit)
+            return sql.received(db, inbox, like=like, after=after, same=same, limit=limit)
+
+    def users(self, box: Box) -> dict[str, int]:
+        """Return every user with an accepted push, and how many."""
+        return {user.user_id: user.accepted for user in self.received(box)}
+
+    def duplicates(self, box: Box) -> dict[str, int]:
+        """Return every user to whom the same push was accepted more than once, and how often at most."""
+        return {user.user_id: user.same for user in self.received(box, same=2)}
 
     def delivered(self, box: Box, user_id: str, *, limit: int = 1000) -> tuple[int, list[Delivered]]:
         """How many times a user was accepted, and the newest of what is kept of that, oldest first."""

@@ -119,10 +119,11 @@ class UserView(Struct, frozen=True, kw_only=True):
 
 
 class UserCount(Struct, frozen=True):
-    """A user and how many pushes were accepted."""
+    """A user, how many pushes were accepted, and how often the same one at most: over 1 is a duplicate."""
 
     user_id: str
     accepted: int
+    same: int
 
 
 class Users(Struct, frozen=True):

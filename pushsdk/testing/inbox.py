@@ -83,7 +83,7 @@ class PushInbox:
         return self._inbox.users()
 
     def duplicates(self) -> Mapping[str, int]:
-        """The users with more than one accepted push, and how many."""
+        """Return the users to whom the same push was accepted more than once, and how often at most."""
         return self._inbox.duplicates()
 
     def sent_to(self, user_id: str) -> list[SentPush]:
@@ -141,10 +141,10 @@ class PushInbox:
             self._fail(f"Expected no {what}, got {len(found):,}.")
 
     def assert_no_duplicates(self) -> None:
-        """Fail if any user got more than one push, whatever is in them."""
+        """Fail if any user got the same push more than once: equal in its message and its custom fields."""
         __tracebackhide__ = True
         if found := self.duplicates():
-            self._fail(f"{plural(len(found), 'user')} got more than one push:", users_told(found))
+            self._fail(f"{plural(len(found), 'user')} got the same push more than once:", users_told(found))
 
     # Waiting
 

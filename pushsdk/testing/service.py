@@ -63,6 +63,11 @@ class FakeRequest:
         self._read = read
         self._tally = tally
 
+    @property
+    def content(self) -> bytes:
+        """The message and the custom fields, equal for equal content."""
+        return msgspec.json.encode((self.message, self.custom_fields), order="deterministic")
+
     def __repr__(self) -> str:
         return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"
 
@@ -166,8 +171,11 @@ class FakeService:
         return dict(self._tally)
 
     def duplicates(self) -> Mapping[str, int]:
-        """The users with more than one accepted push, and how many."""
-        return {user: count for user, count in self._tally.items() if count > 1}
+        """Return the users to whom the same push was accepted more than once, and how often at most."""
+        same: Counter[str] = Counter()
+        for (user, _), count in Counter((user, push.content) for push in self.pushes for user in push.user_ids).items():
+            same[user] = max(same[user], count)
+        return {user: count for user, count in same.items() if count > 1}
 
     @property
     def pushes(self) -> Sequence[FakeRequest]:

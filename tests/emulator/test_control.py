@@ -71,7 +71,7 @@ async def test_an_inbox_is_named_by_its_public_name_without_the_key(api, wire):
     await wire.push("ann")
     (inbox,) = await api.get("/inboxes", Api_Key=None)
     users = await api.get(f"/users?inbox={inbox['inbox']}", Api_Key=None)
-    assert users == {"users": [{"user_id": "ann", "accepted": 1}], "next": None}
+    assert users == {"users": [{"user_id": "ann", "accepted": 1, "same": 1}], "next": None}
 
 
 @pytest.mark.parametrize("name", ["nobody", "", "%00", "'%20OR%201=1", "%25", "_" * 16, "%f0%9f%98%80"])
@@ -277,7 +277,7 @@ async def test_any_user_id_is_found_by_its_path_and_by_search(api, wire, user_id
     user = await api.user(user_id)
     assert (user["user_id"], user["accepted"], len(user["pushes"])) == (user_id, 1, 1)
     found = await api.get(f"/users?search={quote(user_id, safe='')}")
-    assert {"user_id": user_id, "accepted": 1} in found["users"]
+    assert {"user_id": user_id, "accepted": 1, "same": 1} in found["users"]
     line = quote('user:"' + user_id.replace("\\", "\\\\").replace('"', '\\"') + '"', safe="")
     assert len((await api.get(f"/requests?search={line}"))["requests"]) == 1
 
@@ -326,10 +326,14 @@ async def test_users_are_searched_literally(api, wire):
         assert [each["user_id"] for each in found["users"]] == [search]
 
 
-async def test_duplicates_are_the_users_with_more_than_one(api, wire):
+async def test_duplicates_are_the_users_who_got_the_same_push_twice(api, wire):
     await wire.push("ann", "bob")
     await wire.push("ann")
-    assert await api.get("/duplicates") == [{"user_id": "ann", "accepted": 2}]
+    for user in ("ann", "bob"):
+        await wire.send({"userIds": [user], "message": {"title": {"en": "another"}}})
+    ann, bob = {"user_id": "ann", "accepted": 3, "same": 2}, {"user_id": "bob", "accepted": 2, "same": 1}
+    assert await api.get("/duplicates") == [ann]
+    assert (await api.get("/users"))["users"] == [ann, bob]
 
 
 # Requests
@@ -620,7 +624,7 @@ async def test_a_reset_by_the_test_is_seen_on_the_wire(api, wire, emulator):
 async def test_calls_beside_each_other_are_all_answered(api, wire):
     await wire.push("ann")
     answers = await asyncio.gather(*(api.get("/users") for _ in range(50)))
-    assert all(answer["users"] == [{"user_id": "ann", "accepted": 1}] for answer in answers)
+    assert all(answer["users"] == [{"user_id": "ann", "accepted": 1, "same": 1}] for answer in answers)
 
 
 async def test_rules_of_the_emulator_never_act_on_control_routes(running):

@@ -124,7 +124,7 @@ def foreign(path):
 def newer(path):
     Database(path).close()
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 2")
+    db.execute("PRAGMA user_version = 3")
     db.close()
 
 
@@ -141,7 +141,7 @@ def damaged(path):
         (lambda path: path.write_bytes(b"x" * 5000), "no emulator store, or it is damaged: name another file"),
         (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
         (foreign, "a database of something else: name another file"),
-        (newer, "a store of version 2, this pushsdk has 1: name another file"),
+        (newer, "a store of version 3, this pushsdk has 2: name another file"),
         (damaged, "can't be used as a store: .*; name another file"),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_folder_that_allows_no_log_is_an_error(tmp_path, monkeypatch):
 def test_whoever_began_it_may_have_been_ended_in_the_middle(tmp_path):
     """Then it has a head that is ours, and nothing behind it."""
     db = sqlite3.connect(tmp_path / "kept")
-    db.executescript(f"PRAGMA application_id = {database._APPLICATION_ID}; PRAGMA user_version = 1;")
+    db.executescript(f"PRAGMA application_id = {database._APPLICATION_ID}; PRAGMA user_version = {database._VERSION};")
     db.close()
     db = Database(tmp_path / "kept")
     assert read(db) == 1

@@ -201,7 +201,7 @@ async def test_without_the_token_an_unknown_route_says_no_more(guarded):
 @pytest.mark.parametrize("authorization", [f"Bearer {TOKEN}", f"bearer  {TOKEN} "])
 async def test_with_the_token_the_routes_are_open(guarded, authorization):
     await guarded.raw("POST", "/external/api/v1/push", {"userIds": ["ann"], "message": {}})
-    assert (await guarded.get("/users", Authorization=authorization))["users"] == [{"user_id": "ann", "accepted": 1}]
+    assert (await guarded.get("/users", Authorization=authorization))["users"][0]["user_id"] == "ann"
 
 
 async def test_health_and_the_page_need_no_token_and_hold_no_data(guarded):

@@ -24,6 +24,30 @@ async def test_an_id_twice_in_one_request_is_a_double(wire, emulator):
     assert emulator.duplicates() == {"ann": 2}
 
 
+@pytest.mark.parametrize(
+    ("second", "duplicates"),
+    [
+        ({"message": {"title": {"de": "Hallo", "en": "Hi"}}, "customFields": {"b": [2], "a": 1}}, {"ann": 2}),
+        ({"message": {"title": {"en": "Hi", "de": "Hallo!"}}, "customFields": {"a": 1, "b": [2]}}, {}),
+        ({"message": {"title": {"en": "Hi", "de": "Hallo"}}, "customFields": {"a": 1, "b": [3]}}, {}),
+        ({"message": {"title": {"en": "Hi", "de": "Hallo"}}}, {}),
+    ],
+    ids=["the same in another order", "another text", "another custom field", "no custom fields"],
+)
+async def test_a_duplicate_is_the_same_content_to_the_same_user(wire, emulator, second, duplicates):
+    first = {"message": {"title": {"en": "Hi", "de": "Hallo"}}, "customFields": {"a": 1, "b": [2]}}
+    await wire.send({"userIds": ["ann", "bob"], **first})
+    await wire.send({"userIds": ["eve", "ann"], **second})
+    assert (emulator.accepted("ann"), emulator.duplicates()) == (2, duplicates)
+    assert emulator.totals()["duplicates"] == len(duplicates)
+
+
+async def test_a_duplicate_counts_how_often_the_most_frequent_push_was_accepted(wire, emulator):
+    for title in ("one", "two", "three", "two", "one", "two"):
+        await wire.send({"userIds": ["ann"], "message": {"title": {"en": title}}})
+    assert (emulator.users(), emulator.duplicates()) == ({"ann": 6}, {"ann": 3})
+
+
 async def test_every_key_has_an_inbox_of_its_own(wire, emulator):
     await wire.push("ann")
     await wire.push("bob", Api_Key="another")

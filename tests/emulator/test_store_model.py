@@ -19,6 +19,7 @@ from pushsdk.emulator.store import Store
 
 KEYS = st.sampled_from("abc")
 USERS = st.lists(st.sampled_from(["ann", "bob", "eve", "Ann", "a\0", "é"]), min_size=1, max_size=6)
+KINDS = st.sampled_from(["push", "other", "refused", "campaign"])
 KEEP = 4
 
 
@@ -29,6 +30,7 @@ class Inboxes(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self.contents: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self.listed: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)  # ids, and users where accepted
         self.former = []  # boxes from before a reset
         self.last = 0
@@ -41,20 +43,22 @@ class Inboxes(RuleBasedStateMachine):
         self.store.close()
         shutil.rmtree(self.folder)
 
-    @rule(groups=st.lists(st.tuples(KEYS, USERS, st.sampled_from(["push", "refused", "campaign"])), max_size=5))
+    @rule(groups=st.lists(st.tuples(KEYS, USERS, KINDS), max_size=5))
     def write(self, groups):
         entries = []
         for key, users, kind in groups:
             box = self.store.box(key)
             self.last += 1
-            if kind == "push":
-                entries.append(push(box, *users))
+            is_push = kind in {"push", "other"}
+            if is_push:
+                entries.append(push(box, *users, digest=kind == "push"))
                 self.counts[key].update(users)
+                self.contents[key].update((user, kind) for user in users)
             elif kind == "refused":
                 entries.append(refused(box))
             else:
                 entries.append(campaign(box, f"c{self.last}"))
-            self.listed[key].append((self.last, tuple(users) if kind == "push" else ()))
+            self.listed[key].append((self.last, tuple(users) if is_push else ()))
             self.listed[key] = self.listed[key][-KEEP:]
         first = self.last - len(entries) + 1
         self.store.write(entries)
@@ -95,6 +99,7 @@ class Inboxes(RuleBasedStateMachine):
         assert self.store.forget(box).id == self.store.box(key).id != box.id
         self.former.append(box)
         self.counts[key].clear()
+        self.contents[key].clear()
         self.listed[key].clear()
 
     @rule()
@@ -111,7 +116,9 @@ class Inboxes(RuleBasedStateMachine):
         for key in "abc":
             box = self.store.find(key)
             assert self.store.users(box) == self.counts[key]
-            assert self.store.users(box, least=2) == {u: n for u, n in self.counts[key].items() if n > 1}
+            contents = self.contents[key]
+            same = {user: max(contents[user, "push"], contents[user, "other"]) for user in self.counts[key]}
+            assert self.store.duplicates(box) == {user: times for user, times in same.items() if times > 1}
             assert [each.id for each in self.store.requests(box, forward=True)] == [row[0] for row in self.listed[key]]
             accepted, got = self.store.delivered(box, "ann")
             assert accepted == self.counts[key]["ann"]

@@ -38,12 +38,20 @@ async def test_it_accepts_where_nothing_else_is_said():
     assert (receipt.outcome, receipt.users) == (Outcome.ACCEPTED, 2)
     assert (service.accepted("ann"), service.accepted("eve")) == (2, 0)
     assert service.users() == {"ann": 2, "bob": 1}
-    assert service.duplicates() == {"ann": 2}
     first, second = service.requests
     assert (first.path, first.user_ids, first.custom_fields) == ("v1/push", ("ann", "bob"), {"n": 1})
     assert (second.message["title"], second.custom_fields) == ({"en": "Hello"}, None)
     assert service.pushes == [first, second]
     assert repr(first) == "FakeRequest('v1/push', users=2, accepted=True)"
+
+
+@virtual_time
+async def test_a_duplicate_is_the_same_content_to_the_same_user():
+    service = FakeService()
+    async with service.client() as client:
+        for users, fields in ((["ann", "bob"], {"n": 1}), ("ann", None), ("bob", None), ("ann", {"n": 1})):
+            await client.send(users, MESSAGE, custom_fields=fields)
+    assert (service.users(), service.duplicates()) == ({"ann": 3, "bob": 2}, {"ann": 2})
 
 
 @virtual_time

@@ -143,12 +143,13 @@ def test_what_was_refused_is_nothing_sent(inbox, send):
     inbox.assert_nothing_sent()
 
 
-def test_users_who_got_two_pushes_are_named(inbox, send):
+def test_users_who_got_the_same_push_twice_are_named(inbox, send):
     send("ann")
+    send("ann", message={"title": {"en": "another"}})
     inbox.assert_no_duplicates()
     send("ann", "bob")
     told = text_of(inbox.assert_no_duplicates)
-    assert told.startswith('1 user got more than one push:\n  "ann": 2 pushes\n\nThe service got 2 requests')
+    assert told.startswith('1 user got the same push more than once:\n  "ann": 2 pushes\n\nThe service got 3 requests')
 
 
 def test_requests_that_came_elsewhere_are_a_hint(inbox, send):

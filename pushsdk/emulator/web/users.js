@@ -1,4 +1,4 @@
-// The view of the users: who got how many pushes, duplicates marked; of one user what the devices show.
+// The view of the users: how many pushes each got, duplicates marked; of one user what the devices show.
 
 import { get, inbox, part } from "./api.js";
 import { bdi, fill, h } from "./dom.js";
@@ -79,7 +79,7 @@ export class Users {
     this.more.hidden = this.after === null;
     fill(
       this.list,
-      this.shown.length ? null : h("li", { class: "quiet" }, this.doubles ? "No user got more than one push." : "No user yet."),
+      this.shown.length ? null : h("li", { class: "quiet" }, this.doubles ? "No user got the same push twice." : "No user yet."),
       this.shown.map((one) =>
         h(
           "li",
@@ -88,7 +88,8 @@ export class Users {
             "a",
             { class: "card-link", href: `#/users/${part(one.user_id)}`, "aria-current": one.user_id === chosen ? "true" : null },
             bdi(one.user_id.slice(0, 200), "user-id"),
-            h("span", { class: `times ${one.accepted > 1 ? "double" : ""}`, title: one.accepted > 1 ? "got more than one push" : "" }, `×${number(one.accepted)}`),
+            one.same > 1 ? h("span", { class: "tag double" }, `same push ×${number(one.same)}`) : null,
+            h("span", { class: "times" }, `×${number(one.accepted)}`),
           ),
         ),
       ),
@@ -96,7 +97,7 @@ export class Users {
   }
 
   nothing() {
-    const why = this.doubles ? "No user got more than one push: no duplicates." : "Users show up here with their first accepted push.";
+    const why = this.doubles ? "No user got the same push twice: a duplicate has the same message and the same custom fields." : "Users show up here with their first accepted push.";
     fill(this.detail, h("div", { class: "nothing" }, icon("users"), h("h2", null, this.doubles ? "None" : "Nobody yet"), h("p", null, why)));
   }
 
