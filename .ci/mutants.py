@@ -1054,6 +1054,27 @@ COMMANDS = [
         "tests/cli/test_send_command.py",
     ),
     Mutant(
+        "marks of direction reach the terminal",
+        CLI + "_terminal.py",
+        'frozenset({"Cc", "Cf", ',
+        'frozenset({"Cc", ',
+        "tests/cli/test_terminal.py",
+    ),
+    Mutant(
+        "the uuid of the service is printed raw",
+        CLI + "campaign.py",
+        "        say(created.uuid)",
+        '        __import__("sys").stdout.write(created.uuid)',
+        "tests/cli/test_terminal.py",
+    ),
+    Mutant(
+        "JSON for a terminal is not escaped",
+        CLI + "_tell.py",
+        "escaped(msgspec.json.encode(told).decode())",
+        "msgspec.json.encode(told).decode()",
+        "tests/cli/test_terminal.py",
+    ),
+    Mutant(
         "a second Ctrl-C is as patient as the first",
         CLI + "_interrupt.py",
         "if self.signals == 1:",

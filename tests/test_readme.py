@@ -159,7 +159,9 @@ def test_every_command_is_one_that_there_is() -> None:
 def test_what_services_and_workers_need_is_what_their_tests_install() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     tested = {re.split(r"[><=]", each)[0] for extra in ("workers", "workers-arq") for each in extras[extra]}
-    told = re.findall(r"<summary>.*<code>pip install (.*?)</code>, <code>(.*?)</code></summary>", README)
+    told = re.findall(
+        r"<summary>.*<code>pip install (.*?)</code>, <code>(.*_(?:service|jobs).*?)</code></summary>", README
+    )
     run = [re.findall(r"\w+_(?:service|jobs)", command) for _, command in told]
     written = [found for block in MODULES if (found := re.findall(r"^# (\w+_(?:service|jobs))\.py$", block, re.M))]
     assert run == written

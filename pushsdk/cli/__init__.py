@@ -9,7 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pushsdk.cli._exit import CommandError, Exit, usage, warn
+from pushsdk.cli._exit import CommandError, Exit, usage
+from pushsdk.cli._terminal import warn
 
 __all__ = ["CANNOT_RUN", "main"]
 
@@ -31,9 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         _refuse_key(words)
         try:
-            code: int = app(words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False)
-        except CycloptsError:  # which has said what is wrong
-            return Exit.USAGE
+            code: int = app(
+                words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False, print_error=False
+            )
+        except CycloptsError as error:
+            raise usage(str(error)) from None
         sys.stdout.flush()
     except CommandError as error:
         warn(f"pushsdk: {error}")

@@ -6,7 +6,8 @@ import sys
 from urllib.parse import urlsplit
 
 from pushsdk._core.endpoint import is_loopback
-from pushsdk.cli._exit import CommandError, Exit, usage, visible
+from pushsdk.cli._exit import CommandError, Exit, usage
+from pushsdk.cli._terminal import visible
 from pushsdk.cli.settings import Settings
 
 __all__ = ["confirm"]

@@ -22,7 +22,7 @@ _LINES = 4  # so many lines of progress where there is no terminal to draw a bar
 @contextmanager
 def progress(total: int, console: Console) -> Iterator[Callable[[int], None]]:
     """Show how many of ``total`` pushes have ended, whenever the function given is told: a bar, or lines."""
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield _in_lines(total, console)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

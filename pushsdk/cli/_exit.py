@@ -1,14 +1,12 @@
-"""How a command ends: the exit codes, which of them holds, and what is written to stderr. Loads nothing."""
+"""How a command ends: the exit codes, and which of them holds. Loads nothing."""
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-__all__ = ["CommandError", "Exit", "code_of", "ends_plainly", "usage", "visible", "warn"]
+__all__ = ["CommandError", "Exit", "code_of", "ends_plainly", "usage"]
 
 
 class Exit(IntEnum):
@@ -87,18 +85,3 @@ def ends_plainly() -> Iterator[None]:
         # A campaign without a readable uuid is as good as unknown: nobody should create it again unseen.
         unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, UnexpectedResponseError)
         raise CommandError(str(error), code_of(refused=refused, unknown=unknown, missing=1)) from None
-
-
-def warn(text: str) -> None:
-    """A line to stderr."""
-    sys.stderr.write(f"{visible(text)}\n")
-    sys.stderr.flush()
-
-
-def visible(text: str) -> str:
-    """The text with every control character replaced: no file and no service moves the cursor of a terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-# C0 but for the line end, DEL and C1; and the marks that turn the direction of what follows.
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from pushsdk.cli._exit import Exit, warn
+from pushsdk.cli._exit import Exit
+from pushsdk.cli._terminal import warn
 
 __all__ = ["Interrupt"]
 

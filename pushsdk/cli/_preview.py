@@ -8,17 +8,18 @@ from typing import Any
 from msgspec import Struct
 from rich import box
 from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
 from pushsdk._core.placeholders import render
-from pushsdk.cli._exit import visible
+from pushsdk.cli._terminal import visible
 
 __all__ = ["Shown", "draw", "lines", "shown"]
 
 _WIDTH = 46  # of a notification: about what a phone shows
 _TEXTS = ("title", "subtitle", "body")
+_NO_TEXT = "(no text)"
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -41,12 +42,12 @@ def shown(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Shown]:
     buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
     return [
         Shown(
-            language=visible(language),
+            language=language,
             platforms=_platforms(message),
-            image=visible(message.get("bigImageUrl") or message.get("richMediaUrl") or ""),
-            buttons=[visible(label) for label in buttons if label],
-            opens=visible(message.get("iosActionUrl") or message.get("androidActionUrl") or ""),
-            **{name: visible(render(each.get(language, ""), fields)) for name, each in texts.items()},
+            image=message.get("bigImageUrl") or message.get("richMediaUrl") or "",
+            buttons=[label for label in buttons if label],
+            opens=message.get("iosActionUrl") or message.get("androidActionUrl") or "",
+            **{name: render(each.get(language, ""), fields) for name, each in texts.items()},
         )
         for language in languages
     ]
@@ -63,22 +64,18 @@ def draw(notifications: Sequence[Shown], console: Console) -> None:
 
 
 def _panel(each: Shown) -> Panel:
-    parts: list[RenderableType] = []
-    if each.title:
-        parts.append(Text(each.title, style="bold"))
-    if each.subtitle:
-        parts.append(Text(each.subtitle))
-    if each.body:
-        parts.append(Text(each.body))
+    parts = [Text(visible(line), style="bold") for line in each.title.splitlines()]
+    parts += [Text(visible(line)) for text in (each.subtitle, each.body) for line in text.splitlines()]
+    parts = parts or [Text(_NO_TEXT, style="dim")]
     if each.image:
-        parts.append(Text(f"image  {each.image}", style="dim", overflow="ellipsis", no_wrap=True))
+        parts.append(Text(visible(f"image  {each.image}"), style="dim", overflow="ellipsis", no_wrap=True))
     if each.buttons:
-        parts.append(Text("   ".join(each.buttons), style="bold cyan"))
+        parts.append(Text(visible("   ".join(each.buttons)), style="bold cyan"))
     if each.opens:
-        parts.append(Text(f"opens  {each.opens}", style="dim", overflow="ellipsis", no_wrap=True))
+        parts.append(Text(visible(f"opens  {each.opens}"), style="dim", overflow="ellipsis", no_wrap=True))
     return Panel(
-        Group(*(parts or [Text("(no text)", style="dim")])),
-        title=Text(each.language, style="bold"),
+        Group(*parts),
+        title=Text(visible(each.language), style="bold"),
         title_align="left",
         subtitle=Text(each.platforms, style="dim"),
         subtitle_align="right",
@@ -90,12 +87,13 @@ def _panel(each: Shown) -> Panel:
 
 
 def lines(notifications: Sequence[Shown]) -> Iterator[str]:
-    """As lines of plain text."""
+    """As lines of text."""
     for number, each in enumerate(notifications):
         if number:
             yield ""
         yield f"[{each.language}] {each.platforms}"
-        yield from (text for text in (each.title, each.subtitle, each.body) if text)
+        texts = [line for text in (each.title, each.subtitle, each.body) for line in text.splitlines()]
+        yield from texts or [_NO_TEXT]
         if each.image:
             yield f"image: {each.image}"
         if each.buttons:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -17,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pushsdk._broadcast.report import Progress
+from pushsdk.cli._tell import count, print_json
+from pushsdk.cli._terminal import visible, warn
 
 __all__ = ["Mode", "duration", "progress"]
 
@@ -33,13 +34,12 @@ _COLOURS = {"accepted": "green", "rejected": "red", "unknown": "yellow"}
 def progress(mode: Mode) -> Iterator[Tell]:
     """What ``on_progress`` is to call."""
     console = Console(stderr=True, highlight=False)
-    if mode == "auto" and console.is_terminal:
+    if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
         # Redrawn when there is something new: no thread of its own that competes with the sending.
         with Live(console=console, auto_refresh=False, transient=True) as live:
             yield lambda told: live.update(_drawn(told), refresh=True)
     elif mode == "json":
-        encode = msgspec.json.Encoder().encode
-        yield lambda told: _line(encode(told).decode())
+        yield lambda told: print_json(told, sys.stderr)
     elif mode == "none":
         yield lambda told: None
     else:
@@ -54,21 +54,16 @@ def _in_lines(clock: Callable[[], float]) -> Tell:
         at_the_end = told.stage == "sending" and _done(told) == told.planned
         if clock() >= due or (stage, told.stage) in _NEWS or at_the_end:
             due = clock() + _EVERY
-            _line(_in_words(told))
+            warn(_in_words(told))
         stage = told.stage
 
     return tell
 
 
-def _line(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
 def _in_words(told: Progress) -> str:
     if told.stage == "planning":
-        return f"planning: {told.planned:,} users"
-    parts = [f"{told.stage}: {_done(told):,} of {told.planned:,} users", *_counts(told), *_speed(told)]
+        return f"planning: {count(told.planned)}"
+    parts = [f"{told.stage}: {_done(told):,} of {count(told.planned)}", *_counts(told), *_speed(told)]
     return ", ".join(parts)
 
 
@@ -90,7 +85,7 @@ def _speed(told: Progress) -> list[str]:
     if told.paused:
         parts.append(f"throttled for {duration(told.paused)}")
     if told.stage == "waiting" and told.trouble:
-        parts.append(told.trouble)
+        parts.append(visible(told.trouble))
     return parts
 
 
@@ -106,7 +101,7 @@ def duration(seconds: float) -> str:
 
 def _drawn(told: Progress) -> RenderableType:
     if told.stage == "planning":
-        return Text.assemble(("planning  ", "bold cyan"), f"{told.planned:,} users so far, ", duration(told.seconds))
+        return Text.assemble(("planning  ", "bold cyan"), f"{count(told.planned)} so far, ", duration(told.seconds))
     share = _done(told) / told.planned if told.planned else 1.0
     first = Table.grid(padding=(0, 1), expand=True)
     first.add_column(no_wrap=True)

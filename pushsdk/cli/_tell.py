@@ -1,15 +1,15 @@
-"""What commands print besides their result: advice on stderr, JSON on stdout, numbers of users in words."""
+"""What several commands print: advice on stderr, JSON, numbers of users in words."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
 from pushsdk._core.lint import lint
-from pushsdk.cli._exit import warn
+from pushsdk.cli._terminal import escaped, warn
 
 __all__ = ["advise", "count", "print_json"]
 
@@ -25,6 +25,6 @@ def count(number: int, word: str = "user") -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def print_json(told: Mapping[str, Any] | msgspec.Struct) -> None:
-    """One line on stdout."""
-    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+def print_json(told: Mapping[str, Any] | msgspec.Struct, file: TextIO | None = None) -> None:
+    """Print one line of JSON, to stdout if no file is given."""
+    (file or sys.stdout).write(escaped(msgspec.json.encode(told).decode()) + "\n")

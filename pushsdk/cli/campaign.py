@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from pushsdk.cli._exit import Exit, ends_plainly
 from pushsdk.cli._files import read_campaign
 from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
 from pushsdk.cli._tell import advise, print_json
+from pushsdk.cli._terminal import say
 
 __all__ = ["create"]
 
@@ -47,7 +47,7 @@ def create(
     if json:
         print_json({"uuid": created.uuid})
     else:
-        sys.stdout.write(f"{created.uuid}\n")
+        say(created.uuid)
     return Exit.DONE
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from typing import Annotated
 
-import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
@@ -17,6 +15,7 @@ from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError
 from pushsdk.cli._demo_books import Result, compare
 from pushsdk.cli._demo_plan import CAMPAIGN, MESSAGE, Plan, personal
 from pushsdk.cli._demo_table import progress, table
+from pushsdk.cli._tell import print_json
 from pushsdk.emulator import Emulator
 
 __all__ = ["demo"]
@@ -48,7 +47,7 @@ async def demo(*, users: Users = 20_000, personalized: Messages = 2_000, seed: i
     with progress(plan.size, Console(stderr=True)) as tell:
         result = await run(plan, tell)
     if json:
-        sys.stdout.write(msgspec.json.encode(result.as_json()).decode() + "\n")
+        print_json(result.as_json())
     else:
         Console().print(table(plan, result))
     return 1 if result.complaints else 0

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._version import __version__
-from pushsdk.cli._exit import Exit, visible
+from pushsdk.cli._exit import Exit
 from pushsdk.cli._options import Flag, Pace, Patience, Service, given
 from pushsdk.cli._probe import Finding, probe
 from pushsdk.cli._tell import print_json
+from pushsdk.cli._terminal import visible
 from pushsdk.cli.settings import KEYS, Found, Settings, check, find
 
 __all__ = ["doctor"]

@@ -16,8 +16,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pushsdk.cli._emulator import LOOPBACK, Behaviour, Port, made, token_in
-from pushsdk.cli._exit import CommandError, Exit, usage, warn
+from pushsdk.cli._exit import CommandError, Exit, usage
 from pushsdk.cli._tell import count
+from pushsdk.cli._terminal import say, warn
 from pushsdk.emulator import Emulator, StoreError
 from pushsdk.emulator.guard import is_host
 
@@ -193,5 +194,5 @@ def _pushes(number: int) -> str:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    say(line)
     sys.stdout.flush()  # a pipe waits for these lines

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import msgspec
 from rich.console import Console
 
-from pushsdk._core.lint import Problem
 from pushsdk._core.lint import lint as problems_of
-from pushsdk.cli._exit import Exit, ends_plainly, usage, visible
+from pushsdk.cli._exit import Exit, ends_plainly, usage
 from pushsdk.cli._files import message_in, read_fields, read_resource
 from pushsdk.cli._options import File, Flag
 from pushsdk.cli._preview import draw, lines, shown
 from pushsdk.cli._tell import print_json
+from pushsdk.cli._terminal import say, warn
 
 __all__ = ["lint", "preview"]
 
@@ -35,9 +33,9 @@ def lint(file: File, /, *, json: Flag = False) -> int:
         if json:
             print_json(msgspec.structs.asdict(problem))
         else:
-            sys.stdout.write(f"{_line(problem)}\n")
+            say(f"{problem.path}: {problem.message} ({problem.code})")
     if not found and not json:
-        sys.stdout.write("nothing to advise\n")
+        say("nothing to advise")
     return Exit.INCOMPLETE if found else Exit.DONE
 
 
@@ -61,6 +59,8 @@ def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json:
         languages = [each.language for each in notifications]
         if lang is not None and lang not in languages:
             raise usage(f"{file}: there is no text in that language; there is {', '.join(languages) or 'none'}")
+        if not languages:
+            warn("the message has no text: title, subtitle and body name no language")
     notifications = [each for each in notifications if lang in (None, each.language)]
     console = Console(highlight=False)
     if json:
@@ -69,9 +69,6 @@ def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json:
     elif console.is_terminal:
         draw(notifications, console)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines(notifications))
+        for line in lines(notifications):
+            say(line)
     return Exit.DONE
-
-
-def _line(problem: Problem) -> str:
-    return visible(f"{problem.path}: {problem.message} ({problem.code})")

@@ -13,11 +13,12 @@ from cyclopts import Parameter
 
 from pushsdk import AsyncPushClient, BroadcastReport, Outcome, read_report
 from pushsdk.cli._confirm import confirm
-from pushsdk.cli._exit import Exit, ends_plainly, visible, warn
+from pushsdk.cli._exit import Exit, ends_plainly
 from pushsdk.cli._options import Flag, Pace, Service, given, settings_of
 from pushsdk.cli._runs import Course, send_run
 from pushsdk.cli._summary import again, hints, print_summary, report_code
-from pushsdk.cli._tell import count
+from pushsdk.cli._tell import count, print_json
+from pushsdk.cli._terminal import say, warn
 
 __all__ = ["report", "resume", "status"]
 
@@ -95,13 +96,15 @@ def report(run: Path, /, *, form: Form = "table", outcome: Outcome | None = None
     with ends_plainly():
         found = read_report(run)
         if form == "jsonl":
-            found.write_jsonl(sys.stdout, outcome)
+            for row in found.rows(outcome):
+                print_json(row)
         elif form == "csv":
             changed = found.write_csv(sys.stdout, outcome)
             if changed:
                 warn(f"{count(changed, 'id')} got a ' in front, so that no spreadsheet runs them: jsonl is exact")
         else:
-            sys.stdout.writelines(f"{line}\n" for line in _table(found, outcome))
+            for line in _table(found, outcome):
+                say(line)
     return Exit.DONE
 
 
@@ -109,9 +112,9 @@ def _table(found: BroadcastReport, outcome: Outcome | None) -> Iterator[str]:
     """The rows in columns, written while they are read: the width of the ids is that of the first of them."""
     rows = found.rows(outcome)
     first = list(itertools.islice(rows, _LOOKED_AT))
-    width = max((len(visible(row.user_id)) for row in first), default=0)
+    width = max((len(row.user_id) for row in first), default=0)
     width = max(width, len("user_id"))
     yield f"{'user_id':<{width}}  {'outcome':<8}  status  reason"
     for row in itertools.chain(first, rows):
         status = "" if row.status is None else row.status
-        yield f"{visible(row.user_id):<{width}}  {row.outcome.value:<8}  {status:>6}  {visible(row.reason)}".rstrip()
+        yield f"{row.user_id:<{width}}  {row.outcome.value:<8}  {status:>6}  {row.reason}".rstrip()

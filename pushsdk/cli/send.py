@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from cyclopts import Parameter
 
 from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt
 from pushsdk.cli._confirm import confirm
-from pushsdk.cli._exit import Exit, ends_plainly, usage, warn
+from pushsdk.cli._exit import Exit, ends_plainly, usage
 from pushsdk.cli._files import read_fields, read_message
 from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
 from pushsdk.cli._tell import advise, count, print_json
+from pushsdk.cli._terminal import say, warn
 
 __all__ = ["send"]
 
@@ -87,7 +87,7 @@ def send(
         print_json(_success(receipt))
     else:
         requests = f" in {count(receipt.requests, 'request')}" if receipt.requests > 1 else ""
-        sys.stdout.write(f"accepted: {count(receipt.users)}{requests}\n")
+        say(f"accepted: {count(receipt.users)}{requests}")
     return Exit.DONE
 
 

@@ -109,6 +109,16 @@ def test_a_message_without_texts_has_a_box_that_says_so(command, file, monkeypat
     assert "Android" in ended.out
 
 
+def test_without_a_terminal_a_language_without_text_says_so(command, file):
+    assert command("message", "preview", file({"title": {"en": ""}})).out == "[en] no platform\n(no text)\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_message_that_names_no_language_says_so(command, file, words):
+    says = "the message has no text: title, subtitle and body name no language\n"
+    assert command("message", "preview", file({"ttl": 1}), *words) == (0, "", says)
+
+
 def test_a_preview_may_be_of_one_language_and_json(command, file):
     ended = command("message", "preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
     told = json.loads(ended.out)

@@ -30,7 +30,7 @@ from pushsdk import (
 )
 from pushsdk._broadcast.report import Progress
 from pushsdk.cli import _interrupt, _progress, _runs
-from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly, visible
+from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly
 from pushsdk.cli._interrupt import Interrupt
 from pushsdk.cli._progress import duration, progress
 
@@ -56,6 +56,21 @@ def test_without_a_terminal_it_is_lines_on_stderr_when_there_is_news(capsys, mon
     out, err = capsys.readouterr()
     waiting = "waiting: 10,000 of 20,000 users, 10,000 accepted, throttled for 1:01"
     assert (out, err.splitlines()) == ("", ["planning: 20,000 users", WORDS, waiting, waiting])
+
+
+def test_a_terminal_that_can_not_draw_gets_lines(capsys, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with progress("auto") as tell:
+        tell(SENDING)
+    assert capsys.readouterr().err == f"{WORDS}\n"
+
+
+def test_one_user_is_not_many(capsys):
+    with progress("plain") as tell:
+        tell(Progress(stage="planning", planned=1, not_sent=1))
+        tell(Progress(stage="sending", planned=1, accepted=1))
+    assert capsys.readouterr().err == "planning: 1 user\nsending: 1 of 1 user, 1 accepted\n"
 
 
 def test_a_wait_says_what_it_waits_for_and_the_end_is_a_line_too(capsys, monkeypatch):
@@ -219,12 +234,6 @@ def test_every_error_has_its_exit_code_and_keeps_its_text(error, code):
 def test_what_is_no_error_of_the_package_stays_what_it_is():
     with pytest.raises(ZeroDivisionError), ends_plainly():
         raise ZeroDivisionError
-
-
-@pytest.mark.parametrize("char", ["\x00", "\x07", "\x1b", "\t", "\r", "\x7f", "\x85", "\x9b", "\u202e", "\u2066"])
-def test_no_control_character_reaches_a_terminal(char):
-    assert visible(f"a{char}b") == "a\ufffdb"
-    assert visible("a\nü \U0001f389") == "a\nü \U0001f389"
 
 
 # -- the start ----------------------------------------------------------------------------------------------------

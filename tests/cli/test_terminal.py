@@ -1,0 +1,126 @@
+"""Nothing that comes from outside steers a terminal or forges a line, whichever command prints it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.console import Console
+
+from pushsdk._broadcast.report import Progress
+from pushsdk.cli import _progress
+from pushsdk.cli._terminal import escaped, visible
+from pushsdk.emulator import Fault
+
+# C0 without NUL, DEL, C1; marks, embeddings, overrides and isolates of direction; separators; what takes no width.
+HOSTILE = "".join(
+    map(chr, [*range(1, 32), *range(127, 160), 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F)])
+) + "".join(map(chr, [0x2060, *range(0x2066, 0x206A), 0xFEFF, 0xAD, 0xE0041]))
+EVIL = f"a\x1b[2Jb\nforged{HOSTILE}row"
+JSON = {"Content-Type": "application/json"}
+KEPT = "ü \u00a0\u3000 \u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f469 \U0001f389"
+
+
+@pytest.mark.parametrize("char", [*HOSTILE, "\0", "\ud800"])
+def test_what_is_not_drawn_is_replaced(char):
+    assert visible(f"a{char}b") == "a\ufffdb"
+
+
+def test_what_languages_and_emoji_need_is_kept():
+    assert visible(KEPT) == escaped(KEPT) == KEPT
+
+
+def test_json_keeps_its_data():
+    told = json.dumps(HOSTILE, ensure_ascii=False)
+    assert json.loads(escaped(told)) == HOSTILE
+    assert not set(escaped(told)) & set(HOSTILE)
+    assert escaped("\x7f\U000e0041") == "\\u007f\\udb40\\udc41"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, service):
+    """Files whose names, ids, texts and keys are hostile, and a service whose answers are."""
+    monkeypatch.chdir(tmp_path)
+    message = {"title": {EVIL: EVIL}, "body": {EVIL: ""}, "bigImageUrl": EVIL, EVIL: 1, "priorty": "", "ttl": -1}
+    (tmp_path / "message.json").write_text(json.dumps(message))
+    (tmp_path / "campaign.json").write_text(json.dumps({"name": "x", "segment": {}, "message": message}))
+    (tmp_path / "ids.jsonl").write_text(json.dumps({"user_id": EVIL}))
+    (tmp_path / "bad.csv").write_text(f"{EVIL},x\n", newline="")
+    service.faults = [Fault.status(200, endpoint="campaigns", body=json.dumps({"uuid": EVIL}), headers=JSON)]
+    return tmp_path
+
+
+BROADCAST = ("broadcast", "ids.jsonl", "--message", "message.json", "--run")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("campaign", "create", "campaign.json"),
+        ("campaign", "create", "campaign.json", "--json"),
+        ("campaign", "create", EVIL),
+        ("message", "lint", "message.json"),
+        ("message", "lint", "message.json", "--json"),
+        ("message", "preview", "message.json"),
+        ("message", "preview", "message.json", "--json"),
+        ("message", "preview", "message.json", "--lang", "fr"),
+        ("report", EVIL),
+        ("report", EVIL, "--format", "jsonl"),
+        ("report", EVIL, "--format", EVIL),
+        ("status", EVIL),
+        ("status", EVIL, "--json"),
+        ("resume", EVIL),
+        ("resume", f"no{EVIL}"),
+        (*BROADCAST, EVIL, "--progress", "json"),
+        (*BROADCAST, EVIL, "--primary-key", EVIL),
+        ("broadcast", "bad.csv", "--message", "message.json", "--run", "a.run"),
+        ("plan", EVIL, "--message", "message.json"),
+        ("send", "ann", "--message", EVIL),
+        ("send", "ann", "--title", "x", "--timeout", EVIL),
+        ("send", f"--{EVIL}"),
+        ("doctor", "--base-url", f"http://{EVIL}"),
+        ("doctor", "--json", "--config", EVIL),
+        ("emulator", "--faults", EVIL),
+        ("emulator", "exec", "--", EVIL),
+    ],
+)
+def test_no_command_lets_a_hostile_text_through(command, folder, words):
+    assert command(*BROADCAST, EVIL, "--progress", "none", "--limit", "1").code == 0
+    ended = command(*words)
+    printed = ended.out + ended.err
+    assert printed.strip()
+    assert not set(printed) & (set(HOSTILE) - {"\n"})
+    if words[1] != "preview":  # a text of a message may have lines
+        assert "\nforged" not in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("campaign", "create", "campaign.json", "--json"), "uuid"),
+        (("message", "preview", "message.json", "--json"), "title"),
+        (("report", EVIL, "--format", "jsonl"), "user_id"),
+    ],
+)
+def test_what_is_printed_as_json_is_the_same_data(command, folder, words, name):
+    command(*BROADCAST, EVIL, "--progress", "none")
+    assert json.loads(command(*words).out)[name] == EVIL
+
+
+def test_a_box_holds_no_hostile_text(command, folder, monkeypatch):
+    monkeypatch.setattr("pushsdk.cli.message.Console", lambda **_: Console(force_terminal=True, color_system=None))
+    ended = command("message", "preview", "message.json")
+    assert "╭" in ended.out
+    assert not set(ended.out) & (set(HOSTILE) - {"\n"})
+
+
+@pytest.mark.parametrize("mode", ["plain", "json", "auto"])
+def test_no_failure_that_progress_tells_of_is_hostile(mode, capsys, monkeypatch):
+    monkeypatch.setattr(_progress, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
+    with _progress.progress(mode) as tell:
+        tell(Progress(stage="waiting", planned=1, not_sent=1, trouble=EVIL))
+    printed = capsys.readouterr().err
+    drawn = {"\x1b", "\r"} if mode == "auto" else set()
+    assert "row" in printed
+    assert not set(printed) & (set(HOSTILE) - {"\n"} - drawn)
+    assert "\x1b[2Jb" not in printed
