@@ -897,6 +897,20 @@ TRANSPORT = [
         "tests/client/test_may_repeat.py",
     ),
     Mutant(
+        "a piece of the key is no secret",
+        CORE + "endpoint.py",
+        '("__add__", "__getitem__", ',
+        '("__add__", ',
+        "tests/security/test_crash_reports.py",
+    ),
+    Mutant(
+        "the proxy's password stays in its URL",
+        "pushsdk/_io/transport.py",
+        "return url.with_user(None), ",
+        "return url, ",
+        "tests/security/test_crash_reports.py",
+    ),
+    Mutant(
         "plain http is open to every host",
         CORE + "endpoint.py",
         "and not is_loopback(",

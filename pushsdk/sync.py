@@ -17,6 +17,7 @@ from pushsdk._broadcast.report import Progress
 from pushsdk._broadcast.results import BroadcastReport
 from pushsdk._broadcast.wishes import OnUnknown, RunPath
 from pushsdk._core.brake import Brake
+from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
@@ -249,6 +250,7 @@ class PushClient(PushView):
 
         ``claims`` is used in the client's loop, and closed with it. Raises ConfigurationError.
         """
+        base_url, api_key, proxy = sealed(base_url), sealed(api_key), sealed(proxy)
         client = AsyncPushClient(
             base_url,
             api_key,

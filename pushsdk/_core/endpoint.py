@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -22,7 +23,8 @@ _OURS = frozenset({"api-key", "content-type", "content-length", "content-encodin
 class HeaderSecret(str):
     """A header value that no repr shows, so that no traceback, log or debugger does.
 
-    Only ``__repr__`` is overridden: with ``__str__`` too, aiohttp would send the redacted text (facts, finding 5).
+    Texts made from it are sealed too: crash reporters cut a long text before they take its repr. ``__str__`` and
+    ``__format__`` give the plain text, for aiohttp writes headers with one of them.
     """
 
     __slots__ = ()
@@ -30,8 +32,29 @@ class HeaderSecret(str):
     def __repr__(self) -> str:
         return "'***'"
 
+    def __iter__(self) -> Iterator[str]:
+        return map(HeaderSecret, super().__iter__())
+
+    def __radd__(self, other: str) -> HeaderSecret:
+        return HeaderSecret(str.__add__(other, self))
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable")
+
+
+def _seal(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_seal, value))
+    return HeaderSecret(value) if isinstance(value, str) else value
+
+
+def _sealing(method: Callable[..., Any]) -> Callable[..., Any]:
+    return wraps(method)(lambda *args, **kwargs: _seal(method(*args, **kwargs)))
+
+
+_PUBLIC = [name for name in dir(str) if not name.startswith("_")]
+for _name in ("__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", *_PUBLIC):
+    setattr(HeaderSecret, _name, _sealing(getattr(str, _name)))
 
 
 def check_key(key: object) -> HeaderSecret:

@@ -9,6 +9,7 @@ test against the installed aiohttp.
 from __future__ import annotations
 
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -142,7 +143,11 @@ class AiohttpTransport:
         if not self._owned:
             self._options |= {"auto_decompress": False, "ssl": ssl}
         if proxy is not None:
-            self._options["proxy"] = proxy
+            self._options["proxy"], login = _split_login(proxy)
+            if login is not None and self._base_url.scheme == "http":
+                self._headers["Proxy-Authorization"] = login
+            elif login is not None:
+                self._options["proxy_headers"] = {"Proxy-Authorization": login}
         self._timeouts: dict[float | None, aiohttp.ClientTimeout] = {}
 
     async def post(
@@ -228,6 +233,15 @@ class AiohttpTransport:
                 self._timeouts.clear()
             timeout = self._timeouts[connect] = _timeout(connect)
         return timeout
+
+
+def _split_login(proxy: str) -> tuple[URL, HeaderSecret | None]:
+    """Return the proxy without its user and password, and these as a header: aiohttp keeps the URL in its frames."""
+    url = URL(proxy)
+    if url.user is None and url.password is None:
+        return url, None
+    login = b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
+    return url.with_user(None), HeaderSecret(f"Basic {login}")
 
 
 def _timeout(connect: float | None) -> aiohttp.ClientTimeout:

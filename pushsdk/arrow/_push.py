@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from pushsdk._core.brake import Brake
+from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError, OutcomeUnknownError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
@@ -83,6 +84,7 @@ def push_batches(
     was on its way has ended, was settled and yielded. Their outcome is that of one chunk; of the others the store
     knows: call again with the same plan and run.
     """
+    base_url, api_key, proxy = sealed(base_url), sealed(api_key), sealed(proxy)
     if not callable(claims):
         raise ConfigurationError("claims is a callable that makes a claim store, as lambda: DirectoryClaims(path)")
     if brake is not None and not isinstance(brake, Brake):

@@ -1,0 +1,134 @@
+"""What crash reporters show of the locals of a traceback: no piece of a key or of a password, however long it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import aiohttp
+import pytest
+from rich.traceback import Traceback
+from support.wire_faults import always, hold, step, take, when
+from support.wire_server import WireServer
+
+from pushsdk import AsyncPushClient, CampaignRequest, ConfigurationError, PushClient
+from pushsdk._core.endpoint import HeaderSecret, sealed
+from pushsdk.arrow import push_batches
+from pushsdk.claims import MemoryClaims
+
+HERE = "https://push.example/api"
+# Reporters cut a text above 80 characters before they take its repr.
+LENGTHS = pytest.mark.parametrize("length", [20, 81, 4096])
+
+
+def secret_of(length: int) -> str:
+    return "".join(f"x{number:04}" for number in range(length))[:length]
+
+
+def shown(error: BaseException) -> Iterator[str]:
+    """The locals of the frames below this test's own, as rich and structlog show them, and those of its causes."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    assert trace is not None
+    told = Traceback.extract(type(error), error, trace, show_locals=True)
+    yield from (str(node) for stack in told.stacks for frame in stack.frames for node in (frame.locals or {}).values())
+    transformer = pytest.importorskip("structlog.tracebacks").ExceptionDictTransformer
+    for use_rich in (True, False):
+        yield str(transformer(use_rich=use_rich)((type(error), error, trace)))
+
+
+def leaks(secret: str, error: BaseException) -> list[str]:
+    pieces = {secret[n : n + 10] for n in range(0, len(secret) - 9, 5)}
+    return [text[:300] for text in shown(error) if any(piece in text for piece in pieces)]
+
+
+def refused(make: Callable[[], object]) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    return caught.value
+
+
+def pushed(*args: object, **options: object) -> object:
+    settings = dict(zip(("base_url", "api_key"), args, strict=True)) | options
+    return push_batches([], {"body": {"en": "hi"}}, run="run", claims=MemoryClaims, **settings)
+
+
+CLIENTS = pytest.mark.parametrize("client", [AsyncPushClient, PushClient, pushed], ids=lambda client: client.__name__)
+
+
+@LENGTHS
+@CLIENTS
+def test_a_refused_setting_is_not_in_a_crash_report(client: Callable[..., object], length: int) -> None:
+    secret = secret_of(length)
+    for make in (
+        lambda: client(HERE, f"{secret}\n"),
+        lambda: client(HERE, secret, retry="never"),
+        lambda: client(f"https://user:{secret}@push.example", "key"),
+        lambda: client(HERE, "key", proxy=f"ftp://user:{secret}@push.example"),
+        lambda: client(HERE, "key", proxy=f"http://user:{secret}@push.example", retry="never"),
+    ):
+        assert leaks(secret, refused(make)) == []
+
+
+@LENGTHS
+@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected: bool, length: int) -> None:
+    secret, taken = secret_of(length), asyncio.Event()
+
+    async def tell(*_: object) -> None:
+        taken.set()
+
+    script = when(always, step(take, tell, hold))
+    session = aiohttp.ClientSession() if injected else None
+    async with WireServer(script) as server, AsyncPushClient(server.base_url, secret, session=session) as client:
+        call = asyncio.create_task(client.create_campaign(CampaignRequest(name="c")))
+        await taken.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await call
+    if session is not None:
+        await session.close()
+    assert leaks(secret, caught.value) == []
+
+
+@LENGTHS
+@pytest.mark.parametrize("base_url", [HERE, "http://push.example"], ids=["https", "http"])
+@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
+    injected: bool, base_url: str, length: int
+) -> None:
+    secret, asked = secret_of(length), asyncio.Event()
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    session = aiohttp.ClientSession() if injected else None
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        url = f"http://user:{secret}@127.0.0.1:{port}"
+        async with AsyncPushClient(base_url, "key", proxy=url, session=session, allow_insecure=True) as client:
+            call = asyncio.create_task(client.create_campaign(CampaignRequest(name="c")))
+            await asked.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await call
+    if session is not None:
+        await session.close()
+    basic = aiohttp.encode_basic_auth("user", secret)
+    assert f"Proxy-Authorization: {basic}\r\n".encode() in heads[0]
+    assert leaks(secret, caught.value) == []
+    assert leaks(basic, caught.value) == []
+
+
+def test_what_is_made_of_a_sealed_text_is_sealed() -> None:
+    secret = sealed("abc def")
+    made = [secret[1:], secret + "x", "x" + secret, secret * 2, secret.strip(), secret.upper(), secret.join("ab")]
+    parts = [*secret, *secret.split(), *secret.partition(" "), secret.replace("a", "b"), secret.format()]
+    assert {type(each) for each in (*made, *parts)} == {HeaderSecret}
+    assert (secret[1:], "x" + secret, [*secret.split()]) == ("bc def", "xabc def", ["abc", "def"])
+    assert {type(each) for each in (str(secret), f"{secret}")} == {str}
