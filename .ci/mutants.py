@@ -583,6 +583,27 @@ COALESCING = [
         T_CALLS,
     ),
     Mutant(
+        "a late loop expires what has been answered",
+        IO + "clock.py",
+        "TURNS_TO_READ = 3",
+        "TURNS_TO_READ = 0",
+        "tests/faults/test_late.py",
+    ),
+    Mutant(
+        "what comes due while a late loop reads expires unread",
+        IO + "clock.py",
+        "self._order[0] <= now + 0.1",
+        "self._order[0] <= self.loop.time() * TICKS_PER_SECOND + 0.1",
+        "tests/io/test_clock.py",
+    ),
+    Mutant(
+        "the time of a stopped process is an outage",
+        RUNS + "courier.py",
+        "        self._left_out += max(0.0, now - self._asked - 2 * TICK)\n",
+        "",
+        "tests/broadcast/test_run_throttled.py",
+    ),
+    Mutant(
         "after the first deadline of a batch its others are forgotten",
         IO + "clock.py",
         "self.include(rest)",
@@ -2154,7 +2175,7 @@ BY_ARROW = [
     Mutant(
         "time without anything to send is an outage",
         ARROW + "_dispatcher.py",
-        "                self._watch.paused(self._loop.time() - self._idle_since)\n",
+        "                self._left_out += self._now() - self._idle_since\n",
         "                pass\n",
         T_ARROW + "dispatcher.py",
     ),

@@ -49,6 +49,9 @@ class Courier(ABC):
         limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
         self._patience = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
         self._watch = Watch(brake or Brake())
+        # When ``_now`` was asked last, and how many seconds it has left out so far.
+        self._asked = self._loop.time()
+        self._left_out = 0.0
         self._varied = varied
         # Workers that wait, for a place or for better times: the end wakes them.
         self._waiting: set[Scope] = set()
@@ -160,7 +163,7 @@ class Courier(ABC):
     def _note(self, part: Part, kind: Kind, verdict: Verdict, *, final: bool = True) -> None:
         """Have it written how a request ended; not ``final`` where the part is about to be sent again."""
         self._write(part, kind, verdict)
-        now = self._loop.time()
+        now = self._now()
         outcome = OUTCOMES.get(kind) if final else None
         if outcome is None:
             self._watch.released(verdict.status, now)
@@ -219,19 +222,29 @@ class Courier(ABC):
 
     # -- the brake ------------------------------------------------------------------------------------------------
 
+    def _now(self) -> float:
+        """The seconds of sending: the loop's clock without the time in which the loop was blocked or stopped.
+
+        ``_tick`` asks twice a second while the loop runs.
+        """
+        now = self._loop.time()
+        self._left_out += max(0.0, now - self._asked - 2 * TICK)
+        self._asked = now
+        return now - self._left_out
+
     async def _tick(self) -> None:
         """Look at the brake now and then, also while nothing ends."""
         while True:
             await asyncio.sleep(TICK)
             self._tell()
-            self._look(self._loop.time())
+            self._look(self._now())
 
     def _tell(self) -> None:  # noqa: B027 - not everybody does
         """Whoever wants to know how far it is."""
 
     def _look(self, now: float) -> None:
         """Stop where the brake says so."""
-        reason = self._watch.verdict(now, paused_until=self._slots.paused_until)
+        reason = self._watch.verdict(now, paused_until=self._slots.paused_until - self._left_out)
         if reason is not None:
             self.end("refused" if self._watch.refused else "brake", reason)
 

@@ -53,7 +53,7 @@ class Runner(Courier):
 
     async def run(self) -> None:
         """Send until all is through, or the run is stopped. Raises RunFileError where its file can't be written."""
-        self._watch.started(self._loop.time())
+        self._watch.started(self._now())
         self._tell()
         ticker = self._loop.create_task(self._tick())
         stop = self._wishes.stop

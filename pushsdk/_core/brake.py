@@ -41,9 +41,10 @@ class Brake(msgspec.Struct, frozen=True, kw_only=True):
     while it is being sent to, and each of them may not be sent to again; one gateway error in twenty requests stays
     below that.
 
-    ``max_outage`` is seconds of sending without an acceptance; planning is no part of it. The service's pauses are, or
-    one that always asks for another would hold the run for ever. But a run is not stopped while it waits as it was
-    told: what stops it is a request after the pause that fails too, or gets no answer for that long.
+    ``max_outage`` is seconds of sending without an acceptance; planning is no part of it, nor is the time in which the
+    process was stopped. The service's pauses are, or one that always asks for another would hold the run for ever. But
+    a run is not stopped while it waits as it was told: what stops it is a request after the pause that fails too, or
+    gets no answer for that long.
 
     A 401 or 403 stops every run at once. Raises ConfigurationError for a number that makes no sense.
     """
@@ -81,7 +82,7 @@ class _Window(msgspec.Struct):
 
 
 class Watch:
-    """Watches one run. Times are seconds on the caller's clock."""
+    """Watches one run. Times are seconds of sending, on a clock that stands still while nothing can be sent."""
 
     __slots__ = ("_accepted_at", "_before", "_brake", "_filling", "_heard_at", "_last", "_verdict")
 
@@ -98,11 +99,6 @@ class Watch:
     def started(self, now: float) -> None:
         """The run begins to send."""
         self._accepted_at = self._heard_at = now
-
-    def paused(self, seconds: float) -> None:
-        """There was nothing to send for so long: that is no part of an outage."""
-        self._accepted_at += seconds
-        self._heard_at += seconds
 
     def settled(self, outcome: Outcome, users: int, status: int | None, now: float) -> None:
         """It is known for good what became of these users; ``status`` is None where there was no answer."""

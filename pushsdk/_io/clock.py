@@ -1,6 +1,6 @@
 """Time in the shell: now, deadlines kept by one sweep, and the scope that ends an await at its deadline.
 
-A timer per call costs 3-4 us, a place in the sweep 0.3 (facts C2). A deadline is kept to one tick and a loop turn.
+A timer per call costs 3-4 us, a place in the sweep 0.3. A deadline is kept to one tick and a few loop turns.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import msgspec
 
 from pushsdk._core.outcome import Failure
 
-__all__ = ["Company", "Deadlines", "Expirable", "Scope", "fork_generation"]
+__all__ = ["TURNS_TO_READ", "Company", "Deadlines", "Expirable", "Scope", "fork_generation"]
 
 TICKS_PER_SECOND = 250
+# One turn reads the sockets, the next runs the tasks that the answers wake, the third takes in the rest of an answer.
+TURNS_TO_READ = 3
 # The bucket of what has no deadline.
 NEVER = -1
 
@@ -42,7 +44,7 @@ class Deadlines:
         # Deadlines rounded up to a tick, and what expires then (a dict as an ordered set).
         self._buckets: dict[int, dict[Expirable, None]] = {}
         self._order: list[int] = []
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = None
         self._armed = math.inf
 
     def add(self, item: Expirable, deadline: float) -> int:
@@ -82,10 +84,20 @@ class Deadlines:
         if self._handle is not None:
             self._handle.cancel()
         self._armed = tick
-        self._handle = self.loop.call_at(tick / TICKS_PER_SECOND, self._sweep)
+        self._handle = self.loop.call_at(tick / TICKS_PER_SECOND, self._let_read)
 
-    def _sweep(self) -> None:
-        now = self.loop.time() * TICKS_PER_SECOND
+    def _let_read(self) -> None:
+        """Let the loop read its sockets, then sweep what is due now: no deadline is put off twice.
+
+        The timers of a loop that was blocked, or of a process that was stopped, come before the answers that arrived
+        meanwhile. An answer that has arrived counts.
+        """
+        self._sweep(self.loop.time() * TICKS_PER_SECOND, TURNS_TO_READ)
+
+    def _sweep(self, now: float, turns: int) -> None:
+        if turns:
+            self._handle = self.loop.call_soon(self._sweep, now, turns - 1)
+            return
         self._handle, self._armed = None, math.inf
         # call_at may come a clock resolution early: what is due within a tenth of a tick is due.
         while self._order and (self._order[0] <= now + 0.1 or not self._buckets[self._order[0]]):

@@ -58,7 +58,7 @@ class Dispatcher(Courier):
         self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
         # Chunks of which something was sent and that are not through; and since when there was none.
         self._busy = 0
-        self._idle_since = self._loop.time()
+        self._idle_since = self._now()
         self._any_accepted = False
         # Whether nothing more comes in. Set by ``_feed``.
         self._fed = False
@@ -72,7 +72,7 @@ class Dispatcher(Courier):
         """Send until all is through, or it is stopped. Raises what went wrong with the input or the claim store."""
         engine = self._engine
         engine.runs.add(self)
-        self._watch.started(self._loop.time())
+        self._watch.started(self._now())
         feeder, ticker = self._loop.create_task(self._feed(chunks)), self._loop.create_task(self._tick())
         try:
             async with asyncio.TaskGroup() as on_their_way:
@@ -169,7 +169,7 @@ class Dispatcher(Courier):
             self._expect(load, 0)
             if load.is_busy:
                 self._busy -= 1
-                self._idle_since = self._loop.time()
+                self._idle_since = self._now()
 
     async def _deliver_open(self, load: Load) -> None:
         tries = 0
@@ -215,7 +215,7 @@ class Dispatcher(Courier):
             load.is_busy = True
             self._busy += 1
             if self._busy == 1:
-                self._watch.paused(self._loop.time() - self._idle_since)
+                self._left_out += self._now() - self._idle_since
         parts = load.parts(places)
         self._expect(load, len(parts))
         if len(parts) == 1:

@@ -113,6 +113,22 @@ async def test_the_usual_brake_lets_a_run_live_through_nine_minutes(tmp_path: Pa
 
 
 @virtual
+async def test_a_process_that_was_stopped_for_an_hour_is_no_outage(tmp_path: Path) -> None:
+    loop, count = asyncio.get_running_loop(), itertools.count()
+
+    def then(request: Request, now: float) -> Any:
+        if next(count) in (100, 200):
+            loop.jump(3600.0)  # type: ignore[attr-defined]
+            return refused()
+        return answer()
+
+    went = await ride(tmp_path / "run", then, brake=Brake())
+    assert went.report.stopped is None
+    assert went.report.unknown <= 2 * IN_FLIGHT * 20, "what was in flight"
+    assert went.report.accepted == USERS - went.report.unknown
+
+
+@virtual
 async def test_an_outage_that_lasts_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
     went = await ride(tmp_path / "run", lambda request, now: refused() if now >= 0.5 else answer(), brake=Brake())
     assert went.report.stopped_by == "brake"

@@ -263,22 +263,3 @@ def test_the_first_reason_stays():
     watched.released(401, 2.0)
     watched.settled(ACCEPTED, 1, 204, 3.0)
     assert watched.verdict(1e6).startswith("HTTP 403")
-
-
-# -- nothing to send --------------------------------------------------------------------------------------------
-
-
-def test_time_without_anything_to_send_is_no_part_of_an_outage():
-    watched = watch(max_outage=60.0)
-    watched.paused(1000.0)
-    watched.released(None, 1059.0)
-    assert watched.verdict(1059.0) is None
-    watched.released(None, 1061.0)
-    assert "nothing was accepted for 61 s" in (watched.verdict(1061.0) or "")
-
-
-def test_silence_counts_from_when_there_was_something_to_send():
-    watched = watch(max_outage=60.0)
-    watched.paused(1000.0)
-    assert watched.verdict(1059.0) is None
-    assert "no answer at all" in (watched.verdict(1060.0) or "")

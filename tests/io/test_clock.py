@@ -50,6 +50,37 @@ async def test_each_item_expires_once_after_its_deadline_and_within_a_tick() -> 
 
 
 @virtual
+async def test_what_is_removed_while_a_late_loop_reads_does_not_expire() -> None:
+    loop = asyncio.get_running_loop()
+    keeper, read, unread = Deadlines(loop), Item(), Item()
+    tick = keeper.add(read, now() + 1.0)
+    keeper.add(unread, now() + 1.0)
+    loop.jump(60.0)  # type: ignore[attr-defined]
+    await turns(2)
+    keeper.remove(read, tick)
+    await turns(5)
+    assert (read.ends, len(unread.ends)) == ([], 1)
+    keeper.close()
+
+
+@virtual
+async def test_on_a_loop_that_is_late_in_every_turn_each_item_has_turns_of_its_own_and_expires() -> None:
+    loop = asyncio.get_running_loop()
+    keeper, items = Deadlines(loop), [Item() for _ in range(20)]
+    for number, item in enumerate(items):
+        keeper.add(item, now() + number)
+    late = {}
+    for turn in range(40):
+        loop.jump(1.0)  # type: ignore[attr-defined]
+        await turns(1)
+        late |= {number: turn - number for number, item in enumerate(items) if item.ends and number not in late}
+    assert len(late) == 20
+    assert min(late.values()) >= clock.TURNS_TO_READ
+    assert max(late.values()) <= 3 * clock.TURNS_TO_READ
+    keeper.close()
+
+
+@virtual
 async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() -> None:
     keeper, before = Deadlines(asyncio.get_running_loop()), now()
     removed, kept = Item(), Item()

@@ -34,6 +34,10 @@ class _Selector(selectors.DefaultSelector):
         """What the clock says now, in the middle of a turn."""
         return self._told + min(time.monotonic() - self._woken, TURN)
 
+    def jump(self, seconds: float) -> None:
+        """Let this time pass in the middle of a turn."""
+        self._told += seconds
+
     def select(self, timeout: float | None = None) -> list[Any]:
         """Wait in slices. Time is up only once there was a last look and nothing had come."""
         self._told = self.time()
@@ -59,3 +63,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._patient.time()
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass at once, as for a process that was stopped."""
+        self._patient.jump(seconds)

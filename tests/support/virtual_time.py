@@ -34,6 +34,10 @@ class VirtualLoop(UsersLoop):
         """The timers that are still to come."""
         return [timer for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
 
+    def jump(self, seconds: float) -> None:
+        """Let time pass at once, as for a process that was stopped."""
+        self._virtual.now += seconds
+
     def abandon(self) -> None:
         """End whatever is left, and close."""
         try:

@@ -1,0 +1,131 @@
+"""A process that is late: stopped, suspended, or with a blocked loop. An answer that has arrived counts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support import wire_tls
+from support.wire_answers import response
+from support.wire_faults import always, hold, only, reached, read_request, send, step, take, when
+from support.wire_judge import HELLO, Ledger
+from support.wire_rig import client_of
+from support.wire_server import Wire, WireServer
+
+from pushsdk import Batching, Outcome, OutcomeUnknownError, Timeout
+
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+LONG = 3600.0
+ANSWERS = {204: Outcome.ACCEPTED, 400: Outcome.REJECTED}
+
+
+async def stall(_wire: Wire) -> None:
+    """The process of client and server stands still before the loop reads the next time."""
+    asyncio.get_running_loop().jump(LONG)  # type: ignore[attr-defined]
+
+
+@OWN_OR_INJECTED
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("status", ANSWERS)
+async def test_an_answer_that_waits_in_the_socket_of_a_late_process_counts(
+    status: int, tls: bool, injected: bool
+) -> None:
+    script = when(only(1), step(read_request, send(response(status, b"{}" if status != 204 else b"")), stall))
+    async with (
+        WireServer(script, tls=wire_tls.good() if tls else None) as server,
+        client_of(server, injected=injected) as client,
+    ):
+        ledger = Ledger()
+        await ledger.ask(client, "warm")
+        ending = await ledger.ask(client, "user")
+    assert (ending.outcome, ending.status) == (ANSWERS[status], None if status < 300 else status)
+
+
+async def test_what_has_no_answer_ends_though_the_process_is_late_again_and_again() -> None:
+    async with WireServer(when(always, step(take, stall, hold))) as server, client_of(server) as client:
+        with pytest.raises(OutcomeUnknownError, match="attempt timeout"):
+            await client.send("user", HELLO)
+    assert server.processed == {"user": 1}
+
+
+async def test_a_drain_that_ends_late_takes_in_what_was_answered() -> None:
+    arrived, silent = reached(take, hold)
+    async with WireServer(when(always, silent)) as server, client_of(server, timeout=Timeout(total=None)) as client:
+        call = asyncio.create_task(client.send("user", HELLO))
+        await arrived.wait()
+        closing = asyncio.create_task(client.aclose(drain=1.0))
+        await asyncio.sleep(0)
+        (wire,) = server.open_wires
+        await send(response(204))(wire)
+        await stall(wire)
+        report = await closing
+    assert (report.accepted, report.unknown, (await call).outcome) == (("user",), (), Outcome.ACCEPTED)
+
+
+async def test_a_run_whose_loop_is_blocked_is_accepted_and_not_stopped(tmp_path: Path) -> None:
+    users = [f"user-{number}" for number in range(640)]
+    taken = 0
+
+    async def answer_all(wire: Wire) -> None:
+        nonlocal taken
+        taken += 1
+        if taken % 64 == 0:
+            for each in server.open_wires:
+                await send(response(204))(each)
+            await stall(wire)
+
+    async with (
+        WireServer(when(always, step(take, answer_all))) as server,
+        client_of(server, batching=Batching(max_users=10)) as client,
+    ):
+        report = await client.broadcast(users, HELLO, run=tmp_path / "run")
+    assert (report.accepted, report.stopped, len(server.processed)) == (640, None, 640)
+
+
+CLIENT = """
+import asyncio, sys
+from pushsdk import AsyncPushClient, PushError, RetryPolicy, Timeout
+
+async def main():
+    timeout = Timeout(total=None, attempt=0.5)
+    async with AsyncPushClient(sys.argv[1], "key", retry=RetryPolicy.none(), timeout=timeout) as client:
+        async def send(number):
+            try:
+                receipt = await client.send(f"user-{number}", {"body": {"en": "hi"}}, custom_fields={"of": str(number)})
+            except PushError as error:
+                return error.outcome
+            return receipt.outcome
+        print(*await asyncio.gather(*map(send, range(20))))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped on Windows")
+async def test_a_process_that_is_stopped_for_longer_than_its_timeouts_takes_in_its_answers() -> None:
+    all_taken, answer = asyncio.Event(), asyncio.Event()
+    taken = 0
+
+    async def answer_at_last(wire: Wire) -> None:
+        nonlocal taken
+        taken += 1
+        if taken == 20:
+            all_taken.set()
+        await answer.wait()
+
+    async with WireServer(when(always, step(take, answer_at_last, send(response(204))))) as server:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CLIENT, server.base_url, stdout=asyncio.subprocess.PIPE
+        )
+        await all_taken.wait()
+        child.send_signal(signal.SIGSTOP)
+        answer.set()
+        await asyncio.sleep(0.6)
+        child.send_signal(signal.SIGCONT)
+        said, _ = await child.communicate()
+    assert Counter(said.split()) == {b"ACCEPTED": 20}
+    assert set(server.processed.values()) == {1}
