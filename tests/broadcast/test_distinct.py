@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pushsdk import ValidationError
@@ -128,6 +128,7 @@ def rows_through(batches: Sequence[Sequence[Any]], memory: int) -> tuple[list[An
         return out, distinct.repeated
 
 
+@example([[("a", {"n": 0})], [("b", {"n": 1}), ("b", {"n": 2})]], NEXT_TO_NOTHING)
 @given(rows, st.sampled_from([NEXT_TO_NOTHING, TINY, ROOMY]))
 def test_the_first_row_of_an_id_counts_whatever_the_memory(given: list[list[Any]], memory: int) -> None:
     every = list(itertools.chain.from_iterable(given))

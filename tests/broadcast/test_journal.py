@@ -146,6 +146,13 @@ def test_the_last_event_of_a_user_is_the_users_state(path: Path) -> None:
     journal.close()
 
 
+def test_a_whole_chunk_that_was_sent_again_stays_counted_as_such(path: Path) -> None:
+    journal = make_run(path, (3,))
+    journal.write([Event(UNKNOWN, 0, 0, 3, 500), Event(RESENT, 0, 0, 3), Event(ACCEPTED, 0, 0, 3, 204)])
+    assert journal.tally() == Tally(accepted=3, resent=3)
+    journal.close()
+
+
 ROWS = [
     (None, Outcome.NOT_SENT, None, "not sent yet"),
     (Event(CLAIMED, 0, 0, 1), Outcome.UNKNOWN, None, "claimed, and never settled"),
