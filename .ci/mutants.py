@@ -785,6 +785,13 @@ SENDING = [
 
 TRANSPORT = [
     Mutant(
+        "a 204 with a long header is unreadable",
+        IO + "exchange.py",
+        '"max_field_size": 64 * 1024',
+        '"max_field_size": 8190',
+        "tests/io/test_transport.py",
+    ),
+    Mutant(
         "a pooled connection is not looked at before the first byte",
         IO + "exchange.py",
         "if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):",

@@ -22,11 +22,13 @@ from yarl import URL
 
 from pushsdk._core.outcome import Evidence
 
-__all__ = ["WHOLE_BODY_LIMIT", "Answer", "Exchange", "Head", "StaleConnectionError", "look"]
+__all__ = ["HEAD_LIMITS", "WHOLE_BODY_LIMIT", "Answer", "Exchange", "Head", "StaleConnectionError", "look"]
 
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
 WHOLE_BODY_LIMIT = 48 * 1024
 KNOWN_RELEASES = ("3.14.",)
+# Of an answer's head. Gateways add cookies and policies of many kilobytes; aiohttp's 8,190 bytes make a 204 unreadable.
+HEAD_LIMITS = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
 # Set on a connection's protocol at its first write, to what polls its socket: its next request finds it reused.
 _POLL = "_pushsdk_poll"
 
@@ -138,7 +140,7 @@ class Exchange:
             protocol = connection.protocol
             assert protocol is not None  # noqa: S101 - of a connection that was just opened
             look(protocol, evidence)
-            protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+            protocol.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
             evidence.started_writing = True
             head.write(protocol.transport, body)
             evidence.written = True

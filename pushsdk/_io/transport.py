@@ -24,7 +24,7 @@ from yarl import URL
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure, is_json
-from pushsdk._io.exchange import Answer, Exchange, Head, StaleConnectionError, look
+from pushsdk._io.exchange import HEAD_LIMITS, Answer, Exchange, Head, StaleConnectionError, look
 from pushsdk._io.observer import WatchedAttempt
 from pushsdk._version import __version__
 
@@ -139,7 +139,7 @@ class AiohttpTransport:
         # By the URL, with the key where that is always the same.
         self._key = key
         self._heads: dict[URL, Head] = {}
-        self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False}
+        self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
         if not self._owned:
             self._options |= {"auto_decompress": False, "ssl": ssl}
         if proxy is not None:

@@ -413,6 +413,15 @@ async def test_a_body_that_breaks_off_before_its_first_byte_is_not_an_empty_one(
 
 
 @OWN_OR_INJECTED
+async def test_a_head_of_long_lines_and_many_headers_is_read(injected: bool) -> None:
+    long, many = "x" * 65_000, {f"X_{number}": number for number in range(200)}
+    head = response(204, Set_Cookie=long, **many).replace(b"Anything", long.encode())
+    async with rigged(when(always, answering(head)), injected=injected) as (server, transport):
+        assert [(await post(transport)).status for _ in range(2)] == [204, 204]
+    assert server.connections == 1
+
+
+@OWN_OR_INJECTED
 async def test_an_unread_body_gives_its_connection_back_to_nobody(injected: bool) -> None:
     script = when(only(0), step(take, send(response(200, Content_Length=10**9)), endless(b"x" * 65536)))
     async with rigged(script, injected=injected, limit=1) as (server, transport):
