@@ -28,7 +28,7 @@ __all__ = ["HEAD_LIMITS", "WHOLE_BODY_LIMIT", "Answer", "Exchange", "Head", "Sta
 WHOLE_BODY_LIMIT = 48 * 1024
 KNOWN_RELEASES = ("3.14.",)
 # Of an answer's head. Gateways add cookies and policies of many kilobytes; aiohttp's 8,190 bytes make a 204 unreadable.
-HEAD_LIMITS = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
+HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
 # Set on a connection's protocol at its first write, to what polls its socket: its next request finds it reused.
 _POLL = "_pushsdk_poll"
 
