@@ -1,8 +1,7 @@
 """Random runs through random lives before a random service, on virtual time; after each life the judge looks.
 
 A life of a run is what one process does with it: it ends by itself, is stopped, cancelled, closed, or killed at any
-step, and the next one takes the file up. ``PUSHSDK_MODEL_EXAMPLES`` asks for so many examples instead of the suite's,
-and for others at each run.
+step, and the next one takes the file up.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from support.fake_service import MESSAGE, client_of, idle
 from support.kill_judge import CLAIMED, RESENT, History, Plan, judge
 from support.kill_service import name_of, number_of
+from support.model_settings import LONG, SHORT
 from support.run_lives import BRAKES, CALM, WORLDS, Life, Service, World
 from support.virtual_time import run, turns
 
@@ -38,7 +38,6 @@ from pushsdk import (
     read_report,
 )
 
-ASKED = int(os.environ.get("PUSHSDK_MODEL_EXAMPLES", "0"))
 # A folder in memory, where there is one: most of the time goes into the files.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -235,15 +234,16 @@ def _quiet() -> Iterator[None]:
     logger.disabled = False
 
 
-@settings(
-    max_examples=ASKED or 300,
-    phases=[Phase.generate, Phase.shrink],
-    derandomize=not ASKED,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@SHORT
 @given(world=WORLDS)
 def test_every_run_is_true_to_every_user_through_all_of_its_lives(world: World) -> None:
+    with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
+        run(story(world, Path(folder)), collect=False)
+
+
+@pytest.mark.long
+@LONG
+@given(world=WORLDS)
+def test_every_run_is_true_to_every_user_through_all_of_its_lives_at_length(world: World) -> None:
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)

@@ -82,7 +82,7 @@ async def some_ids() -> AsyncIterator[str]:
         [b"u"],
         [["u"]],
     ],
-    ids=repr,
+    ids=lambda value: repr(value).partition(" object at")[0],
 )
 async def test_user_ids_are_a_text_or_several(client: AsyncPushClient, user_ids: Any) -> None:
     with pytest.raises(ValidationError, match=r"user_ids|\$\.userIds") as caught:

@@ -1,28 +1,24 @@
-"""Random users of a random client before a random service, on virtual time; then a judge looks at the truth.
-
-``PUSHSDK_MODEL_EXAMPLES`` asks for so many examples instead of the suite's, and for others at each run.
-"""
+"""Random users of a random client before a random service, on virtual time; then a judge looks at the truth."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_service import FakeService, Request, answer, client_of, fails, hang, idle, lost, partial, stale
+from support.model_settings import LONG, SHORT
 from support.virtual_time import run
 
 from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
 from pushsdk._core.budget import CAPACITY, COST
 from pushsdk._core.outcome import Failure, join
 
-ASKED = int(os.environ.get("PUSHSDK_MODEL_EXAMPLES", "0"))
 GRACE = 0.010
 
 FAULTS = {
@@ -333,14 +329,14 @@ def _quiet() -> Iterator[None]:
     logger.disabled = False
 
 
-@settings(
-    max_examples=ASKED or 300,
-    phases=[Phase.generate, Phase.shrink],
-    derandomize=not ASKED,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@SHORT
 @given(world=WORLDS)
 def test_every_caller_is_told_the_truth_once_and_in_time(world: World) -> None:
+    run(live(world), collect=False)
+
+
+@pytest.mark.long
+@LONG
+@given(world=WORLDS)
+def test_every_caller_is_told_the_truth_once_and_in_time_at_length(world: World) -> None:
     run(live(world), collect=False)
