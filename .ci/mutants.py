@@ -932,6 +932,20 @@ TRANSPORT = [
         "tests/security/test_crash_reports.py",
     ),
     Mutant(
+        "an injected session says whether certificates are verified",
+        "pushsdk/_io/transport.py",
+        "ssl if verifying else _verifying()",
+        "ssl",
+        "tests/security/test_destinations.py",
+    ),
+    Mutant(
+        "an injected session's proxy reads the key",
+        "pushsdk/_io/transport.py",
+        "if self._exposed and _is_proxied(self._session, self._base_url):",
+        "if False:",
+        "tests/security/test_destinations.py",
+    ),
+    Mutant(
         "the proxy's password stays in its URL",
         "pushsdk/_io/transport.py",
         "return url.with_user(None), ",

@@ -354,6 +354,7 @@ class AsyncPushClient(AsyncPushView):
                 proxy=None
                 if proxy is None
                 else check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure),
+                allow_insecure=allow_insecure,
                 ssl=True if ssl is None else ssl,
                 headers=check_headers(headers),
                 keepalive=check_seconds("keepalive", keepalive),

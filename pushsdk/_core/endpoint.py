@@ -11,8 +11,18 @@ from urllib.parse import urlsplit
 
 from pushsdk._core.errors import ConfigurationError
 
-__all__ = ["HeaderSecret", "check_base_url", "check_headers", "check_key", "check_proxy", "is_loopback", "sealed"]
+__all__ = [
+    "EXPOSED",
+    "HeaderSecret",
+    "check_base_url",
+    "check_headers",
+    "check_key",
+    "check_proxy",
+    "is_loopback",
+    "sealed",
+]
 
+EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
@@ -88,7 +98,7 @@ def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> HeaderSe
     if wrong is not None:
         raise ConfigurationError(wrong)
     if base_url.startswith("http:") and not allow_insecure:
-        raise ConfigurationError("a proxy would read the Api-Key of plain http: use https, or set allow_insecure")
+        raise ConfigurationError(f"proxy: {EXPOSED}")
     return HeaderSecret(text)
 
 

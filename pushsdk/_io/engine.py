@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     rate: Rate
     session: Session | None
     proxy: str | None
+    allow_insecure: bool
     ssl: Any
     headers: dict[str, str]
     keepalive: float
@@ -128,6 +129,7 @@ class Engine:
             keepalive=settings.keepalive,
             ssl=settings.ssl,
             proxy=settings.proxy,
+            allow_insecure=settings.allow_insecure,
         )
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()

@@ -12,7 +12,9 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import cache
 from typing import Any, Protocol
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import payload
@@ -21,7 +23,7 @@ from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
-from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.endpoint import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure, is_json
 from pushsdk._io.exchange import HEAD_LIMITS, Answer, Exchange, Head, StaleConnectionError, look
@@ -104,7 +106,7 @@ class AiohttpTransport:
     """POSTs by aiohttp, over a session of its own or an injected one, which is never closed.
 
     Constructed inside a running loop. No redirects, cookies, decompression, environment proxies or netrc on the own
-    session; on an injected one, what a single request can set is set.
+    session; on an injected one, what a single request can set is set: certificates are verified there too.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class AiohttpTransport:
         keepalive: float,
         ssl: Any,
         proxy: str | None,
+        allow_insecure: bool = False,
     ) -> None:
         self._urls: dict[str, URL] = {}
         self._base_url = URL(base_url)
@@ -141,7 +144,12 @@ class AiohttpTransport:
         self._heads: dict[URL, Head] = {}
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
         if not self._owned:
-            self._options |= {"auto_decompress": False, "ssl": ssl}
+            # A context, for with True aiohttp does as the session's connector was told, which may verify nothing, and
+            # takes connections that somebody else opened.
+            verifying = ssl is not True or self._base_url.scheme == "http"
+            self._options |= {"auto_decompress": False, "ssl": ssl if verifying else _verifying()}
+        # Whether a proxy of the session's could read the key: then each request is looked at.
+        self._exposed = not (self._owned or proxy or allow_insecure) and self._base_url.scheme == "http"
         if proxy is not None:
             self._options["proxy"], login = _split_login(proxy)
             if login is not None and self._base_url.scheme == "http":
@@ -164,6 +172,9 @@ class AiohttpTransport:
         """See ``Transport.post``."""
         if self._session.closed:
             evidence.touched, evidence.failure = True, Failure.CLOSED
+            return
+        if self._exposed and _is_proxied(self._session, self._base_url):
+            evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
             return
         response: Answer | aiohttp.ClientResponse | None = None
         url, timeout, exchange = self._url(path), self._timeout(connect), self._exchange
@@ -233,6 +244,20 @@ class AiohttpTransport:
                 self._timeouts.clear()
             timeout = self._timeouts[connect] = _timeout(connect)
         return timeout
+
+
+@cache
+def _verifying() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))  # as aiohttp does
+    return context
+
+
+def _is_proxied(session: aiohttp.ClientSession, url: URL) -> bool:
+    """Return True if the session would send a request of plain http by a proxy: its own, or the environment's."""
+    if session._default_proxy is not None:
+        return True
+    return session.trust_env and "http" in getproxies() and not proxy_bypass(url.host or "")
 
 
 def _split_login(proxy: str) -> tuple[URL, HeaderSecret | None]:

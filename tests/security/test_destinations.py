@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -251,3 +253,92 @@ async def test_a_server_that_can_not_prove_who_it_is_never_sees_a_request(who: o
             await client.send("u", HELLO)
     assert (server.begun, server.api_keys) == (0, set())
     assert not caught.value.attempts[-1].repeatable
+
+
+def unverifying() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@pytest.mark.parametrize("lax", [lambda: False, unverifying], ids=["ssl=False", "an unverifying context"])
+async def test_a_session_that_verifies_nothing_shows_the_key_to_nobody_either(lax: Callable[[], Any]) -> None:
+    connector = aiohttp.TCPConnector(ssl=lax())
+    async with (
+        WireServer(tls=wire_tls.untrusted()) as server,
+        aiohttp.ClientSession(connector=connector) as session,
+        client_of(server, session=session, ssl=None) as client,
+    ):
+        # The session's own request leaves a connection in the pool that nothing had verified.
+        async with session.post(f"{server.base_url}/v1/push", data=b'{"userIds":[]}'):
+            pass
+        with pytest.raises(NotSentError, match="certificate"):
+            await client.send("u", HELLO)
+    assert (server.api_keys - {None, ""}, server.processed) == (set(), {})
+
+
+async def test_the_clients_own_context_goes_before_that_of_an_injected_session() -> None:
+    async with (
+        WireServer(tls=wire_tls.good()) as server,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,
+        client_of(server, session=session) as client,
+    ):
+        await client.send("u", HELLO)
+    assert server.processed == {"u": 1}
+
+
+@asynccontextmanager
+async def proxied(kind: str, url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session that uses this proxy, by its own settings or by those of the environment."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", url)
+    options: dict[str, Any] = {"trust_env": True} if kind == "environment" else {"proxy": url}
+    async with aiohttp.ClientSession(**options) as session:
+        yield session
+
+
+PROXIED = pytest.mark.parametrize("kind", ["environment", "session"])
+TAKEN = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+@PROXIED
+async def test_a_sessions_proxy_does_not_read_the_key_of_plain_http(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        proxy(TAKEN) as between,
+        WireServer() as server,
+        proxied(kind, between.url, monkeypatch) as session,
+        client_of(server, session=session) as client,
+    ):
+        with pytest.raises(NotSentError, match="would read the Api-Key of plain http: use https"):
+            await client.send("u", HELLO)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        if kind == "environment":
+            await client.send("v", HELLO)
+    assert (between.heads, server.processed) == ([], {"v": 1} if kind == "environment" else {})
+
+
+@PROXIED
+async def test_a_sessions_proxy_is_used_where_plain_http_was_asked_for(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        proxy(TAKEN) as between,
+        WireServer() as server,
+        proxied(kind, between.url, monkeypatch) as session,
+        client_of(server, session=session, allow_insecure=True) as client,
+    ):
+        await client.send("u", HELLO)
+    assert (len(between.heads), server.begun) == (1, 0)
+
+
+async def test_a_sessions_proxy_tunnels_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        proxy() as between,
+        WireServer(tls=wire_tls.good()) as server,
+        proxied("session", between.url, monkeypatch) as session,
+        client_of(server, session=session) as client,
+    ):
+        await client.send("u", HELLO)
+    assert server.processed == {"u": 1}
+    assert b"api-key" not in b"".join(between.heads).lower()
