@@ -1131,6 +1131,27 @@ COMMANDS = [
         "tests/cli/test_terminal.py",
     ),
     Mutant(
+        "send pushes to a user whose id is the name of a file",
+        CLI + "send.py",
+        'if any(user.startswith("@") and',
+        'if False and any(user.startswith("@") and',
+        "tests/cli/test_send_command.py",
+    ),
+    Mutant(
+        "a finished run that is started again looks like a new one",
+        CLI + "_runs.py",
+        "if report.planned and users == 0:",
+        "if False:",
+        T_RUNS,
+    ),
+    Mutant(
+        "a disk that is full while it is planned asks for a resume",
+        RUNS + "runfile.py",
+        'Outcome.NOT_SENT: "start the broadcast again: its plan was not finished and nothing was sent"',
+        'Outcome.NOT_SENT: "resume the run"',
+        T_RUNS,
+    ),
+    Mutant(
         "a second Ctrl-C is as patient as the first",
         CLI + "_interrupt.py",
         "if self.signals == 1:",

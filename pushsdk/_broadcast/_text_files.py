@@ -15,6 +15,7 @@ from pushsdk._broadcast._lines import LONGEST, bad_line, lines_of, unreadable
 from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
 from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core.errors import ValidationError
+from pushsdk._core.words import count
 
 __all__ = ["FORMATS", "TextFiles", "delimiter_of", "read_text"]
 
@@ -165,7 +166,7 @@ def _csv_batches(reader: Any, header: list[str], wanted: Wanted) -> Iterator[lis
             if not record:
                 counts.blank += 1
                 continue
-            raise bad_line(wanted.name, reader.line_num, f"{len(record)} fields, and the header has {width}")
+            raise bad_line(wanted.name, reader.line_num, f"{count(len(record), 'field')}, and the header has {width}")
         user = record[place]
         if not user:
             raise bad_line(wanted.name, reader.line_num, f"{plain(key)} is empty")

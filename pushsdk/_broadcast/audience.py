@@ -21,6 +21,7 @@ from pushsdk._broadcast.plan import Chunk, chunks_of
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest
+from pushsdk._core.words import count
 
 __all__ = ["Audience", "AudienceSummary", "Personalized"]
 
@@ -45,17 +46,13 @@ class AudienceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a text file that had space around the id, which was taken off."""
 
     def __str__(self) -> str:
-        told = [f"{self.users:,} users"]
-        told += [
-            f"{number:,} {what}"
-            for number, what in (
-                (self.repeated, "repeated"),
-                (self.blank, "blank lines"),
-                (self.padded, "with space around them"),
-            )
-            if number
-        ]
-        return ", ".join(told)
+        parts = (
+            (True, count(self.users)),
+            (self.repeated, f"{self.repeated:,} repeated"),
+            (self.blank, count(self.blank, "blank line")),
+            (self.padded, f"{self.padded:,} with space around them"),
+        )
+        return ", ".join(words for number, words in parts if number)
 
 
 class Audience:

@@ -10,12 +10,13 @@ import sys
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from pushsdk._core.errors import ValidationError
+from pushsdk._core.errors import RunFileError, ValidationError
 
 __all__ = ["Distinct", "DistinctRows", "Row"]
 
@@ -145,7 +146,8 @@ class _Spill(Generic[Item]):
     def __init__(self, form: _Form[Item], room: int) -> None:
         self._form = form
         self._room = room
-        self._file = tempfile.TemporaryFile(prefix="pushsdk-")  # noqa: SIM115 # closed by close()
+        with _on_disk():
+            self._file = tempfile.TemporaryFile(prefix="pushsdk-")  # noqa: SIM115 # closed by close()
         self._end = 0
         self.items = 0
         """How many it was given."""
@@ -182,7 +184,8 @@ class _Spill(Generic[Item]):
         for part, items in enumerate(self._waiting):
             if items:
                 data = _packed(items)
-                self._file.write(data)
+                with _on_disk():
+                    self._file.write(data)
                 self._blocks[part].extend((self._end, len(data)))
                 self._costs[part] += self._form.cost(items)
                 self._end += len(data)
@@ -192,9 +195,21 @@ class _Spill(Generic[Item]):
     def _read(self, part: int, share: int, shares: int) -> Iterator[list[Item]]:
         form, blocks = self._form, self._blocks[part]
         for offset, length in zip(blocks[::2], blocks[1::2], strict=True):
-            self._file.seek(offset)
-            items = form.decode(self._file.read(length))
+            with _on_disk():
+                self._file.seek(offset)
+                items = form.decode(self._file.read(length))
             yield items if shares == 1 else [e for e in items if hash(form.id_of(e)) // PARTS % shares == share]
+
+
+@contextmanager
+def _on_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunFileError(
+            f"the ids seen so far can't be kept ({error.strerror}), and nothing was sent: make room in the folder for "
+            "temporary files, or set TMPDIR to another one, then start again"
+        ) from None
 
 
 def _packed(items: object) -> bytes:

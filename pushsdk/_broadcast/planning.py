@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from typing import Any
 
 from pushsdk._broadcast.distinct import Distinct
@@ -14,8 +14,9 @@ from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.plan import Chunk, ChunkSource, Ending, RequestSource, StoppedBy, chunks_of
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
-from pushsdk._core.errors import RunFileError, ValidationError
+from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest
+from pushsdk._core.words import count
 from pushsdk._io.offload import Offload, settled
 
 __all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
@@ -120,16 +121,13 @@ class Planner:
                 async for block in blocks:
                     self._check(block)
                     self._taken += len(block)
-                    with _spilling():
-                        fresh = list(distinct.add(block)) if self._header.dedupe else [block]
-                    for ids in fresh:
+                    for ids in distinct.add(block) if self._header.dedupe else [block]:
                         self._plan(ids)
                     await self._stored(lambda: self._store(TOGETHER))
-            with _spilling():
-                rest = iter(distinct.finish())
-                while (ids := await self._away(lambda: next(rest, None))) is not None:
-                    self._plan(ids)
-                    await self._stored(lambda: self._store(TOGETHER))
+            rest = iter(distinct.finish())
+            while (ids := await self._away(lambda: next(rest, None))) is not None:
+                self._plan(ids)
+                await self._stored(lambda: self._store(TOGETHER))
             self._plan((), last=True)
             await self._stored(lambda: self._store(1))
             self._repeated = distinct.repeated
@@ -195,16 +193,6 @@ class Planner:
             raise PlanningStoppedError
 
 
-@contextmanager
-def _spilling() -> Iterator[None]:
-    """The disk may fail that the ids seen so far are kept on, too."""
-    try:
-        yield
-    except OSError as error:
-        why = f"the ids seen so far can't be kept ({error.strerror}): make room in the folder for temporary files"
-        raise RunFileError(why) from None
-
-
 def _fields_of(request: object) -> tuple[Any, Any, Any]:
     if isinstance(request, PushRequest):
         users, message, fields = request.user_ids, request.message, request.custom_fields
@@ -212,7 +200,8 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
         unknown = sorted(map(str, request.keys() - {"userIds", "message", "customFields"}))
         if unknown:
             raise ValidationError(
-                f"$: {len(unknown)} fields that a push request does not have; it has userIds, message, customFields"
+                f"$: {count(len(unknown), 'field')} that a push request does not have; "
+                "it has userIds, message, customFields"
             )
         users, message, fields = (request.get(name, UNSET) for name in ("userIds", "message", "customFields"))
     else:

@@ -16,6 +16,7 @@ from pushsdk._broadcast.plan import Ending, StoppedBy
 from pushsdk._broadcast.report import Row
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.words import count
 
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
 
@@ -94,7 +95,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         told = ", ".join(f"{number} {outcome.value}" for outcome, number in counts.items() if number)
         why = f"; stopped: {self.stopped}" if self.stopped else ""
         error = BroadcastError(
-            f"{self.accepted} of {self.planned} users were accepted, {told}{why}; see .report",
+            f"{self.accepted:,} of {count(self.planned)} accepted, {told}{why}; see .report",
             outcome=next(outcome for outcome, number in counts.items() if number),
         )
         error.report = self

@@ -43,16 +43,21 @@ PATIENCE = 30.0
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 # By the beginning of SQLite's name of the error.
 _WHY = (
-    ("SQLITE_FULL", "the disk is full: make room, then resume the run"),
-    ("SQLITE_BUSY", "another program keeps it locked (a backup, a database browser): end that, then resume the run"),
+    ("SQLITE_FULL", "the disk is full: make room, then {again}"),
+    ("SQLITE_BUSY", "another program keeps it locked (a backup, a database browser): end that, then {again}"),
     ("SQLITE_READONLY_ROLLBACK", "its writer was killed: open it once where file and folder may be written"),
     ("SQLITE_READONLY", "it may not be written: check the permissions of file and folder"),
     ("SQLITE_CANTOPEN", "it can't be opened: check the permissions of file and folder"),
-    ("SQLITE_IOERR", "the disk failed"),
+    ("SQLITE_IOERR", "the disk failed: check the disk and its free space, then {again}"),
     ("SQLITE_NOTADB", "it is not a run file"),
     ("SQLITE_TOOBIG", "a request is too large for a run file"),
     ("SQLITE_CONSTRAINT", "another process has written to it, which no lock kept from that: nothing more is written"),
 )
+# What to do after a failed commit, by what the failure says of the users: a plan that was not sealed can't be resumed.
+_AGAIN = {
+    Outcome.NOT_SENT: "start the broadcast again: its plan was not finished and nothing was sent",
+    Outcome.UNKNOWN: "resume the run",
+}
 # Not: use an older copy. That would push again to those who were reached since.
 _DAMAGED = "it is damaged, so who was reached can't be told from it any more; a new run would push to all of them again"
 _EMPTY = "it is empty, nothing was planned in it"
@@ -146,7 +151,7 @@ class RunFile:
                 with suppress(*_ERRORS):
                     execute("ROLLBACK")
                 return False
-            why = _why(error)
+            why = _why(error, _AGAIN[outcome])
             self._fail(why)
             raise refusal(self.path, why, outcome=outcome) from error
         except BaseException:
@@ -270,9 +275,10 @@ def _sync_folder(folder: Path) -> None:
             os.close(file)
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, again: str = "try again") -> str:
     name = _name(error)
-    return next((why for start, why in _WHY if name.startswith(start)), _DAMAGED) + (f" ({name})" if name else "")
+    why = next((why for start, why in _WHY if name.startswith(start)), _DAMAGED)
+    return why.format(again=again) + (f" ({name})" if name else "")
 
 
 def _name(error: Exception) -> str:

@@ -23,6 +23,7 @@ from pushsdk._broadcast.recorder import Recorder
 from pushsdk._broadcast.wishes import Wishes
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 
 __all__ = ["Runner"]
@@ -73,7 +74,7 @@ class Runner(Courier):
         if self._broken is not None:
             raise self._broken
         if self.ending is None and self._limited:
-            self.end("limit", f"the limit of {self._wishes.limit} users is reached")
+            self.end("limit", f"the limit of {count(self._wishes.limit or 0)} is reached")
         if self.ending != self._journal.ending:
             await self._recorder.end(self.ending)
         self._tell()

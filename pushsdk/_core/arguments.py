@@ -9,6 +9,7 @@ from typing import TypeVar
 from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.words import count
 
 __all__ = ["check_patience", "check_policy", "check_setting", "check_users"]
 
@@ -26,7 +27,8 @@ def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], byte
         raise ValidationError("user_ids is empty: name at least one user")
     if len(given) > max_users:
         raise ValidationError(
-            f"user_ids has more than {max_users} ids (Batching.max_users): send them in parts, or as a broadcast"
+            f"user_ids has more than {count(max_users, 'id')} (Batching.max_users): "
+            "send them in parts, or as a broadcast"
         )
     encoded = wire.encode_user_ids(given)
     distinct = tuple(dict.fromkeys(given))

@@ -103,7 +103,7 @@ class Recipe:
 
     def _rows(self, chunk_id: str, fields: pa.Array, count: int) -> list[dict[str, Any]]:
         if len(fields) != count:
-            raise _bad(FIELDS, chunk_id, f"{len(fields)} values for {count} user ids: one for each is needed")
+            raise _bad(FIELDS, chunk_id, f"values: {len(fields)}, user ids: {count}; one value for each id is needed")
         rows = []
         for place, text in enumerate(fields.to_pylist()):
             try:

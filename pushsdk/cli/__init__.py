@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pushsdk.cli._exit import CommandError, Exit, usage
+from pushsdk.cli._exit import CommandError, Exit, in_shell, usage
 from pushsdk.cli._terminal import warn
 
 __all__ = ["CANNOT_RUN", "main"]
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise usage(str(error)) from None
         sys.stdout.flush()
     except CommandError as error:
-        warn(f"pushsdk: {error}")
+        warn(f"pushsdk: {in_shell(str(error))}")
         return error.code
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:

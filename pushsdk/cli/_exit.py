@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-__all__ = ["CommandError", "Exit", "code_of", "ends_plainly", "usage"]
+__all__ = ["CommandError", "Exit", "code_of", "ends_plainly", "in_shell", "usage"]
+
+# What the package's errors advise a program to do, and what that is on a command line.
+_SPELLINGS = (
+    ("primary_key=", "--primary-key "),
+    ("set allow_insecure", "give --allow-insecure"),
+    (" (Batching.max_users): send them in parts, or as a broadcast", ": send them by pushsdk broadcast"),
+    ("; see .outcomes", ""),
+)
 
 
 class Exit(IntEnum):
@@ -48,6 +56,13 @@ class CommandError(Exception):
     def __init__(self, text: str, code: Exit) -> None:
         super().__init__(text)
         self.code = code
+
+
+def in_shell(text: str) -> str:
+    """Return an error's text with its advice spelled for a command line."""
+    for program, shell in _SPELLINGS:
+        text = text.replace(program, shell)
+    return text.rstrip()
 
 
 def usage(text: str) -> CommandError:

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pushsdk._broadcast.report import Progress
-from pushsdk.cli._tell import count, print_json
+from pushsdk._core.words import count
+from pushsdk.cli._tell import print_json
 from pushsdk.cli._terminal import visible, warn
 
 __all__ = ["Mode", "duration", "progress"]

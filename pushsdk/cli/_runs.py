@@ -17,9 +17,10 @@ from pushsdk.cli._interrupt import Interrupt
 from pushsdk.cli._options import Flag
 from pushsdk.cli._progress import Mode, progress
 from pushsdk.cli._summary import hints, print_summary, report_code
+from pushsdk.cli._terminal import warn
 from pushsdk.cli.settings import Settings
 
-__all__ = ["Course", "Start", "send_run"]
+__all__ = ["Course", "Start", "left", "send_run"]
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 _COURSE = Group("Course", sort_key=5)
@@ -56,8 +57,16 @@ class Course:
         return {"limit": self.limit, "brake": Brake.off() if self.no_brake else brake, "durable": self.durable}
 
 
-def send_run(settings: Settings, start: Start, *, course: Course, run: Path, resume: str) -> int:
-    """Send a run to its end, or until Ctrl-C; print how it ended, and on stderr what is left to do."""
+def left(report: BroadcastReport, unknown: str) -> int:
+    """Return the number of users that a run is still to be sent to."""
+    return report.not_sent + (report.unknown if unknown == "resend" else 0)
+
+
+def send_run(settings: Settings, start: Start, *, course: Course, run: Path, resume: str, users: int | None) -> int:
+    """Send a run to its end, or until Ctrl-C; print how it ended, and on stderr what is left to do.
+
+    ``users`` is how many users are left, None if that is not known.
+    """
     options = course.options()
     client = AsyncPushClient(**settings.client_options())
     report, interrupted = asyncio.run(_send(client, start, options, course.progress, resume))
@@ -68,6 +77,8 @@ def send_run(settings: Settings, start: Start, *, course: Course, run: Path, res
             raise CommandError(str(error), Exit.INTERRUPTED) from None
     print_summary(report, json=course.json)
     hints(report, resume)
+    if report.planned and users == 0:
+        warn("nothing was sent now: an earlier call finished this run; to push again, give a new --run")
     return report_code(report, interrupted=interrupted)
 
 

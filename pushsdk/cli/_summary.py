@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from pushsdk import BroadcastReport
+from pushsdk._core.words import count
 from pushsdk.cli._exit import Exit, code_of
 from pushsdk.cli._progress import duration
-from pushsdk.cli._tell import count, print_json
+from pushsdk.cli._tell import print_json
 from pushsdk.cli._terminal import visible, warn
 
 __all__ = ["Figure", "again", "hints", "print_figures", "print_summary", "report_code"]

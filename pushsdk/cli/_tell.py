@@ -1,4 +1,4 @@
-"""What several commands print: advice on stderr, JSON, numbers of users in words."""
+"""What several commands print: advice on stderr, and JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ import msgspec
 from pushsdk._core.lint import lint
 from pushsdk.cli._terminal import escaped, warn
 
-__all__ = ["advise", "count", "print_json"]
+__all__ = ["advise", "print_json"]
 
 
 def advise(resource: Mapping[str, Any]) -> None:
     """Say on stderr what lint finds: nothing of it stops the command."""
     for problem in lint(resource):
         warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
-
-
-def count(number: int, word: str = "user") -> str:
-    """As ``1 user`` or ``2,000 users``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def print_json(told: Mapping[str, Any] | msgspec.Struct, file: TextIO | None = None) -> None:

@@ -7,14 +7,15 @@ from typing import Any, Literal
 
 from pushsdk import AsyncPushClient, BroadcastReport, PushError, read_report
 from pushsdk._broadcast.audience import Audience
+from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import ends_plainly
 from pushsdk.cli._files import read_fields, read_message
 from pushsdk.cli._options import File, Flag, Pace, Service, given, settings_of
-from pushsdk.cli._runs import Course, send_run
+from pushsdk.cli._runs import Course, left, send_run
 from pushsdk.cli._source import audience_of
 from pushsdk.cli._summary import again
-from pushsdk.cli._tell import advise, count
+from pushsdk.cli._tell import advise
 
 __all__ = ["broadcast"]
 
@@ -74,7 +75,12 @@ def broadcast(
         audience = audience_of(source, query, primary_key, message=message)
         settings = settings_of(service, pace)
         advise(content)
-        confirm(f"Push to {_whom(audience, run)} at {settings.base_url}?", settings, yes=yes)
+        try:
+            users = left(read_report(run), unknown)
+        except PushError:  # no run yet
+            users = None
+        if users != 0:
+            confirm(f"Push to {_whom(audience, run, users)} at {settings.base_url}?", settings, yes=yes)
 
         async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
             options |= {"run": run, "on_unknown": unknown}
@@ -86,13 +92,12 @@ def broadcast(
             )
 
         resume = again(run, given(service, pace))
-        return send_run(settings, start, course=course or Course(), run=run, resume=resume)
+        return send_run(settings, start, course=course or Course(), run=run, resume=resume, users=users)
 
 
-def _whom(audience: Audience, run: Path) -> str:
+def _whom(audience: Audience, run: Path, left: int | None) -> str:
     """How many users, where it can be said before they are read."""
-    try:
-        return f"the {count(read_report(run).not_sent)} left of {run}"
-    except PushError:
-        rows = audience.count()
+    if left is not None:
+        return f"the {count(left)} left of {run}"
+    rows = audience.count()
     return "the users of the source" if rows is None else f"at most {count(rows)}"

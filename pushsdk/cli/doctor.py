@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._version import __version__
-from pushsdk.cli._exit import Exit
+from pushsdk.cli._exit import Exit, in_shell
 from pushsdk.cli._options import Flag, Pace, Patience, Service, given
 from pushsdk.cli._probe import Finding, probe
 from pushsdk.cli._tell import print_json
@@ -61,7 +61,7 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     if "config" not in found:
         yield Finding(check="config", state="ok", text="no settings file")
     for name, text in wrong.items():
-        yield Finding(check=name, state="fail", text=text)
+        yield Finding(check=name, state="fail", text=in_shell(text))
     if isinstance(checked, Settings):
         yield from probe(checked.base_url, checked.proxy)
 

@@ -15,9 +15,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from pushsdk._core.words import count
 from pushsdk.cli._emulator import LOOPBACK, Behaviour, Port, made, token_in
 from pushsdk.cli._exit import CommandError, Exit, usage
-from pushsdk.cli._tell import count
 from pushsdk.cli._terminal import say, warn
 from pushsdk.emulator import Emulator, StoreError
 from pushsdk.emulator.guard import is_host
@@ -74,7 +74,7 @@ async def emulator(
             await stop.wait()
         totals = service.totals()
         _say(
-            f"{count(totals['requests'], 'request')}, {count(totals['users'])}, {_pushes(totals['pushes'])},"
+            f"{count(totals['requests'], 'request')}, {count(totals['users'])}, {count(totals['pushes'], 'push')},"
             f" {count(totals['campaigns'], 'campaign')}"
         )
     return 0
@@ -184,13 +184,10 @@ def _verdict(service: Emulator) -> str:
     totals = service.totals()
     twice = totals["duplicates"]
     return (
-        f"{count(totals['requests'], 'request')}; accepted {_pushes(totals['pushes'])} to {count(totals['users'])} and"
+        f"{count(totals['requests'], 'request')}; accepted {count(totals['pushes'], 'push')} to"
+        f" {count(totals['users'])} and"
         f" {count(totals['campaigns'], 'campaign')}; {count(twice) if twice else 'nobody'} got more than one push"
     )
-
-
-def _pushes(number: int) -> str:
-    return f"{number:,} {'push' if number == 1 else 'pushes'}"
 
 
 def _say(line: str) -> None:

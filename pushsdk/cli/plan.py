@@ -129,6 +129,6 @@ def _figures(planned: _Plan, rate: Rate) -> Iterator[Figure]:
     if planned.seconds is None:
         yield "time", "?", "as fast as the service takes them; say --rate", ""
         return
-    rates = ((rate.users_per_second, "users"), (rate.requests_per_second, "requests"))
-    at = " and ".join(f"{number:,g} {what} per second" for number, what in rates if number is not None)
+    rates = ((rate.users_per_second, "user"), (rate.requests_per_second, "request"))
+    at = " and ".join(f"{number:,g} {what}{'s' * (number != 1)} per second" for number, what in rates if number)
     yield "time", duration(planned.seconds), f"at {at}", ""

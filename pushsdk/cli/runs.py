@@ -12,12 +12,13 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from pushsdk import AsyncPushClient, BroadcastReport, Outcome, read_report
+from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import Exit, ends_plainly
 from pushsdk.cli._options import Flag, Pace, Service, given, settings_of
-from pushsdk.cli._runs import Course, send_run
+from pushsdk.cli._runs import Course, left, send_run
 from pushsdk.cli._summary import again, hints, print_summary, report_code
-from pushsdk.cli._tell import count, print_json
+from pushsdk.cli._tell import print_json
 from pushsdk.cli._terminal import say, warn
 
 __all__ = ["report", "resume", "status"]
@@ -48,9 +49,8 @@ def resume(
         Do not ask before sending to another machine.
     """
     with ends_plainly():
-        so_far = read_report(run)
+        users = left(read_report(run), unknown)
         settings = settings_of(service, pace)
-        users = so_far.not_sent + (so_far.unknown if unknown == "resend" else 0)
         if users:
             confirm(f"Push to {count(users)} at {settings.base_url}?", settings, yes=yes)
 
@@ -58,7 +58,7 @@ def resume(
             return await client.resume(run, on_unknown=unknown, **options)
 
         command = again(run, given(service, pace))
-        return send_run(settings, start, course=course or Course(), run=run, resume=command)
+        return send_run(settings, start, course=course or Course(), run=run, resume=command, users=users)
 
 
 def status(run: Path, /, *, json: Flag = False) -> int:

@@ -11,14 +11,20 @@ from typing import Any
 from cyclopts import Parameter
 
 from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt
+from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import Exit, ends_plainly, usage
 from pushsdk.cli._files import read_fields, read_message
 from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
-from pushsdk.cli._tell import advise, count, print_json
+from pushsdk.cli._tell import advise, print_json
 from pushsdk.cli._terminal import say, warn
 
 __all__ = ["send"]
+
+_NO_FILE = (
+    "send takes user ids, not a file; to read ids from a file: pushsdk broadcast ids.txt --message FILE --run FILE; "
+    "an id that begins with @ is written with one more, as @@ann"
+)
 
 
 @Parameter(name="*")
@@ -63,7 +69,8 @@ def send(
     Parameters
     ----------
     users
-        Their ids, 1000 at most: for more there is broadcast. After -- an id may begin with a dash.
+        Their ids, 1000 at most: for more, or for a file of ids, there is broadcast. After -- an id may begin with a
+        dash. An id that begins with @ is written with one more: @@ann.
     yes
         Do not ask before sending to another machine.
     json
@@ -72,6 +79,9 @@ def send(
     with ends_plainly():
         if not users:
             raise usage("name at least one user")
+        if any(user.startswith("@") and not user.startswith("@@") for user in users):
+            raise usage(_NO_FILE)
+        users = tuple(user[1:] if user.startswith("@@") else user for user in users)
         message, fields = (content or Content()).read()
         settings = settings_of(service, patience, pace)
         advise(message)

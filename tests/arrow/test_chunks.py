@@ -126,7 +126,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("no fields", {}, "column fields is missing: the columns are chunk_id, user_ids"),
     ("texts", {"fields": ["{}"]}, "column fields is of type string: a list of strings is needed"),
-    ("too few", {"fields": [["{}"]], "user_ids": [["a", "b"]]}, "chunk one: 1 values for 2 user ids: one for each"),
+    ("too few", {"fields": [["{}"]], "user_ids": [["a", "b"]]}, "chunk one: values: 1, user ids: 2; one value"),
     ("nothing", {"fields": lists(None)}, "column fields, chunk one: it is null"),
     ("a null", {"fields": lists([None])}, "column fields, chunk one: 1 of 1 values are null"),
     ("no JSON", {"fields": [["s3cret"]]}, "column fields, chunk one: the value at 0 is no JSON object"),

@@ -59,6 +59,7 @@ def test_what_was_taken_off_and_passed_over_is_counted(folder: Path) -> None:
     assert sorted(ids_of(audience, distinct=True)) == ["a", "b", "c"]
     assert audience.summary == AudienceSummary(read=4, users=3, repeated=1, blank=2, padded=2)
     assert audience.repeated == 1
+    assert str(AudienceSummary(users=1, blank=1)) == "1 user, 1 blank line"
     assert str(audience.summary) == "3 users, 1 repeated, 2 blank lines, 2 with space around them"
 
 
@@ -197,7 +198,7 @@ def test_blank_lines_of_csv_are_counted(folder: Path) -> None:
     [
         ("user_id,n\na,1\n,2\n", 3, "user_id is empty"),
         ('user_id,n\n"",2\n', 2, "user_id is empty"),
-        ('user_id,n\na,"1\n2"\nsecret\n', 4, "1 fields, and the header has 2"),
+        ('user_id,n\na,"1\n2"\nsecret\n', 4, "1 field, and the header has 2"),
         ("user_id,n\nsecret,1,2\n", 2, "3 fields, and the header has 2"),
         ('user_id,n\n"secret"x,2\n', 2, "not CSV: ',' expected after '\"'"),
         ('user_id,n\nb,1\n"secret\n', 3, "not CSV: unexpected end of data"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import itertools
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pushsdk import ValidationError
+from pushsdk import RunFileError, ValidationError
 from pushsdk._broadcast.distinct import Distinct, DistinctRows
 
 # Small enough that some dozens of ids fill the set, and a part has to be read in several shares.
@@ -114,6 +117,31 @@ def test_the_file_has_no_name_and_is_gone_when_closed(tmp_path: Path, monkeypatc
         raise RuntimeError
     assert len(os.listdir("/proc/self/fd")) == before
     distinct.close()
+
+
+@pytest.mark.parametrize("step", ["made", "written", "read"])
+def test_a_disk_that_fails_says_where_to_make_room(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            return self._fails("written") or super().write(data)
+
+        def read(self, size: int | None = -1) -> bytes:
+            return self._fails("read") or super().read(size)
+
+        def _fails(self, now: str) -> None:
+            if now == step:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def made(**_: Any) -> Full:
+        file = Full()
+        file._fails("made")
+        return file
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", made)
+    with pytest.raises(
+        RunFileError, match=r"can't be kept \(No space left on device\), and nothing was sent: make room"
+    ):
+        through([["a"] * 9, *([f"user-{i}"] for i in range(100))], NEXT_TO_NOTHING)
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------

@@ -148,9 +148,12 @@ def test_a_plan_that_can_not_be_written_was_never_sent(tmp_path: Path, faulty: l
         "seal": lambda: journal.seal(repeated=0),
     }
     for _ in range(2):
-        with pytest.raises(RunFileError, match="the disk is full") as caught:
+        with pytest.raises(
+            RunFileError, match="start the broadcast again: its plan was not finished and noth"
+        ) as caught:
             uses[step]()
         assert caught.value.outcome is Outcome.NOT_SENT
+        assert "resume" not in str(caught.value)
     assert (journal.chunks, journal.sealed) == (1, False)
     journal.close()
     make_run(tmp_path / "a.run").close()
@@ -256,7 +259,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path, durable: str) -> None:
     assert [error.removeprefix(str(tmp_path)) for error in errors] == [
         "/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
         "/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
-        "/b.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
+        f"/b.run: the disk is full: make room, then {runfile._AGAIN[Outcome.NOT_SENT]} (SQLITE_FULL)",
     ]
 
 

@@ -61,7 +61,7 @@ async def test_rows_can_be_had_by_outcome() -> None:
 @virtual
 async def test_failures_raise_an_error_that_names_no_user() -> None:
     report = await report_of(PLAIN)
-    with pytest.raises(BroadcastError, match=r"6 of 7 users were accepted, 1 REJECTED; see \.report") as caught:
+    with pytest.raises(BroadcastError, match=r"6 of 7 users accepted, 1 REJECTED; see \.report") as caught:
         report.raise_for_failures()
     assert caught.value.outcome is Outcome.REJECTED
     assert caught.value.user_ids == ()

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -182,15 +183,19 @@ def test_a_limit_is_no_failure_but_somebody_is_left(broadcast, service):
         (("status", "none.run"), "none.run"),
         (("report", "none.run"), "none.run"),
         (("report", "ids.txt"), "ids.txt"),
+        (("broadcast", "a.csv", "--message", "message.json", "--run", "a.run"), "did you mean --primary-key 'userid'?"),
+        (("plan", "b.csv", "--message", "message.json"), "; name one with --primary-key\n"),
         (("status", "a.run", "--format", "csv"), "--format"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(command, service, folder, monkeypatch, words, says):
     stdin = SimpleNamespace(buffer=io.BytesIO(json.dumps(MESSAGE).encode()), isatty=lambda: False)
     monkeypatch.setattr(sys, "stdin", stdin)
+    (folder / "a.csv").write_text("userid,age\nann,1\n")
+    (folder / "b.csv").write_text("name,age\nann,1\n")
     ended = command(*words)
     assert (ended.code, ended.out) == (2, "")
-    assert says in " ".join(ended.err.split())
+    assert says in ended.err
     assert service.requests == 0
 
 
@@ -220,6 +225,31 @@ def test_the_same_command_again_sends_the_rest_and_nobody_twice(broadcast, servi
     assert ended.code == 0
     assert counts(json.loads(ended.out))["accepted"] == 3
     assert service.users() == dict.fromkeys(USERS, 1)
+
+
+def test_the_same_command_after_the_end_says_that_it_sent_nothing(broadcast, command, service):
+    assert broadcast().err == ""
+    for ended in broadcast(), broadcast("--json"), command("resume", "spring.run", "--progress", "none"):
+        assert (ended.code, service.requests) == (0, 1)
+        assert ended.err == "nothing was sent now: an earlier call finished this run; to push again, give a new --run\n"
+
+
+def test_what_is_resent_was_sent_now(broadcast, command, service):
+    service.faults = [Fault.reset_after(first=1)]
+    assert broadcast().code == 3
+    assert "nothing was sent now" in broadcast().err
+    assert "nothing was sent now" not in broadcast("--unknown", "resend").err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs setrlimit")
+def test_a_disk_that_is_full_while_it_is_planned_asks_for_a_new_start(service, folder):
+    (folder / "ids.txt").write_text("\n".join(map(str, range(100_000))))
+    words = shlex.join([*COMMAND, "broadcast", "ids.txt", "--message", "message.json", "--run", "spring.run"])
+    limited = f"trap '' XFSZ; ulimit -f 100; {words}"
+    ended = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, service.requests) == (2, 0)
+    assert "start the broadcast again: its plan was not finished and nothing was sent" in ended.stderr
+    assert "resume" not in ended.stderr
 
 
 @pytest.mark.parametrize("what", ["message", "source", "base_url"])
@@ -305,6 +335,12 @@ def test_it_asks_before_sending_elsewhere(broadcast, service, monkeypatch):
     ended = broadcast("--base-url", AWAY)
     assert (ended.code, ended.out) == (2, "")
     assert f"Push to the users of the source at {AWAY}? There is no terminal to ask on: add --yes." in ended.err
+
+
+def test_one_user_is_not_many(broadcast, service, folder):
+    (folder / "ids.txt").write_text("ann\nbob\n")
+    assert "stopped: the limit of 1 user is reached" in broadcast("--limit", "1").err
+    assert "Push to the 1 user left of spring.run at" in broadcast("--base-url", AWAY).err
 
 
 def test_it_says_how_many_rows_there_are_where_the_file_says_so(broadcast, service, folder):
@@ -444,7 +480,7 @@ def test_status_says_how_it_stands_and_sends_nothing(mixed, command, service):
     assert ended.code == 1
     assert "rejected      1\n" in ended.out
     assert ended.err.splitlines() == [
-        "stopped: the limit of 1002 users is reached",
+        "stopped: the limit of 1,002 users is reached",
         "send the rest:  pushsdk resume spring.run  # with the options it had, as --rate",
     ]
     assert service.requests == before
@@ -531,7 +567,7 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
         (
             ("--rate", "1", "--requests-per-second", "0.0001"),
             {},
-            "time      2:46:40  at 1 users per second and 0.0001 requests per second",
+            "time      2:46:40  at 1 user per second and 0.0001 requests per second",
         ),
     ],
 )

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -79,6 +80,33 @@ def test_an_id_after_two_dashes_may_begin_with_one(command, service):
     assert service.users() == {"-ann": 1, "--api-key": 1}
 
 
+@pytest.mark.parametrize("users", [["@ids.txt"], ["ann", "--", "@bob"]])
+def test_a_file_of_ids_is_refused_with_the_command_that_reads_one(command, service, users):
+    ended = command("send", "--title", "Hi", "--body", "There", *users)
+    assert (ended.code, ended.out, service.requests) == (2, "", 0)
+    assert "to read ids from a file: pushsdk broadcast ids.txt --message FILE --run FILE" in ended.err
+    assert not any(user.strip("@") in ended.err.replace("broadcast ids.txt", "") for user in users if "@" in user)
+
+
+def test_an_id_that_begins_with_an_at_sign_is_written_with_two(command, service):
+    assert command("send", "@@ann", "@@@bob", "c@d", "--title", "Hi", "--body", "There").code == 0
+    assert service.users() == {"@ann": 1, "@@bob": 1, "c@d": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (map(str, range(1001)), "more than 1,000 ids: send them by pushsdk broadcast\n"),
+        (["ann", "--base-url", "http://push.example"], "Use https, or give --allow-insecure"),
+    ],
+)
+def test_an_error_advises_in_the_words_of_a_shell(command, service, words, says):
+    ended = command("send", *words, "--title", "Hi", "--body", "There")
+    assert (ended.code, ended.out, service.requests) == (2, "", 0)
+    assert says in ended.err
+    assert not re.search(r"Batching|allow_insecure|[a-z]_[a-z]+=", ended.err)
+
+
 def test_the_result_may_be_json(command, service):
     ended = command(*SEND, "ann", "bob", "--json")
     assert json.loads(ended.out) == {
@@ -147,7 +175,7 @@ def test_users_who_end_differently_exit_by_the_worst(command, service):
         ((*SEND, "--custom-fields", "{"), "--custom-fields: not JSON"),
         ((*SEND, "--custom-fields", "@none"), "none: No such file"),
         (("send", "", "--title", "Hi"), "$.userIds[0]: the user id is empty"),
-        (("send", *map(str, range(1001)), "--title", "Hi"), "more than 1000 ids"),
+        (("send", *map(str, range(1001)), "--title", "Hi"), "more than 1,000 ids"),
         ((*SEND, "--api-key", "s3cret"), "a key is no argument"),
         ((*SEND, "--api-key=s3cret"), "a key is no argument"),
         ((*SEND, "--message", "--ys"), "there is no such option"),
