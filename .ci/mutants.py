@@ -883,6 +883,20 @@ TRANSPORT = [
         "tests/security/test_destinations.py",
     ),
     Mutant(
+        "what needs a person is given back to the queue",
+        CORE + "explain.py",
+        "(not last.repeatable or last.reason.startswith(Failure.CREDENTIALS))",
+        "False",
+        "tests/client/test_may_repeat.py",
+    ),
+    Mutant(
+        "an open user whom a person has to help is settled for good",
+        CORE + "dedupe.py",
+        "return not (is_open(verdict) or",
+        "return not (may_repeat(verdict) or",
+        "tests/client/test_may_repeat.py",
+    ),
+    Mutant(
         "the key shows in a repr",
         CORE + "endpoint.py",
         "return \"'***'\"",

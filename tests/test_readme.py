@@ -248,7 +248,7 @@ def test_the_last_two_rows_are_what_is_judged_without_a_response(failure: Failur
 
 
 def test_the_failures_that_need_a_person_are_named() -> None:
-    assert NEEDS_A_PERSON - {Failure.CLOSED} == {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
+    assert NEEDS_A_PERSON - {Failure.SESSION} == {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
     assert "not repeated after a TLS, certificate or proxy failure" in tables()["answer"][-2][3]
 
 

@@ -49,8 +49,9 @@ def course_of(verdict: Verdict, *, doubtful: bool, resends: int | None, split_on
     if verdict.attempts and verdict.attempts[-1].repeatable and verdict.failure is not Failure.CLOSED:
         return Course(Step.AGAIN, note)
     if verdict.outcome is Outcome.NOT_SENT:
-        # Not repeatable: TLS, a certificate, a proxy, or the client was closed. The next request would fail alike.
-        return Course(Step.STOP if verdict.failure in NEEDS_A_PERSON else Step.AGAIN, note)
+        # TLS, a certificate, a proxy, or the client or its session was closed: the next request would fail alike.
+        stops = verdict.failure is Failure.CLOSED or verdict.failure in NEEDS_A_PERSON
+        return Course(Step.STOP if stops else Step.AGAIN, note)
     if verdict.status in REFUSED_FOR_ALL:
         return Course(Step.STOP, note)
     if doubtful:

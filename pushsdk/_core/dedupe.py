@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from pushsdk._core.errors import PushError, ValidationError
-from pushsdk._core.explain import error_for, may_repeat, partial_error, recorded_error
+from pushsdk._core.explain import error_for, is_open, may_repeat, partial_error, recorded_error
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
@@ -267,7 +267,7 @@ def _is_final(verdict: Verdict) -> bool:
 
     Of a request that several calls shared it is not known whom of them it is about.
     """
-    return not (may_repeat(verdict) or verdict.shared or verdict.attempts[-1].status in MENDABLE)
+    return not (is_open(verdict) or verdict.shared or verdict.attempts[-1].status in MENDABLE)
 
 
 def _status(verdict: Verdict) -> int | None:

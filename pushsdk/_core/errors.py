@@ -38,7 +38,9 @@ class PushError(Exception):
     first, and ``user_ids`` whom it concerns (empty for a campaign).
 
     ``may_repeat`` is True where the same call again, with the same ``dedupe_key`` if it had one, can push nobody twice
-    and may succeed: somebody was never sent, or refused for the moment. A worker gives such a job back to its queue.
+    and may succeed: somebody was never sent, or refused for the moment. A worker gives such a job back to its queue. It
+    is False for what only a person can fix: 401, 403, a certificate, TLS, a proxy, a closed client or session, a
+    callable that gives no key.
     ``retry_after`` is what the service asked to wait before, in seconds, where it said so.
     """
 
@@ -79,7 +81,7 @@ class NotSentError(PushError):
 
 
 class ClientClosedError(NotSentError):
-    """The client is closed, or was closed before this call could leave."""
+    """The client or its session is closed, or was closed before this call could leave: then another client may send."""
 
 
 class ClaimStoreError(NotSentError):

@@ -25,7 +25,7 @@ from pushsdk._core.errors import (
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.splitting import attempts_of
 
-__all__ = ["error_for", "may_repeat", "partial_error", "recorded_error"]
+__all__ = ["closed_error", "error_for", "is_open", "may_repeat", "partial_error", "recorded_error"]
 
 BODY_KEPT = 4096
 
@@ -37,6 +37,7 @@ _REJECTIONS: dict[int, type[RejectedError]] = {
 }
 _NOT_SENT: dict[Failure, type[NotSentError]] = {
     Failure.CLOSED: ClientClosedError,
+    Failure.SESSION: ClientClosedError,
     Failure.QUEUE_FULL: QueueFullError,
 }
 _WHY_UNKNOWN = "it may have been enqueued, so sending it again may push twice"
@@ -60,6 +61,14 @@ def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: 
     kind = _NOT_SENT.get(verdict.failure, NotSentError) if verdict.failure else NotSentError
     error = kind(f"not sent: {_cause(verdict)}{_tries(verdict.attempts)}", attempts=verdict.attempts, user_ids=user_ids)
     error.retry_after = verdict.retry_after
+    error.may_repeat = may_repeat(verdict)
+    return error
+
+
+def closed_error() -> ClientClosedError:
+    """Return the error for a call on a closed client: unlike a call that the close cut off, it fails alike again."""
+    error = ClientClosedError("the client is closed: make a new one")
+    error.may_repeat = False
     return error
 
 
@@ -103,7 +112,17 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
 
 
 def may_repeat(verdict: Verdict) -> bool:
-    """Whether its users may be sent to again: they never were, or the service's last word was 'not now'."""
+    """Return True if the call may be made again as it is: its users are open, and no person has to fix a thing."""
+    last = verdict.attempts[-1] if verdict.attempts else None
+    unsent = last is not None and last.outcome is Outcome.NOT_SENT
+    # A broken key callable was asked again by the call itself: a store of secrets may be down for a moment.
+    if last is not None and unsent and (not last.repeatable or last.reason.startswith(Failure.CREDENTIALS)):
+        return False
+    return is_open(verdict)
+
+
+def is_open(verdict: Verdict) -> bool:
+    """Return True if its users may be sent to again: they never were, or the service's last word was 'not now'."""
     if verdict.outcome is not Outcome.REJECTED:
         return verdict.outcome is Outcome.NOT_SENT
     last = verdict.attempts[-1] if verdict.attempts else None

@@ -51,7 +51,8 @@ class Failure(StrEnum):
     PROXY = "the proxy could not be used"
     STALE = "the pooled connection had gone stale"
     CREDENTIALS = "the api_key callable gave no usable key"
-    CLOSED = "the client or its session is closed"
+    CLOSED = "the client is closed"
+    SESSION = "the session is closed"
     DEADLINE = "the deadline passed"
     ATTEMPT_TIMEOUT = "no answer within the attempt timeout"
     CANCELLED = "the call was cancelled"
@@ -67,7 +68,7 @@ class Failure(StrEnum):
 # Looked up once: a member of an enumeration costs more to reach than a global.
 _ACCEPTED = Outcome.ACCEPTED
 
-NEEDS_A_PERSON = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.CLOSED})
+NEEDS_A_PERSON = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION})
 """Proven not sent, and yet not repeated: the next try would fail the same way until somebody changes something."""
 
 PROVEN_BY_TYPE = frozenset(

@@ -15,8 +15,9 @@ import msgspec
 
 from pushsdk._core.batching import Backlog, Call, Options
 from pushsdk._core.counters import Counters
-from pushsdk._core.errors import ClientClosedError, ConfigurationError
+from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
+from pushsdk._core.explain import closed_error
 from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.pacing import Gate
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
@@ -184,7 +185,7 @@ class Engine:
     def first_use(self, loop: asyncio.AbstractEventLoop) -> None:
         """``enter`` in a loop that is not ``home``."""
         if self.closed:
-            raise ClientClosedError("the client is closed: make a new one")
+            raise closed_error()
         if self.forks != fork_generation():
             raise ConfigurationError(
                 "the client was made before a fork: make one in each process (its connections would be shared)"

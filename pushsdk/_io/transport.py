@@ -171,7 +171,7 @@ class AiohttpTransport:
     ) -> None:
         """See ``Transport.post``."""
         if self._session.closed:
-            evidence.touched, evidence.failure = True, Failure.CLOSED
+            evidence.touched, evidence.failure = True, Failure.SESSION
             return
         if self._exposed and _is_proxied(self._session, self._base_url):
             evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
@@ -329,7 +329,7 @@ def _failure_of(error: Exception, evidence: Evidence) -> Failure:
         if isinstance(error, kind):
             return failure
     if isinstance(error, RuntimeError) and "closed" in str(error):
-        return Failure.CLOSED
+        return Failure.SESSION
     return Failure.OTHER
 
 

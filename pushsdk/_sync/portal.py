@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError
+from pushsdk._core.explain import closed_error
 from pushsdk._core.results import ClientStats, DrainReport
 from pushsdk._io.clock import fork_generation
 from pushsdk._io.engine import Engine
@@ -56,7 +57,7 @@ class Portal:
         """Where to go. Raises ClientClosedError, and ConfigurationError in the loop's own thread."""
         place = self._places.get(fork_generation()) or self._open()
         if place.worker.closing:
-            raise closed()
+            raise closed_error()
         _check_thread(place.worker)
         return place
 
@@ -105,7 +106,7 @@ class Portal:
         generation = fork_generation()
         with self._lock():
             if self.closed:
-                raise closed()
+                raise closed_error()
             place = self._places.get(generation)
             if place is None:
                 client, claims = self._client_of(generation), self._claims

@@ -7,7 +7,19 @@ import asyncio
 import pytest
 from support.virtual_time import virtual
 
-from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt, RejectedError, RetryPolicy
+from pushsdk import (
+    AsyncPushClient,
+    ClientClosedError,
+    Limits,
+    NotSentError,
+    Outcome,
+    PartialError,
+    PushError,
+    Receipt,
+    RejectedError,
+    RetryPolicy,
+)
+from pushsdk._core.outcome import NEEDS_A_PERSON, Failure
 from pushsdk.claims import MemoryClaims
 from pushsdk.testing import Answer, FakeRequest, FakeService
 
@@ -98,3 +110,59 @@ async def test_an_unknown_is_not_repeated() -> None:
     assert isinstance(told, PushError)
     assert (told.outcome, told.may_repeat) == (Outcome.UNKNOWN, False)
     assert service.users() == dict.fromkeys(USERS, 1)
+
+
+# -- what only a person can fix ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", sorted(NEEDS_A_PERSON), ids=lambda failure: failure.name)
+@pytest.mark.parametrize(
+    "before", [(), (Answer.status(429, headers={"Retry-After": "0"}),)], ids=["alone", "after a 429"]
+)
+@virtual
+async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fixed(
+    failure: Failure, before: tuple[Answer, ...]
+) -> None:
+    service = FakeService(*before, Answer(failure=failure, leaves="nothing"))
+    async with service.client(claims=MemoryClaims()) as client:
+        (told,) = await delivered(client, key="job-42")
+        assert isinstance(told, PushError)
+        assert len(told.attempts) == len(before) + 1
+        (fixed,) = await delivered(client, key="job-42", times=1)
+    assert isinstance(fixed, Receipt)
+    assert service.users() == dict.fromkeys(USERS, 1)
+
+
+@pytest.mark.parametrize("timeout", [30.0, 0.001])
+@virtual
+async def test_a_broken_key_callable_is_asked_again_by_one_call_and_by_no_other(timeout: float) -> None:
+    asked: list[int] = []
+
+    def ask() -> str:
+        asked.append(1)
+        raise LookupError
+
+    client = FakeService().serve(AsyncPushClient("https://push.example/api", ask, timeout=timeout))
+    async with client:
+        (told,) = await delivered(client, key=None)
+    assert isinstance(told, NotSentError)
+    assert len(asked) == len(told.attempts) == (4 if timeout > 1 else 1)
+
+
+@virtual
+async def test_a_call_on_a_closed_client_may_not_be_repeated_and_one_that_its_end_cut_off_may() -> None:
+    service = FakeService(Answer.hang(), Answer.unreachable())
+    client = service.client(limits=Limits(in_flight=2))
+    calls = [asyncio.create_task(client.send(f"user-{n}", {"title": {"en": str(n)}})) for n in range(3)]
+    await asyncio.sleep(1)
+    await client.aclose(drain=0)
+    ends = [await asyncio.gather(call, return_exceptions=True) for call in calls]
+    told = [error for (error,) in ends if isinstance(error, PushError)]
+    assert [(error.outcome, error.may_repeat) for error in told] == [
+        (Outcome.UNKNOWN, False),
+        (Outcome.NOT_SENT, True),
+        (Outcome.NOT_SENT, True),
+    ]
+    (late,) = await delivered(client, key=None)
+    assert isinstance(late, ClientClosedError)
+    assert not late.may_repeat

@@ -365,7 +365,10 @@ def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind)
     ("attempts", "failure", "expected"),
     [
         ([UNSENT], None, True),
-        ([UNSENT], Failure.CERTIFICATE, True),
+        ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
+        ([TOO_EARLY, tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], None, False),
+        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS} (OSError)", repeatable=True)], Failure.BUDGET, False),
+        ([tried(NOT_SENT, reason=str(Failure.CLOSED), repeatable=True)], Failure.CLOSED, True),
         ([THROTTLED], Failure.PAUSED, True),
         ([TOO_EARLY], None, True),
         ([TOO_EARLY, UNSENT], None, True),

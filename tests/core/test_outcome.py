@@ -202,7 +202,7 @@ def test_an_exception_of_a_mock_is_unknown_but_for_those_of_the_connector(failur
 
 
 def test_tls_and_certificate_failures_need_a_person():
-    assert {Failure.TLS, Failure.CERTIFICATE} <= NEEDS_A_PERSON <= PROVEN_BY_TYPE | {Failure.CLOSED}
+    assert {Failure.TLS, Failure.CERTIFICATE} <= NEEDS_A_PERSON <= PROVEN_BY_TYPE | {Failure.SESSION}
 
 
 def test_nothing_known_is_unknown():
