@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from msgspec import UNSET
 
-from pushsdk.emulator.answers import abort, cut, invite, json_answer, refuse
+from pushsdk.emulator.answers import abort, cut, json_answer, refuse
+from pushsdk.emulator.bodies import Bodies, Unread
 from pushsdk.emulator.campaigns import Campaigns
 from pushsdk.emulator.cards import describe
 from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
@@ -33,7 +39,12 @@ from pushsdk.emulator.writer import Writer
 
 __all__ = ["Service"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_READERS = 8  # threads at a time
 _UNMATCHED = 100  # heads kept of requests that reached no inbox
+_QUEUE = Refusal(429, "too many campaigns wait for their start or their turn: try again later", {"Retry-After": "10"})
 _CUTS = {
     "status": b"HTTP/1.1 20",
     "headers": b"HTTP/1.1 200 OK\r\nContent-Type: application/js",
@@ -44,9 +55,12 @@ _CUTS = {
 class Service:
     """The two operations over a store."""
 
-    def __init__(self, *, store: Store, tables: Tables | None, rooms: Rooms, guard: Guard, seed: int) -> None:
+    def __init__(
+        self, *, store: Store, tables: Tables | None, rooms: Rooms, guard: Guard, bodies: Bodies, seed: int
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._guard = guard
+        self._bodies = bodies
         self.writer: Writer = Writer(store, rooms.stored)
         self.campaigns: Campaigns = Campaigns(
             store, tables, now=self.now, changed=rooms.campaign, reached=rooms.reached
@@ -58,6 +72,8 @@ class Service:
         self.requests: int = 0  # every one on the wire, refused ones too
         self.unmatched: deque[Unmatched] = deque(maxlen=_UNMATCHED)  # newest last
         self.closing: asyncio.Future[None] = self._loop.create_future()  # done when the emulator closes
+        self._reading = asyncio.Semaphore(_READERS)
+        self._reads: set[asyncio.Future[Any]] = set()  # in threads
         self.lost: dict[RequestHandler, asyncio.Future[None]] = {}  # open connections, kept by Connections
 
     def now(self) -> float:
@@ -68,6 +84,26 @@ class Service:
         """Set the service's clock forward: campaigns start, pushes expire. From any thread."""
         self.ahead += seconds
         self._loop.call_soon_threadsafe(self.campaigns.look)
+
+    async def read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in a thread, so that a large inbox does not stop the service.
+
+        A daemon thread: neither the end of the emulator nor that of the process waits for it.
+        """
+        async with self._reading:
+            if self.closing.done():
+                raise asyncio.CancelledError
+            done: asyncio.Future[T] = self._loop.create_future()
+            self._reads.add(done)
+            done.add_done_callback(self._reads.discard)
+            threading.Thread(target=_read, args=(done, partial(function, *args, **kwargs)), daemon=True).start()
+            return await done
+
+    def close(self) -> None:
+        """Let go of all that waits."""
+        self.closing.set_result(None)
+        for read in self._reads:
+            read.cancel()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept it at most once, and only when its body arrived whole."""
@@ -82,14 +118,13 @@ class Service:
         # Its inbox, rules and limits are those of now: what a reset overtakes belongs to the time before it.
         rules, limiter = room.rules, room.limiter
         entry = Entry(inbox=room.box.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
-        invite(request)
         try:
-            entry.body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            return self._turn_away(request, self._guard.too_large)
+            entry.body = await self._bodies.read(request)
+        except Unread as unread:
+            return self._turn_away(request, unread.refusal)
         except (RequestPayloadError, OSError):  # the body did not arrive whole
             return abort(request)
-        refusal = self._examine(limiter, entry)
+        refusal = self._examine(limiter, entry, request.headers)
         if refusal is not None:
             return await self._refused(entry, refusal)
         verdict = rules.decide(entry.endpoint or "", entry.user_ids, len(entry.body))
@@ -111,18 +146,22 @@ class Service:
         )
         return refuse(refusal)
 
-    def _examine(self, limiter: Limiter, entry: Entry) -> Refusal | None:
+    def _examine(self, limiter: Limiter, entry: Entry, headers: Mapping[str, str]) -> Refusal | None:
         """Read the body into the entry; why it is refused, or None."""
         try:
             if entry.endpoint == "push":
                 push = read_push(entry.body)
                 entry.user_ids, entry.users, entry.digest = push.user_ids, len(push.user_ids), push.digest()
                 describe(entry, push.message)
+            elif self.campaigns.full:
+                return _QUEUE
             else:
                 campaign = read_campaign(entry.body)
                 describe(entry, None if campaign.message is UNSET else campaign.message)
                 name = uuid.UUID(int=self._random.getrandbits(128), version=4)
-                entry.campaign = self.campaigns.accept(str(name), entry.body, campaign)
+                entry.campaign = self.campaigns.accept(
+                    str(name), entry.body, campaign, trusted=self._guard.has_token(headers)
+                )
             if limiter.limits.strict:
                 (check_push if entry.endpoint == "push" else check_campaign)(entry.body)
         except Unreadable as error:
@@ -181,6 +220,16 @@ class Service:
         """Wait; False when the emulator closes first."""
         done, _ = await asyncio.wait((self.closing,), timeout=seconds)
         return not done
+
+
+def _read(done: asyncio.Future[T], function: Callable[[], T]) -> None:
+    """Call the function in this thread, and settle the future in its loop."""
+    try:
+        settle: Callable[[], None] = partial(done.set_result, function())
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's
+        settle = partial(done.set_exception, error)
+    with suppress(RuntimeError):  # the loop is closed
+        done.get_loop().call_soon_threadsafe(lambda: None if done.done() else settle())
 
 
 def _status(entry: Entry, fault: Fault | None) -> int | None:

@@ -23,8 +23,13 @@ __all__ = ["Campaigns"]
 T = TypeVar("T")
 
 _AT_A_TIME = 2  # segments
+_MOST = 10_000  # that wait for their start or their turn: two of them run for at most 30 s at a time
 _FARTHEST = 86_400.0  # seconds that a timer is set for; a later start sets it again
 _NO_SEGMENT = "the campaign has no segment with a query: nobody gets it"
+_STRANGER = (
+    "the segment was not run: the request came without the emulator's token (Authorization: Bearer);"
+    " start the campaign on the page"
+)
 _NO_TABLES = "the segment was not run: give the emulator a folder of audience tables, with pushsdk[audience] installed"
 
 
@@ -55,11 +60,19 @@ class Campaigns:
         self._turn = asyncio.Semaphore(_AT_A_TIME)
         self._stopping = threading.Event()  # set by aclose, asked for in the threads
 
-    def accept(self, uuid: str, body: bytes, shape: CampaignBody) -> Campaign:
-        """A campaign as it is when it is accepted: when it starts, or why its segment is never run."""
+    @property
+    def full(self) -> bool:
+        """Whether as many campaigns wait or run as may."""
+        return len(self._waiting) + len(self._running) >= _MOST
+
+    def accept(self, uuid: str, body: bytes, shape: CampaignBody, *, trusted: bool = True) -> Campaign:
+        """A campaign as it is when it is accepted: when it starts, or why its segment is not run.
+
+        One that is not ``trusted`` is taken as the service would, and runs no SQL of its sender by itself.
+        """
         schedule = _set(shape.schedule) or Schedule()
         start = start_of(_set(schedule.type), _set(schedule.start_ts), self._now())
-        why = self._why_not(shape)
+        why = self._why_not(shape) or (None if trusted else _STRANGER)
         return Campaign(
             uuid=uuid,
             body=body,

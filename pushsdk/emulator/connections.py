@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import math
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import HttpProcessingError, RawRequestMessage
-from aiohttp.streams import StreamReader
+from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from pushsdk.emulator.app import Service
@@ -21,6 +22,11 @@ __all__ = ["Connections", "Handler", "bind"]
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _BACKLOG = 1024  # a client that opens all its connections at once is no fault
+_MOST = 20_000  # connections; each takes about 50 KB with a request on it
+_SPARE = 64  # file descriptors for the store, the segments and whatever else the process does
+_IDLE = 75.0  # seconds for the next head to arrive whole, as a usual proxy has it
+_RETRY = 1.0  # seconds after which a failed accept is tried again
+_QUIET = 60.0  # seconds between two lines of the log that say the same
 _GRACE = 0.1  # seconds that clients get at the end to take what is written for them
 
 
@@ -45,31 +51,56 @@ def bind(host: str, port: int) -> socket.socket:
 class Connections(web.Server):
     """aiohttp's server with an end that waits for nobody; it tells the service when a connection is lost."""
 
-    def __init__(self, service: Service, handle: Handler, *, max_body: int) -> None:
+    def __init__(self, service: Service, handle: Handler) -> None:
         super().__init__(
             handle,
-            request_factory=self._new_request,
             access_log=None,
             logger=_log,
             auto_decompress=False,  # Content-Length is then the length of the body, and there are no bombs
             lingering_time=1.0,
+            keepalive_timeout=_IDLE,
         )
         self._service = service
-        self._max_body = max_body
         self._open: dict[RequestHandler, asyncio.Transport] = {}
-        self._listener: asyncio.Server  # set by listen()
+        self._places = asyncio.Semaphore(_most_open())
+        self._accepting: asyncio.Task[None]  # set by listen()
+        self._warned = -math.inf  # when it was last said that no connection can be taken
 
-    async def listen(self, sock: socket.socket) -> None:
-        """Serve what connects to the bound socket, which belongs to the server from now on."""
-        self._listener = await asyncio.get_running_loop().create_server(self, sock=sock, backlog=_BACKLOG)
+    def listen(self, sock: socket.socket) -> None:
+        """Serve what connects to the bound socket, which its owner closes after the end."""
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+        self._accepting = self._loop.create_task(self._accept(sock))
+
+    async def _accept(self, sock: socket.socket) -> None:
+        """Take one connection after the other. asyncio's server has no bound, and fills the log at EMFILE."""
+        while True:
+            if self._places.locked():
+                self._warn("as many connections are open as may be: others wait")
+            await self._places.acquire()
+            try:
+                connection, _ = await self._loop.sock_accept(sock)
+                await self._loop.connect_accepted_socket(self, connection)
+            except OSError as error:
+                self._places.release()
+                if error.errno != errno.ECONNABORTED:
+                    self._warn(f"no connection can be taken: {error.strerror}")
+                    await asyncio.sleep(_RETRY)
+
+    def _warn(self, text: str) -> None:
+        """Say it, at most once a minute."""
+        if self._loop.time() - self._warned >= _QUIET:
+            self._warned = self._loop.time()
+            _log.warning(text)
 
     async def aclose(self) -> None:
         """Stop listening, let go of what hangs, and end every connection.
 
         Not by aiohttp's shutdown(), which waits its timeout out for each handler that waits for its client.
         """
-        self._listener.close()
-        self._service.closing.set_result(None)
+        self._accepting.cancel()
+        await asyncio.wait((self._accepting,))
+        self._service.close()
         self.pre_shutdown()
         for transport in self._open.values():
             transport.close()  # what is written already still arrives
@@ -93,13 +124,16 @@ class Connections(web.Server):
         super().connection_lost(handler, exc)
         del self._open[handler]
         self._service.lost.pop(handler).set_result(None)
+        self._places.release()
 
-    def _new_request(
-        self,
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: RequestHandler,
-        writer: AbstractStreamWriter,
-        task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=self._max_body)
+
+def _most_open() -> int:
+    """How many connections may be open: as many as this process has file descriptors for, but a few for itself."""
+    most = _MOST
+    with suppress(ImportError):  # a system without such a bound
+        import resource
+
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files != resource.RLIM_INFINITY:
+            most = max(1, min(most, files - _SPARE))
+    return most

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
+import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 from msgspec import Struct
 
 from pushsdk._version import __version__
 from pushsdk.emulator import routes, views
-from pushsdk.emulator.answers import PRIVATE, invite, json_answer, refuse
+from pushsdk.emulator.answers import PRIVATE, json_answer, refuse
 from pushsdk.emulator.app import Service
+from pushsdk.emulator.bodies import Bodies, Unread
 from pushsdk.emulator.faults import Rules, read_faults
 from pushsdk.emulator.guard import Guard, Refusal
 from pushsdk.emulator.limits import ServiceLimits
@@ -24,14 +26,14 @@ from pushsdk.emulator.records import Campaign, Unmatched
 from pushsdk.emulator.rooms import Room, TooMany
 from pushsdk.emulator.routes import Bad
 from pushsdk.emulator.search import Search, parse
-from pushsdk.emulator.sql import NONE_BEFORE
+from pushsdk.emulator.sql import NO_BOUND
 from pushsdk.emulator.store import NO_BOX, Box, Store, StoreError
 from pushsdk.emulator.streams import Full, Streams
 
 __all__ = ["Control"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+
+_BODIES = 64 * 1024 * 1024  # bytes that are read to show what a user got
 
 
 class Call(Struct, frozen=True):
@@ -55,11 +57,13 @@ class _Stop(Exception):
 class Control:
     """Answers the routes of ``routes.ROUTES``, each by the method of its name."""
 
-    def __init__(self, service: Service, store: Store, guard: Guard) -> None:
+    def __init__(self, service: Service, store: Store, guard: Guard, bodies: Bodies) -> None:
         self._service = service
         self._store = store
         self._guard = guard
+        self._bodies = bodies
         self._streams = Streams(service, store)
+        self._views: dict[tuple[Box, int], asyncio.Task[bytes | None]] = {}  # those that are being made
         self._nowhere = Room(NO_BOX, rules=Rules(), limits=ServiceLimits())  # of the routes that are of no inbox
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -85,7 +89,7 @@ class Control:
         query = routes.read_query(route.query, request.query.items())
         body = None
         if route.body is not None:
-            body = routes.read_body(route.body, await _whole_body(request))
+            body = routes.read_body(route.body, await self._whole_body(request))
         room = self._room(request, query.inbox) if route.scoped else self._nowhere
         return Call(request, names, query, body, room), route
 
@@ -105,6 +109,14 @@ class Control:
         if known:
             raise _Stop(405, f"the method must be {' or '.join(known)}", Allow=", ".join(known))
         raise _Stop(404, f"no such route: see {routes.ROOT}/openapi.json")
+
+    async def _whole_body(self, request: web.BaseRequest) -> bytes:
+        try:
+            return await self._bodies.read(request)
+        except Unread as unread:
+            raise _Stop(unread.refusal.status, unread.refusal.error, **unread.refusal.headers) from None
+        except (RequestPayloadError, OSError):
+            raise _Stop(400, "the body did not arrive whole") from None
 
     def _room(self, request: web.BaseRequest, name: str | None) -> Room:
         """The inbox of the call: by its public name, or by the key."""
@@ -131,7 +143,7 @@ class Control:
         return routes.openapi(__version__, token=self._guard.token_needed)
 
     async def _get_inboxes(self, call: Call) -> list[views.InboxView]:
-        known = await _thread(self._store.boxes)
+        known = await self._service.read(self._store.boxes)
         return [views.InboxView(each.name, each.label, each.requests, each.last) for each in known]
 
     def _get_unmatched(self, call: Call) -> list[Unmatched]:
@@ -151,7 +163,7 @@ class Control:
 
     async def _get_users(self, call: Call) -> views.Users:
         query = call.query
-        found = await _thread(
+        found = await self._service.read(
             self._store.received, call.room.box, like=query.search, after=query.after, limit=query.limit + 1
         )
         shown = [views.UserCount(*row) for row in found[: query.limit]]
@@ -159,22 +171,22 @@ class Control:
 
     async def _get_users_id(self, call: Call) -> views.UserView:
         user_id = call.names["id"]
-        accepted, got = await _thread(self._store.delivered, call.room.box, user_id)
-        return await _thread(views.user_view, user_id, accepted, got, self._service.now())
+        accepted, got = await self._service.read(self._store.delivered, call.room.box, user_id, size=_BODIES)
+        return await self._service.read(views.user_view, user_id, accepted, got, self._service.now())
 
     async def _get_duplicates(self, call: Call) -> list[views.UserCount]:
-        return [views.UserCount(*row) for row in await _thread(self._store.received, call.room.box, same=2)]
+        return [views.UserCount(*row) for row in await self._service.read(self._store.received, call.room.box, same=2)]
 
     # Requests
 
     async def _get_requests(self, call: Call) -> views.Page:
         query = call.query
-        found = await _thread(
+        found = await self._service.read(
             self._store.requests,
             call.room.box,
             parse(query.search),
             after=query.after,
-            before=NONE_BEFORE if query.before is None else query.before,
+            before=NO_BOUND if query.before is None else query.before,
             limit=query.limit + 1,
         )
         shown = [views.summary(each) for each in found[: query.limit]]
@@ -188,31 +200,43 @@ class Control:
             raise _Stop(400, "say which: either ?search=..., or ?all=true for all of them")
         return await self._deleted(call, search, None)
 
-    async def _get_requests_id(self, call: Call) -> views.RequestView:
-        found = await _thread(self._store.request, call.room.box, _number(call.names["id"]))
-        if found is None:
+    async def _get_requests_id(self, call: Call) -> web.Response:
+        key = (call.room.box, _number(call.names["id"]))
+        # What is asked for while it is made is made once: every open page asks for each push that comes.
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = asyncio.ensure_future(self._service.read(self._view, *key))
+            view.add_done_callback(lambda _: self._views.pop(key))
+        answer = await view
+        if answer is None:
             raise _Stop(404, "no such request is kept")
-        return await _thread(views.request_view, *found)
+        return web.Response(body=answer, headers=PRIVATE, content_type="application/json")
+
+    def _view(self, box: Box, number: int) -> bytes | None:
+        found = self._store.request(box, number)
+        return found and msgspec.json.encode(views.request_view(*found))
 
     async def _delete_requests_id(self, call: Call) -> views.Deleted:
         return await self._deleted(call, None, _number(call.names["id"]))
 
     async def _deleted(self, call: Call, search: Search | None, only: int | None) -> views.Deleted:
-        deleted = await _thread(self._store.delete, call.room.box, search, only=only)
+        deleted = await self._service.read(self._store.delete, call.room.box, search, only=only)
         call.room.live.publish("deleted", first=only or 0)
         return views.Deleted(deleted)
 
     # Campaigns
 
     async def _get_campaigns(self, call: Call) -> list[views.CampaignView]:
-        return await _thread(self._campaigns, call.room.box)
+        return await self._service.read(self._campaigns, call.room.box)
 
     def _campaigns(self, box: Box) -> list[views.CampaignView]:
         return [views.campaign_view(each) for each in reversed(self._store.campaigns(box))]
 
     async def _get_campaigns_uuid(self, call: Call) -> views.CampaignView:
         campaign = await self._campaign(call)
-        rows = await _thread(self._store.recipients, campaign, after=call.query.after, limit=call.query.limit)
+        rows = await self._service.read(
+            self._store.recipients, campaign, after=call.query.after, limit=call.query.limit
+        )
         return views.campaign_view(campaign, rows)
 
     async def _post_campaigns_uuid_start(self, call: Call) -> views.CampaignView:
@@ -221,7 +245,7 @@ class Control:
             return views.campaign_view(self._service.campaigns.start(call.room.box.id, campaign))
 
     async def _campaign(self, call: Call) -> Campaign:
-        campaign = await _thread(self._store.campaign, call.room.box, call.names["uuid"])
+        campaign = await self._service.read(self._store.campaign, call.room.box, call.names["uuid"])
         if campaign is None:
             raise _Stop(404, "no campaign of this inbox has this uuid")
         return campaign
@@ -285,16 +309,6 @@ def _number(text: str) -> int:
     return int(text)
 
 
-async def _whole_body(request: web.BaseRequest) -> bytes:
-    invite(request)
-    try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise _Stop(413, "the body is too large") from None
-    except (RequestPayloadError, OSError):
-        raise _Stop(400, "the body did not arrive whole") from None
-
-
 @contextmanager
 def _refused(status: int) -> Iterator[None]:
     """A ValueError in it, which says what is wrong with what was asked for, is a refusal."""
@@ -302,8 +316,3 @@ def _refused(status: int) -> Iterator[None]:
         yield
     except ValueError as error:
         raise _Stop(status, str(error)) from None
-
-
-async def _thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Read in a thread: a large inbox must not stop the service."""
-    return await asyncio.to_thread(function, *args, **kwargs)

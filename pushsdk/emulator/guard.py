@@ -47,7 +47,7 @@ def is_host(name: str) -> bool:
 
 
 class Guard:
-    """Judges heads for the emulator on ``port``; bodies longer than ``max_body`` bytes are refused unread.
+    """Judges heads for the emulator on ``port``; one that announces over ``max_body`` bytes is refused.
 
     ``hosts`` are names that it is called by, with or without a port, besides those of loopback. With a ``token``
     everything but the service's own two paths needs it.
@@ -63,7 +63,7 @@ class Guard:
         )
         self._max_body = max_body
         self._token = token
-        self.too_large: Refusal = Refusal(413, f"the body is over {max_body} bytes")
+        self._too_large = Refusal(413, f"the body is over {max_body} bytes")
 
     def judge(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
         """The first reason to refuse a head of the service's paths, or None. The rows are in the order they count."""
@@ -75,7 +75,7 @@ class Guard:
             (method != "POST", _METHOD),
             (not headers.get("Api-Key"), _KEY),
             (not _is_json(headers.get("Content-Type", "")), _TYPE),
-            (int(headers.get("Content-Length", 0)) > self._max_body, self.too_large),
+            (int(headers.get("Content-Length", 0)) > self._max_body, self._too_large),
         )
         return next((refusal for refused, refusal in checks if refused), None)
 
@@ -84,7 +84,7 @@ class Guard:
         refusal = self.foreign(headers)
         if refusal is not None:
             return refusal
-        if not self._has_token(headers.get("Authorization", "")):
+        if not self.has_token(headers):
             return _TOKEN
         if method in _WRITES and not _is_json(headers.get("Content-Type", "")):
             return _TYPE
@@ -107,8 +107,9 @@ class Guard:
         """Whether the control routes ask for a token."""
         return self._token is not None
 
-    def _has_token(self, authorization: str) -> bool:
-        scheme, _, given = authorization.partition(" ")
+    def has_token(self, headers: Mapping[str, str]) -> bool:
+        """Return True if the head has the token, or none is needed."""
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
         return self._token is None or (
             scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given.strip()), _bytes(self._token))
         )

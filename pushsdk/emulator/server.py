@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from pushsdk.emulator.app import Service
+from pushsdk.emulator.bodies import Bodies
 from pushsdk.emulator.connections import Connections, bind
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.front import Front
@@ -204,12 +205,15 @@ class Emulator:
             port = sock.getsockname()[1]
             hosts = (*self._hosts, _in_url(self._host))
             guard = Guard(port=port, max_body=self._max_body, hosts=hosts, token=self._token)
-            service = Service(store=self._store, tables=self._tables, rooms=self._rooms, guard=guard, seed=self._seed)
+            bodies = Bodies(self._max_body)
+            service = Service(
+                store=self._store, tables=self._tables, rooms=self._rooms, guard=guard, bodies=bodies, seed=self._seed
+            )
             stack.callback(service.writer.close)
             stack.push_async_callback(service.campaigns.aclose)
-            front = Front(service, self._store, guard)
-            connections = Connections(service, front.handle, max_body=self._max_body)
-            await connections.listen(sock)
+            front = Front(service, self._store, guard, bodies)
+            connections = Connections(service, front.handle)
+            connections.listen(sock)
             stack.push_async_callback(connections.aclose)
             self._rooms.forgotten = service.writer.sweep
             service.writer.sweep()

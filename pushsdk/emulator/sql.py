@@ -12,7 +12,7 @@ from pushsdk.emulator.records import Campaign, Card, Delivered, Push, Request
 from pushsdk.emulator.search import Search, condition
 
 __all__ = [
-    "NONE_BEFORE",
+    "NO_BOUND",
     "Known",
     "accepted",
     "alive",
@@ -52,7 +52,7 @@ _CAMPAIGN_FIELDS = (
     *("users", "error"),
 )
 _RECEIVED = "FROM parts CROSS JOIN received USING (part) WHERE inbox = ?"  # a seek in each part, never a scan of all
-NONE_BEFORE = (1 << 63) - 1
+NO_BOUND = (1 << 63) - 1
 _card = msgspec.json.Decoder(Card)
 
 
@@ -188,22 +188,27 @@ def received(
     return [Received(*row) for row in rows]
 
 
-def delivered(db: sqlite3.Connection, inbox: int, user: str, *, limit: int) -> list[Delivered]:
-    """What was accepted for this user and is kept, pushes and campaigns, the newest of them, oldest first."""
+def delivered(db: sqlite3.Connection, inbox: int, user: str, *, limit: int, size: int) -> list[Delivered]:
+    """What was accepted for this user and is kept, pushes and campaigns, the newest of them, oldest first.
+
+    Bodies beyond ``size`` bytes of newer ones are left out.
+    """
     rows = db.execute(
         f"""
         WITH pushed AS (SELECT request, sum(times) AS times {_RECEIVED} AND user = ? GROUP BY request),
         got AS (
-            SELECT request AS id, time AS at, times, NULL AS uuid, NULL AS fields
+            SELECT request AS id, time AS at, bytes AS size, times, NULL AS uuid, NULL AS fields
             FROM pushed JOIN requests ON requests.id = request
             UNION ALL
-            SELECT campaigns.request, coalesce(started, time), 1, uuid, fields
+            SELECT campaigns.request, coalesce(started, time), bytes, 1, uuid, fields
             FROM campaigns JOIN recipients ON recipients.request = campaigns.request AND user = ?
             JOIN requests ON requests.id = campaigns.request WHERE campaigns.inbox = ?
-            ORDER BY at DESC, id DESC LIMIT ?)
-        SELECT id, at, body, times, uuid, fields FROM got JOIN requests USING (id) ORDER BY at, id
+            ORDER BY at DESC, id DESC LIMIT ?),
+        summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
+        SELECT id, at, CASE WHEN sum <= ? THEN body ELSE x'' END, times, uuid, fields
+        FROM summed JOIN requests USING (id) ORDER BY at, id
         """,
-        (inbox, user, user, inbox, limit),
+        (inbox, user, user, inbox, limit, size),
     )
     return [
         Delivered(
@@ -235,7 +240,7 @@ def requests(
 
 def count(db: sqlite3.Connection, inbox: int, search: Search, *, after: int = 0) -> int:
     """How many requests of the search are kept, of those with an id over ``after``."""
-    where, values = _where(inbox, search, after, NONE_BEFORE)
+    where, values = _where(inbox, search, after, NO_BOUND)
     (number,) = db.execute(f"SELECT count(*) {where}", values).fetchone()
     return int(number)
 
@@ -254,7 +259,7 @@ def newest(db: sqlite3.Connection, inbox: int) -> int:
 
 def ids(db: sqlite3.Connection, inbox: int, search: Search, *, only: int | None = None) -> list[int]:
     """The requests of a search, or whether it is this one."""
-    after, before = (0, NONE_BEFORE) if only is None else (only - 1, only + 1)
+    after, before = (0, NO_BOUND) if only is None else (only - 1, only + 1)
     where, values = _where(inbox, search, after, before)
     return [number for (number,) in db.execute(f"SELECT id {where} ORDER BY id", values)]
 

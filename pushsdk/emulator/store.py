@@ -262,10 +262,12 @@ class Store:
         """Return every user to whom the same push was accepted more than once, and how often at most."""
         return {user.user_id: user.same for user in self.received(box, same=2)}
 
-    def delivered(self, box: Box, user_id: str, *, limit: int = 1000) -> tuple[int, list[Delivered]]:
+    def delivered(
+        self, box: Box, user_id: str, *, limit: int = 1000, size: int = sql.NO_BOUND
+    ) -> tuple[int, list[Delivered]]:
         """How many times a user was accepted, and the newest of what is kept of that, oldest first."""
         with self._reading(box) as (db, inbox):
-            return sql.accepted(db, inbox, user_id), sql.delivered(db, inbox, user_id, limit=limit)
+            return sql.accepted(db, inbox, user_id), sql.delivered(db, inbox, user_id, limit=limit, size=size)
 
     def pushes(self, box: Box) -> tuple[Push, ...]:
         """The pushes that were accepted and are kept, oldest first."""
@@ -301,7 +303,7 @@ class Store:
         search: Search | None = None,
         *,
         after: int = 0,
-        before: int = sql.NONE_BEFORE,
+        before: int = sql.NO_BOUND,
         limit: int = 100,
         forward: bool = False,
     ) -> list[Request]:

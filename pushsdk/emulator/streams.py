@@ -52,7 +52,7 @@ class Streams:
         box = room.box
         with self._place("waits"):
             found = await self._count(room, search, count, after, timeout, self._ends(request))
-        newest = await asyncio.to_thread(self._store.requests, box, search, after=after, limit=_SHOWN)
+        newest = await self._service.read(self._store.requests, box, search, after=after, limit=_SHOWN)
         return views.Waited(found >= count, found, [views.summary(each) for each in newest], room.box != box)
 
     async def _count(self, room: Room, search: Search, count: int, after: int, timeout: float, ends: _Ends) -> int:
@@ -63,7 +63,7 @@ class Streams:
             if room.live.mark != mark:
                 mark = room.live.mark
                 # Only what came since is counted: a long wait of many requests must not count all of them each time.
-                new, after = await asyncio.to_thread(self._store.count_new, box, search, after)
+                new, after = await self._service.read(self._store.count_new, box, search, after)
                 found += new
             left = deadline - clock()
             if found >= count or left <= 0 or room.box != box or _over(ends):
@@ -114,7 +114,7 @@ class Streams:
         spans = [(event.first, event.last) for event in events if event.kind == "request"]
         if not spans:
             return []
-        return await asyncio.to_thread(
+        return await self._service.read(
             self._store.requests,
             room.box,
             after=spans[0][0] - 1,

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from pushsdk.emulator import shapes
-from pushsdk.emulator.shapes import Unreadable, read_campaign, read_json, read_push
+from pushsdk.emulator.shapes import LARGE, Unreadable, read_campaign, read_json, read_push, weight
 
 __all__ = ["check_campaign", "check_push"]
 
@@ -77,6 +77,8 @@ def check_campaign(body: bytes) -> None:
 
 def _only_known_fields(body: bytes, shape: type[Struct]) -> _Node:
     """The body's root. Before the types are looked at: `userIDs` is told as itself, not as a lack of `userIds`."""
+    if len(body) > LARGE and weight(body) > LARGE:
+        raise Unreadable(f"over {LARGE} bytes beside the users: no device takes so much - at `$`")
     value = read_json(body)
     root = _Node("$", shape, value if isinstance(value, dict) else {})
     for node in _nodes(root):

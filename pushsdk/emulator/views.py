@@ -14,6 +14,7 @@ from pushsdk.emulator.delivery import Notification, Platform, Sent, notification
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.presets import PRESETS
 from pushsdk.emulator.records import Campaign, Delivered, Request
+from pushsdk.emulator.shapes import LARGE, weight
 from pushsdk.emulator.snippets import curl, python
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _SHOWN_USERS = 1000
 _SHOWN_PLACEHOLDERS = 200
 _LONGEST = 1 << 20  # bytes of a body that is told as a command and as a program: 16 MB of them took seconds
+_SHOWN_TO_USER = 32 * LARGE  # bytes of messages and custom fields that are shown of what one user got
 _TOO_LONG = "# This request is too long to be copied from here.\n"
 
 
@@ -86,7 +88,10 @@ class Advice(Struct, frozen=True):
 
 
 class RequestView(Summary, frozen=True, kw_only=True):
-    """One request whole: its ``body`` decoded, null where it is no JSON, and the ``text`` as it came."""
+    """One request whole: its ``body`` decoded, null where it is no JSON, and the ``text`` as it came.
+
+    Of one that is over 64 KiB beside its users only the beginning of the ``text`` is shown, and ``lint`` says so.
+    """
 
     body: Any
     text: str
@@ -228,24 +233,31 @@ def summary(request: Request) -> Summary:
 
 def request_view(request: Request, body: bytes) -> RequestView:
     """A request with its body, and what can be said of it."""
-    value: Any = _decoded(body, object)
+    large = len(body) > LARGE and weight(body) > LARGE
+    value: Any = None if large else _decoded(body, object)
     sent = value if isinstance(value, dict) else {}
     user_ids = sent.get("userIds")
     endpoint = request.endpoint or "push"
     return RequestView(
         **{**msgspec.structs.asdict(summary(request)), "body": _shown(body, value)},
-        text=body.decode("utf-8", "replace"),
+        text=(body[:LARGE] if large else body).decode("utf-8", "replace"),
         user_ids=[str(user_id) for user_id in user_ids[:_SHOWN_USERS]] if isinstance(user_ids, list) else [],
-        lint=[Advice(problem.path, problem.code, problem.message) for problem in lint(sent)],
+        lint=[_too_large(body)] if large else [Advice(each.path, each.code, each.message) for each in lint(sent)],
         placeholders=_placeholders(sent.get("message")),
-        curl=curl(endpoint, body) if len(body) <= _LONGEST else _TOO_LONG,
-        python=python(endpoint, body) if len(body) <= _LONGEST else _TOO_LONG,
+        curl=_TOO_LONG if large or len(body) > _LONGEST else curl(endpoint, body),
+        python=_TOO_LONG if large or len(body) > _LONGEST else python(endpoint, body),
     )
 
 
 def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float) -> UserView:
-    """What a user got, and what the devices show of it now."""
-    pushes = [_push_view(each) for each in got]
+    """What a user got, and what the devices show of it now: of large messages, and those before many, nothing."""
+    pushes: list[PushView] = []
+    left = _SHOWN_TO_USER
+    for each in reversed(got):
+        size = weight(each.body)
+        left -= min(size, LARGE)
+        pushes.append(_push_view(each, _sent(each.body) if size <= LARGE and left >= 0 else _Sent()))
+    pushes.reverse()
     sent = [
         Sent(
             id=push.id,
@@ -281,7 +293,7 @@ def campaign_view(campaign: Campaign, recipients: Sequence[tuple[str, Mapping[st
         finished=campaign.finished,
         users=campaign.users,
         error=campaign.error,
-        segment=_sent(campaign.body).segment,
+        segment=_sent(campaign.body).segment if len(campaign.body) <= LARGE else None,
         recipients=[Recipient(user_id, fields) for user_id, fields in recipients],
     )
 
@@ -324,8 +336,7 @@ def _sent(body: bytes) -> _Sent:
     return _decoded(body, _Sent) or _Sent()
 
 
-def _push_view(each: Delivered) -> PushView:
-    sent = _sent(each.body)
+def _push_view(each: Delivered, sent: _Sent) -> PushView:
     return PushView(
         id=each.id,
         time=each.time,
@@ -334,6 +345,11 @@ def _push_view(each: Delivered) -> PushView:
         message=sent.message,
         custom_fields=each.fields if each.campaign is not None else sent.custom_fields,
     )
+
+
+def _too_large(body: bytes) -> Advice:
+    advice = f"{len(body):,} bytes, over {LARGE:,} of them beside the users: it is shown raw, cut, and unchecked"
+    return Advice("$", "large", advice)
 
 
 def _decoded(body: bytes, kind: type[T]) -> T | None:

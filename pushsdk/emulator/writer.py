@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import accumulate, takewhile
 from typing import TypeAlias
 
 from pushsdk.emulator.records import Entry
@@ -13,6 +14,7 @@ from pushsdk.emulator.store import Store, StoreError
 __all__ = ["Writer"]
 
 _SWEEP = 0.05  # seconds between two steps of giving room back
+_TOGETHER = 100_000  # users; what is over them waits for the next turn of the loop
 _Waiting: TypeAlias = tuple[Entry, asyncio.Future[StoreError | None]]
 
 
@@ -45,7 +47,8 @@ class Writer:
 
     def close(self) -> None:
         """Write what waits, and sweep no more."""
-        self._commit()
+        while self._waiting:
+            self._commit()
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -61,9 +64,13 @@ class Writer:
             self._sweep_later()
 
     def _commit(self) -> None:
-        group, self._waiting = self._waiting, []
-        if not group:  # close() was first
+        if not self._waiting:  # close() was first
             return
+        users = accumulate(len(entry.user_ids) for entry, _ in self._waiting)
+        end = 1 + sum(1 for _ in takewhile(_TOGETHER.__gt__, users))
+        group, self._waiting = self._waiting[:end], self._waiting[end:]
+        if self._waiting:
+            self._loop.call_soon(self._commit)
         error = self._write(group)
         if error is None or len(group) == 1:
             _settle(group, error)

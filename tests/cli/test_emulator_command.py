@@ -11,7 +11,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 from support.command_line import COMMAND
@@ -19,6 +22,7 @@ from support.command_line import COMMAND
 from pushsdk import cli
 from pushsdk._version import __version__
 from pushsdk.cli import _emulator
+from pushsdk.cli import emulator as emulator_module
 from pushsdk.cli._emulator import Behaviour
 from pushsdk.cli._exit import CommandError
 from pushsdk.cli.emulator import _heard, _ran, emulator
@@ -61,6 +65,15 @@ def push(base_url, api_key, *users):
 async def test_a_signal_ends_it_with_success(number, capsys):
     assert await ended_by(number) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "0 requests, 0 users, 0 pushes, 0 campaigns"
+
+
+async def test_the_end_waits_for_no_count(monkeypatch, capsys):
+    go_on = threading.Event()
+    monkeypatch.setattr(emulator_module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(Emulator, "totals", lambda _: go_on.wait(60))
+    assert await ended_by(signal.SIGTERM) == 0
+    go_on.set()
+    assert capsys.readouterr().out.endswith("0 requests; there are too many users to count them now\n")
 
 
 async def test_it_says_where_it_is_and_where_its_page_is(capsys):
@@ -454,6 +467,31 @@ def test_the_package_of_commands_runs_as_a_module():
     words = [sys.executable, "-m", "pushsdk.cli", "--version"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (0, f"{__version__}\n")
+
+
+def test_a_signal_ends_it_within_seconds_whatever_is_asked_of_it():
+    words = [*COMMAND, "emulator", "--port", "0"]
+    message = {f"unknown{number}": number for number in range(100_000)}
+    body = json.dumps({"userIds": ["ann"], "message": message}).encode()
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process, ExitStack() as stack:
+        lines = [process.stdout.readline() for _ in range(4)]
+        port = int(lines[1].split("/")[2].partition(":")[2])
+
+        def ask(head):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            sock.sendall(f"{head} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nApi-Key: k\r\n".encode())
+            return sock
+
+        pushed = ask("POST /external/api/v1/push")
+        pushed.sendall(f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert pushed.recv(12) == b"HTTP/1.1 204"
+        for path in ["requests/1", "users/ann", "events", "wait?timeout=60"] * 8:
+            ask(f"GET /_emulator/v1/{path}").sendall(b"\r\n")
+        process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert time.monotonic() - began < 20
 
 
 def test_a_user_can_start_it_push_to_it_and_stop_it():

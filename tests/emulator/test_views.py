@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pushsdk.emulator import views
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.records import Campaign, Card, Delivered, Request
 from pushsdk.emulator.views import (
@@ -110,10 +111,53 @@ def test_of_many_users_the_first_thousand_are_shown():
 
 
 def test_what_is_too_long_to_be_copied_is_no_command_and_no_program():
-    body = {"userIds": ["ann"], "message": {"title": {"en": "x" * (1 << 20)}}}
+    body = {"userIds": [f"{number:0>20}" for number in range(50_000)], "message": {"title": {"en": "x"}}}
     view = whole(body)
     assert view["curl"] == view["python"] == "# This request is too long to be copied from here.\n"
-    assert view["body"] == json.loads(view["text"]) == body
+    assert json.loads(view["text"]) == body
+    assert view["body"]["message"] == body["message"]
+
+
+LARGE = {
+    "unknown fields": {"userIds": ["ann"], "message": {f"unknown{number}": number for number in range(4_000)}},
+    "buttons": {"userIds": ["ann"], "message": {"androidActionButtons": [{"label": ""}] * 5_000}},
+    "ids that are none": {"userIds": [[]] * 2_000_000, "message": {}},
+    "no object": [0] * 40_000,
+    "no JSON": b"x" * 70_000,
+}
+
+
+@pytest.mark.parametrize("body", LARGE.values(), ids=LARGE.keys())
+def test_a_large_body_is_shown_raw_and_cut_and_neither_decoded_nor_checked(body, monkeypatch):
+    monkeypatch.setattr(views, "lint", lambda _: pytest.fail("it is checked"))
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    view = whole(body)
+    assert (view["body"], view["text"], view["user_ids"]) == (None, sent[: 64 * 1024].decode(), [])
+    assert view["curl"] == view["python"] == "# This request is too long to be copied from here.\n"
+    [advice] = view["lint"]
+    assert (advice["path"], advice["code"]) == ("$", "large")
+    assert advice["message"].startswith(f"{len(sent):,} bytes")
+
+
+def test_users_do_not_make_a_body_large():
+    view = whole({"userIds": [f"user-{number}" for number in range(20_000)], "message": {"titel": {"en": "x"}}})
+    assert view["body"]["message"] == {"titel": {"en": "x"}}
+    assert "near-name" in {each["code"] for each in view["lint"]}
+
+
+def test_a_user_sees_no_large_message_and_not_more_of_all_than_can_be_drawn():
+    large = got({"userIds": ["ann"], "message": {"title": {"en": "x" * 70_000}}}, id=2)
+    long = [got({"message": {"title": {"en": "x" * 60_000}}}, id=number) for number in range(3, 63)]
+    view = user(got({"message": {"title": {"en": "old"}}}), large, *long, got({"message": {}}, id=63))
+    shown = {push["id"] for push in view["pushes"] if push["message"] is not None}
+    assert len(view["pushes"]) == 63
+    assert shown == set(range(29, 64))
+    assert {push["push"] for push in view["devices"]["ios"]} == shown
+
+
+def test_a_large_campaign_shows_no_segment():
+    campaign = Campaign(uuid="u", time=1.0, body=json.dumps({"segment": {"query": "x" * 70_000}}).encode())
+    assert campaign_view(campaign).segment is None
 
 
 def test_bytes_that_are_no_text_are_shown_as_far_as_they_are():

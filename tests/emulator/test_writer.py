@@ -58,6 +58,17 @@ async def test_what_comes_in_one_turn_is_one_transaction(store, box, writer, tol
     assert store.users(box) == {"a": 1, "b": 1, "c": 1}
 
 
+async def test_so_many_users_that_the_loop_would_be_held_are_written_in_several_turns(store, box, writer, monkeypatch):
+    monkeypatch.setattr(module, "_TOGETHER", 3)
+    users = ["abcd", "a", "ab", "c", "d", "e"]
+    await asyncio.gather(*(writer.add(push(box, *each)) for each in users))
+    assert store.groups == [1, 2, 3]
+    for each in users:
+        writer.add(push(box, *each))
+    writer.close()
+    assert store.groups == [1, 2, 3, 1, 2, 3]
+
+
 async def test_one_that_can_not_be_stored_takes_no_other_along(store, box, writer, told):
     store.fails = {"bad"}
     done = [writer.add(push(box, user)) for user in ("ann", "bad", "bob")]
