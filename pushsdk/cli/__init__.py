@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pushsdk.cli._exit import CommandError, Exit, in_shell, usage
+from pushsdk.cli._exit import CommandError, Exit, ends_plainly, in_shell, usage
 from pushsdk.cli._terminal import warn
 
 __all__ = ["CANNOT_RUN", "main"]
@@ -32,9 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         _refuse_key(words)
         try:
-            code: int = app(
-                words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False, print_error=False
-            )
+            with ends_plainly():
+                code: int = app(
+                    words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False, print_error=False
+                )
         except CycloptsError as error:
             raise usage(str(error)) from None
         sys.stdout.flush()

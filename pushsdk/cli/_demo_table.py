@@ -1,48 +1,15 @@
-"""How the demo looks: its progress on stderr, its one table on stdout. Knows no client and no service."""
+"""How the demo looks: its one table on stdout. Knows no client and no service."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pushsdk import Outcome
 from pushsdk.cli._demo_books import Result
 from pushsdk.cli._demo_plan import Plan
 
-__all__ = ["progress", "table"]
-
-_LINES = 4  # so many lines of progress where there is no terminal to draw a bar on
-
-
-@contextmanager
-def progress(total: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """Show how many of ``total`` pushes have ended, whenever the function given is told: a bar, or lines."""
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield _in_lines(total, console)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # No thread of its own that redraws: it would compete with what is shown.
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("pushes ended", total=total)
-        yield lambda done: bar.update(task, completed=done, refresh=True)
-
-
-def _in_lines(total: int, console: Console) -> Callable[[int], None]:
-    said = -1
-
-    def tell(done: int) -> None:
-        nonlocal said
-        if done * _LINES // total > said:
-            said = done * _LINES // total
-            console.print(f"{done:,} of {total:,} pushes ended", highlight=False)
-
-    return tell
-
+__all__ = ["table"]
 
 _MEANING = {
     Outcome.ACCEPTED: "taken, and said so",

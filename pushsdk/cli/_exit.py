@@ -73,30 +73,20 @@ def usage(text: str) -> CommandError:
 @contextmanager
 def ends_plainly() -> Iterator[None]:
     """Have an error of the package end the command with its text and its exit code, without a traceback."""
-    from pushsdk._core.errors import (
-        AuthenticationError,
-        ConfigurationError,
-        PartialError,
-        PushError,
-        RunFileError,
-        UnexpectedResponseError,
-        ValidationError,
-    )
-    from pushsdk._core.outcome import Outcome
-
     try:
         yield
-    except ValidationError as error:
-        raise usage(str(error)) from None
-    except RunFileError as error:
-        # Unfit from the start, or while it was written: then what was on its way is unknown.
-        unknown = error.outcome is Outcome.UNKNOWN
-        raise CommandError(str(error), Exit.UNKNOWN if unknown else Exit.USAGE) from None
-    except PartialError as error:
-        unknown = error.outcome is Outcome.UNKNOWN
-        raise CommandError(str(error), code_of(unknown=unknown, missing=1)) from None
-    except PushError as error:
-        refused = isinstance(error, (AuthenticationError, ConfigurationError))
+    except Exception as error:
+        # Not before: help needs none of this.
+        from pushsdk._core import errors
+        from pushsdk._core.outcome import Outcome
+
+        if not isinstance(error, errors.PushError):
+            raise
+        refused = isinstance(error, (errors.AuthenticationError, errors.ConfigurationError))
         # A campaign without a readable uuid is as good as unknown: nobody should create it again unseen.
-        unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, UnexpectedResponseError)
-        raise CommandError(str(error), code_of(refused=refused, unknown=unknown, missing=1)) from None
+        unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
+        code = code_of(refused=refused, unknown=unknown, missing=1)
+        # A run file is unfit from the start, or while it was written: then what was on its way is unknown.
+        if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
+            code = Exit.USAGE
+        raise CommandError(str(error), code) from None

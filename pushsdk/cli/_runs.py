@@ -69,7 +69,7 @@ def send_run(settings: Settings, start: Start, *, course: Course, run: Path, res
     """
     options = course.options()
     client = AsyncPushClient(**settings.client_options())
-    report, interrupted = asyncio.run(_send(client, start, options, course.progress, resume))
+    report, interrupted = asyncio.run(_send(client, start, options, "none" if users == 0 else course.progress, resume))
     if report is None:  # ended at once: the file knows what there is to know
         try:
             report = read_report(run)

@@ -9,7 +9,6 @@ from pushsdk import AsyncPushClient, BroadcastReport, PushError, read_report
 from pushsdk._broadcast.audience import Audience
 from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
-from pushsdk.cli._exit import ends_plainly
 from pushsdk.cli._files import read_fields, read_message
 from pushsdk.cli._options import File, Flag, Pace, Service, given, settings_of
 from pushsdk.cli._runs import Course, left, send_run
@@ -69,30 +68,29 @@ def broadcast(
     yes
         Do not ask before sending to another machine.
     """
-    with ends_plainly():
-        content = read_message(message)
-        fields = None if custom_fields is None else read_fields("--custom-fields", custom_fields)
-        audience = audience_of(source, query, primary_key, message=message)
-        settings = settings_of(service, pace)
-        advise(content)
-        try:
-            users = left(read_report(run), unknown)
-        except PushError:  # no run yet
-            users = None
-        if users != 0:
-            confirm(f"Push to {_whom(audience, run, users)} at {settings.base_url}?", settings, yes=yes)
+    content = read_message(message)
+    fields = None if custom_fields is None else read_fields("--custom-fields", custom_fields)
+    audience = audience_of(source, query, primary_key, message=message)
+    settings = settings_of(service, pace)
+    advise(content)
+    try:
+        users = left(read_report(run), unknown)
+    except PushError:  # no run yet
+        users = None
+    if users != 0:
+        confirm(f"Push to {_whom(audience, run, users)} at {settings.base_url}?", settings, yes=yes)
 
-        async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
-            options |= {"run": run, "on_unknown": unknown}
-            if personalize is None:
-                return await client.broadcast(audience, content, custom_fields=fields, dedupe=not no_dedupe, **options)
-            into = INTO[personalize]
-            return await client.send_each(
-                audience.personalize(content, into=into, custom_fields=fields, distinct=not no_dedupe), **options
-            )
+    async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
+        options |= {"run": run, "on_unknown": unknown}
+        if personalize is None:
+            return await client.broadcast(audience, content, custom_fields=fields, dedupe=not no_dedupe, **options)
+        into = INTO[personalize]
+        return await client.send_each(
+            audience.personalize(content, into=into, custom_fields=fields, distinct=not no_dedupe), **options
+        )
 
-        resume = again(run, given(service, pace))
-        return send_run(settings, start, course=course or Course(), run=run, resume=resume, users=users)
+    resume = again(run, given(service, pace))
+    return send_run(settings, start, course=course or Course(), run=run, resume=resume, users=users)
 
 
 def _whom(audience: Audience, run: Path, left: int | None) -> str:

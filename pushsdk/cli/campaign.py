@@ -8,7 +8,7 @@ from typing import Any
 
 from pushsdk import AsyncPushClient, CampaignCreated
 from pushsdk.cli._confirm import confirm
-from pushsdk.cli._exit import Exit, ends_plainly
+from pushsdk.cli._exit import Exit
 from pushsdk.cli._files import read_campaign
 from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
 from pushsdk.cli._tell import advise, print_json
@@ -38,12 +38,11 @@ def create(
     json
         Print the result as one JSON object.
     """
-    with ends_plainly():
-        campaign = read_campaign(file)
-        settings = settings_of(service, patience, pace)
-        advise(campaign)
-        confirm(f"Create this campaign at {settings.base_url}?", settings, yes=yes)
-        created = asyncio.run(_create(AsyncPushClient(**settings.client_options()), campaign))
+    campaign = read_campaign(file)
+    settings = settings_of(service, patience, pace)
+    advise(campaign)
+    confirm(f"Create this campaign at {settings.base_url}?", settings, yes=yes)
+    created = asyncio.run(_create(AsyncPushClient(**settings.client_options()), campaign))
     if json:
         print_json({"uuid": created.uuid})
     else:

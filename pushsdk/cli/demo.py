@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated
 
@@ -11,10 +12,12 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError
+from pushsdk import AsyncPushClient, MobilePush, Outcome, Progress, PushError
 from pushsdk.cli._demo_books import Result, compare
 from pushsdk.cli._demo_plan import CAMPAIGN, MESSAGE, Plan, personal
-from pushsdk.cli._demo_table import progress, table
+from pushsdk.cli._demo_table import table
+from pushsdk.cli._options import Flag
+from pushsdk.cli._progress import progress
 from pushsdk.cli._tell import print_json
 from pushsdk.emulator import Emulator
 
@@ -23,7 +26,6 @@ __all__ = ["demo"]
 # From these on every fault rule finds its requests; beyond the upper bounds the default timeouts would show.
 Users = Annotated[int, Parameter(validator=Number(gte=500, lte=100_000))]
 Messages = Annotated[int, Parameter(validator=Number(gte=50, lte=10_000))]
-Flag = Annotated[bool, Parameter(negative=())]
 _TICK = 0.1  # seconds between two looks at the progress
 
 
@@ -44,7 +46,7 @@ async def demo(*, users: Users = 20_000, personalized: Messages = 2_000, seed: i
         Print the result as one JSON object.
     """
     plan = Plan(users=users, personalized=personalized, seed=seed)
-    with progress(plan.size, Console(stderr=True)) as tell:
+    with progress("auto") as tell:
         result = await run(plan, tell)
     if json:
         print_json(result.as_json())
@@ -53,16 +55,29 @@ async def demo(*, users: Users = 20_000, personalized: Messages = 2_000, seed: i
     return 1 if result.complaints else 0
 
 
-async def run(plan: Plan, tell: Callable[[int], None]) -> Result:
-    """Send all of the plan to an emulator that has its faults; ``tell`` is told how many pushes have ended."""
+async def run(plan: Plan, tell: Callable[[Progress], None]) -> Result:
+    """Send all of the plan to an emulator that has its faults, and tell how far it is."""
     reported: list[tuple[str, Outcome]] = []
+
+    def tell_all() -> None:
+        ended = Counter(outcome for _, outcome in reported)
+        so_far = Progress(
+            stage="sending",
+            planned=plan.size,
+            accepted=ended[Outcome.ACCEPTED],
+            rejected=ended[Outcome.REJECTED],
+            unknown=ended[Outcome.UNKNOWN],
+            not_sent=plan.size - len(reported),
+        )
+        tell(so_far)
+
     async with Emulator(faults=plan.faults, seed=plan.seed) as service:
         started = time.perf_counter()
         async with AsyncPushClient(service.base_url, service.api_key) as client:
             created = await client.create_campaign(CAMPAIGN)
-            await _send_all(client, plan, reported, tell)
+            await _send_all(client, plan, reported, tell_all)
         seconds = time.perf_counter() - started
-    tell(len(reported))
+    tell_all()
     return Result(
         users=compare(reported, service.users()),
         created=[created.uuid],
@@ -74,9 +89,9 @@ async def run(plan: Plan, tell: Callable[[int], None]) -> Result:
 
 
 async def _send_all(
-    client: AsyncPushClient, plan: Plan, reported: list[tuple[str, Outcome]], tell: Callable[[int], None]
+    client: AsyncPushClient, plan: Plan, reported: list[tuple[str, Outcome]], tell: Callable[[], None]
 ) -> None:
-    watch = asyncio.create_task(_watch(reported, tell))
+    watch = asyncio.create_task(_watch(tell))
     sends = [asyncio.create_task(_send(client, user, message, reported)) for user, message in _messages(plan)]
     try:
         await asyncio.wait(sends)
@@ -101,7 +116,7 @@ async def _send(client: AsyncPushClient, user: str, message: MobilePush, reporte
     reported.append((user, outcome))
 
 
-async def _watch(reported: list[tuple[str, Outcome]], tell: Callable[[int], None]) -> None:
+async def _watch(tell: Callable[[], None]) -> None:
     while True:
-        tell(len(reported))
+        tell()
         await asyncio.sleep(_TICK)

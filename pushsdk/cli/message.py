@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 
 from pushsdk._core.lint import lint as problems_of
-from pushsdk.cli._exit import Exit, ends_plainly, usage
+from pushsdk.cli._exit import Exit, usage
 from pushsdk.cli._files import message_in, read_fields, read_resource
 from pushsdk.cli._options import File, Flag
 from pushsdk.cli._preview import draw, lines, shown
@@ -26,8 +26,7 @@ def lint(file: File, /, *, json: Flag = False) -> int:
     json
         Print one JSON object per line: path, code, message.
     """
-    with ends_plainly():
-        told, _ = read_resource(file)
+    told, _ = read_resource(file)
     found = problems_of(told)
     for problem in found:
         if json:
@@ -53,14 +52,13 @@ def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json:
     json
         Print one JSON object per language.
     """
-    with ends_plainly():
-        told, kind = read_resource(file)
-        notifications = shown(message_in(told, kind), read_fields("--fields", fields))
-        languages = [each.language for each in notifications]
-        if lang is not None and lang not in languages:
-            raise usage(f"{file}: there is no text in that language; there is {', '.join(languages) or 'none'}")
-        if not languages:
-            warn("the message has no text: title, subtitle and body name no language")
+    told, kind = read_resource(file)
+    notifications = shown(message_in(told, kind), read_fields("--fields", fields))
+    languages = [each.language for each in notifications]
+    if lang is not None and lang not in languages:
+        raise usage(f"{file}: there is no text in that language; there is {', '.join(languages) or 'none'}")
+    if not languages:
+        warn("the message has no text: title, subtitle and body name no language")
     notifications = [each for each in notifications if lang in (None, each.language)]
     console = Console(highlight=False)
     if json:

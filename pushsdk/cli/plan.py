@@ -13,7 +13,7 @@ from pushsdk import Batching
 from pushsdk._broadcast.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.policy import Rate
-from pushsdk.cli._exit import Exit, ends_plainly
+from pushsdk.cli._exit import Exit
 from pushsdk.cli._files import read_fields, read_message
 from pushsdk.cli._options import File, Flag
 from pushsdk.cli._progress import duration
@@ -73,15 +73,14 @@ def plan(
     json
         Print one JSON object.
     """
-    with ends_plainly():
-        content = read_message(message)
-        fields = None if custom_fields is None else read_fields("--custom-fields", custom_fields)
-        audience = audience_of(source, query, primary_key, message=message)
-        options = {"rate": rate, "requests_per_second": requests_per_second, "config": config}
-        speed = resolve_rate({name: value for name, value in options.items() if value is not None})
-        advise(content)
-        body = (wire.encode_message(content), wire.encode_custom_fields(fields))
-        planned = _planned(audience, body, distinct=not no_dedupe)
+    content = read_message(message)
+    fields = None if custom_fields is None else read_fields("--custom-fields", custom_fields)
+    audience = audience_of(source, query, primary_key, message=message)
+    options = {"rate": rate, "requests_per_second": requests_per_second, "config": config}
+    speed = resolve_rate({name: value for name, value in options.items() if value is not None})
+    advise(content)
+    body = (wire.encode_message(content), wire.encode_custom_fields(fields))
+    planned = _planned(audience, body, distinct=not no_dedupe)
     planned.seconds = _seconds(planned, speed)
     if json:
         print_json(planned)

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from pushsdk import AsyncPushClient, BroadcastReport, Outcome, read_report
 from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
-from pushsdk.cli._exit import Exit, ends_plainly
+from pushsdk.cli._exit import Exit
 from pushsdk.cli._options import Flag, Pace, Service, given, settings_of
 from pushsdk.cli._runs import Course, left, send_run
 from pushsdk.cli._summary import again, hints, print_summary, report_code
@@ -48,17 +48,16 @@ def resume(
     yes
         Do not ask before sending to another machine.
     """
-    with ends_plainly():
-        users = left(read_report(run), unknown)
-        settings = settings_of(service, pace)
-        if users:
-            confirm(f"Push to {count(users)} at {settings.base_url}?", settings, yes=yes)
+    users = left(read_report(run), unknown)
+    settings = settings_of(service, pace)
+    if users:
+        confirm(f"Push to {count(users)} at {settings.base_url}?", settings, yes=yes)
 
-        async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
-            return await client.resume(run, on_unknown=unknown, **options)
+    async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
+        return await client.resume(run, on_unknown=unknown, **options)
 
-        command = again(run, given(service, pace))
-        return send_run(settings, start, course=course or Course(), run=run, resume=command, users=users)
+    command = again(run, given(service, pace))
+    return send_run(settings, start, course=course or Course(), run=run, resume=command, users=users)
 
 
 def status(run: Path, /, *, json: Flag = False) -> int:
@@ -71,8 +70,7 @@ def status(run: Path, /, *, json: Flag = False) -> int:
     json
         Print one JSON object.
     """
-    with ends_plainly():
-        found = read_report(run)
+    found = read_report(run)
     print_summary(found, json=json)
     # How it was sent is not in the file, and to send it faster may be too fast.
     hints(found, again(run, {}), remark="  # with the options it had, as --rate")
@@ -93,18 +91,17 @@ def report(run: Path, /, *, form: Form = "table", outcome: Outcome | None = None
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale is: a file of ids is UTF-8, with plain line ends
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    with ends_plainly():
-        found = read_report(run)
-        if form == "jsonl":
-            for row in found.rows(outcome):
-                print_json(row)
-        elif form == "csv":
-            changed = found.write_csv(sys.stdout, outcome)
-            if changed:
-                warn(f"{count(changed, 'id')} got a ' in front, so that no spreadsheet runs them: jsonl is exact")
-        else:
-            for line in _table(found, outcome):
-                say(line)
+    found = read_report(run)
+    if form == "jsonl":
+        for row in found.rows(outcome):
+            print_json(row)
+    elif form == "csv":
+        changed = found.write_csv(sys.stdout, outcome)
+        if changed:
+            warn(f"{count(changed, 'id')} got a ' in front, so that no spreadsheet runs them: jsonl is exact")
+    else:
+        for line in _table(found, outcome):
+            say(line)
     return Exit.DONE
 
 

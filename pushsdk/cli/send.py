@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt
 from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
-from pushsdk.cli._exit import Exit, ends_plainly, usage
+from pushsdk.cli._exit import Exit, usage
 from pushsdk.cli._files import read_fields, read_message
 from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
 from pushsdk.cli._tell import advise, print_json
@@ -76,23 +76,22 @@ def send(
     json
         Print the result as one JSON object.
     """
-    with ends_plainly():
-        if not users:
-            raise usage("name at least one user")
-        if any(user.startswith("@") and not user.startswith("@@") for user in users):
-            raise usage(_NO_FILE)
-        users = tuple(user[1:] if user.startswith("@@") else user for user in users)
-        message, fields = (content or Content()).read()
-        settings = settings_of(service, patience, pace)
-        advise(message)
-        confirm(f"Push to {count(len(set(users)))} at {settings.base_url}?", settings, yes=yes)
-        client = AsyncPushClient(**settings.client_options())
-        try:
-            receipt = asyncio.run(_send(client, users, message, fields))
-        except PushError as error:
-            if json and error.attempts:
-                print_json(_failure(error))
-            raise
+    if not users:
+        raise usage("name at least one user")
+    if any(user.startswith("@") and not user.startswith("@@") for user in users):
+        raise usage(_NO_FILE)
+    users = tuple(user[1:] if user.startswith("@@") else user for user in users)
+    message, fields = (content or Content()).read()
+    settings = settings_of(service, patience, pace)
+    advise(message)
+    confirm(f"Push to {count(len(set(users)))} at {settings.base_url}?", settings, yes=yes)
+    client = AsyncPushClient(**settings.client_options())
+    try:
+        receipt = asyncio.run(_send(client, users, message, fields))
+    except PushError as error:
+        if json and error.attempts:
+            print_json(_failure(error))
+        raise
     if json:
         print_json(_success(receipt))
     else:
