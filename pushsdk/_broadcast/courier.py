@@ -19,7 +19,7 @@ from pushsdk._broadcast.plan import Ending, Kind, StoppedBy
 from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
-from pushsdk._core.splitting import Splitter
+from pushsdk._core.splitting import MessageRecord, Settled, Splitter
 from pushsdk._io.clock import Scope
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import Job
@@ -56,8 +56,9 @@ class Courier(ABC):
         # Workers that wait, for a place or for better times: the end wakes them.
         self._waiting: set[Scope] = set()
         self._pausing = 0
-        # Whether the message was rejected for everybody so far: then a chunk is not worth cutting.
-        self._hopeless = False
+        # The answers to the message of all chunks, and the chunk that finds out whether that message is to blame.
+        self._message = MessageRecord()
+        self._asking = asyncio.Lock()
         # One of the workers is in line for a place, and the others behind it here: else no send() would get a turn.
         self._line = asyncio.Lock()
         # What failed last, while nothing has been accepted since.
@@ -86,12 +87,10 @@ class Courier(ABC):
     def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
         """Have it written how a request ended."""
 
-    @abstractmethod
-    def _is_accepted(self) -> bool:
-        """Whether anything of it all was accepted."""
-
-    def _take_back(self, part: Part) -> None:  # noqa: B027 - not everybody counts
-        """A part that was written down as cut is about to be written down as rejected."""
+    def _give_up(self, rest: list[Settled[Part]]) -> None:
+        """Take the parts of a chunk that are not sent again, because the message seems to be to blame."""
+        for part, verdict in rest:
+            self._note(part, Kind.REJECTED, verdict)
 
     # -- a chunk, whole or cut ------------------------------------------------------------------------------------
 
@@ -109,7 +108,7 @@ class Courier(ABC):
             if self._report(splitter, whole, verdict):
                 await self._split(splitter)
         elif verdict.outcome is Outcome.ACCEPTED:
-            self._engine.sizes.accepted(whole.users, whole.frame + len(whole.ids))
+            self._engine.sizes.accepted()
 
     def _splitter(self, whole: Part, parts: list[Part]) -> Splitter[Part]:
         return Splitter(
@@ -117,22 +116,33 @@ class Courier(ABC):
             split_on=self._split_on,
             sizes=self._engine.sizes,
             frame=whole.frame,
-            worth=self._varied or not self._hopeless,
+            message=MessageRecord() if self._varied else self._message,
         )
 
     async def _split(self, splitter: Splitter[Part]) -> None:
-        while self.ending is None and (wave := splitter.next_wave()):
-            async with asyncio.TaskGroup() as sending:
-                parts = [sending.create_task(self._send_part(splitter, part)) for part in wave]
-            if not all(part.result() for part in parts):
-                # Of those that are undecided nothing was heard: it can't be said yet who is to blame. All are open.
-                return
-        if self.ending is None:
-            for part, verdict in splitter.rest():
-                self._take_back(part)
-                self._note(part, Kind.REJECTED, verdict)
-            # A message that was accepted for anybody is not to blame.
-            self._hopeless = self._hopeless or (splitter.gave_up and not self._is_accepted())
+        if self._is_open_question():
+            # One chunk finds out whether the message is to blame. The others wait for that chunk.
+            async with self._asking:
+                while self._is_open_question() and await self._send_wave(splitter):
+                    pass
+        while await self._send_wave(splitter):
+            pass
+        if self.ending is None and (rest := splitter.rest()):
+            self._give_up(rest)
+
+    def _is_open_question(self) -> bool:
+        return not (self._varied or self._message.accepted or self._message.is_hopeless)
+
+    async def _send_wave(self, splitter: Splitter[Part]) -> bool:
+        """Send the next parts; False if nothing is left to send."""
+        if self.ending is not None or not (wave := splitter.next_wave()):
+            return False
+        async with asyncio.TaskGroup() as sending:
+            parts = [sending.create_task(self._send_part(splitter, part)) for part in wave]
+        if not all(part.result() for part in parts):
+            # Some parts have no verdict yet, so the culprit is unknown. All parts stay open.
+            splitter.rest()
+        return True
 
     async def _send_part(self, splitter: Splitter[Part], part: Part) -> bool:
         """Whether it is decided."""
@@ -172,7 +182,7 @@ class Courier(ABC):
             self._watch.settled(outcome, part.users, verdict.status, now)
         self._trouble = reason_of(kind, verdict)
         if outcome is Outcome.ACCEPTED:
-            self._hopeless = False
+            self._message.accepted = True
         else:
             self._look(now)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -53,10 +54,13 @@ class Part(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The request's body."""
         return wire.push_body(b"[" + self.ids + b"]", self.message, self.custom_fields)
 
-    def halves(self, history: tuple[Attempt, ...] = (), *, within_calls: bool = True) -> list[Part]:
-        """Two parts of about half the users. The attempts before are in the journal, and a user is never cut."""
+    def halves(self, history: tuple[Attempt, ...] = ()) -> list[Part]:
+        """Two parts of about half the users."""
+        return self.cut(history, [(self.users + 1) // 2])
+
+    def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Part]:
+        """The parts between these places among the users. The attempts before are in the journal."""
         piece, ids = self.piece, Chunk(self.users, self.ids).user_ids()
-        middle = (self.users + 1) // 2
         return [
             Part(
                 Piece(piece.chunk, piece.start + start, piece.start + stop),
@@ -64,7 +68,7 @@ class Part(msgspec.Struct, frozen=True, eq=False, gc=False):
                 self.message,
                 self.custom_fields,
             )
-            for start, stop in ((0, middle), (middle, self.users))
+            for start, stop in pairwise((0, *at, self.users))
         ]
 
     def within(self, sizes: LearnedSizes) -> Iterator[Part]:

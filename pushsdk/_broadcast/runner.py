@@ -23,6 +23,7 @@ from pushsdk._broadcast.recorder import Recorder
 from pushsdk._broadcast.wishes import Wishes
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.splitting import Settled
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 
@@ -45,6 +46,9 @@ class Runner(Courier):
         self._recorder = Recorder(journal, loop=self._loop, offload=engine.offload, durable=wishes.syncs)
         self._work = self._agenda()
         self._read: deque[tuple[Piece, Chunk, bool]] = deque()
+        self._message.accepted = journal.tally().accepted > 0
+        # What was given up, still planned: who was never tried alone is not rejected while others may be accepted.
+        self._untried: list[tuple[Piece, Verdict]] = []
         self._left = math.inf if wishes.limit is None else wishes.limit
         self._meter = Meter(journal, wishes.tell, now=self._loop.time())
         # Whether the limit left something for later. Set by ``_next``.
@@ -60,9 +64,12 @@ class Runner(Courier):
         stop = self._wishes.stop
         waker = None if stop is None else self._loop.create_task(self._await_stop(stop))
         try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(min(self._engine.settings.limits.in_flight, self._journal.chunks)):
-                    workers.create_task(self._worker())
+            while True:
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(min(self._engine.settings.limits.in_flight, self._journal.chunks)):
+                        workers.create_task(self._worker())
+                if not self._try_again():
+                    break
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
             raise _first(group) from None
         finally:
@@ -169,16 +176,40 @@ class Runner(Courier):
             raise
 
     def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
-        piece = part.piece
+        self._record(part.piece, kind, verdict)
+
+    def _record(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
         status, reason = verdict.status or 0, reason_of(kind, verdict)
         self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, status, reason))
 
-    def _is_accepted(self) -> bool:
-        return self._journal.tally().accepted > 0
+    def _give_up(self, rest: list[Settled[Part]]) -> None:
+        now, verdict = self._now(), rest[0].verdict
+        self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), verdict.status, now)
+        self._look(now)
+        untried = [(part.piece, verdict) for part, verdict in rest]
+        if self._varied:
+            self._reject(untried)
+        else:
+            self._untried += untried
 
-    def _take_back(self, part: Part) -> None:
-        # It was noted as released when it was to be cut: here it is on its way no more.
-        self._recorder.on_their_way += part.users
+    def _try_again(self) -> bool:
+        """At the end: send what was given up, if the message was accepted for any user of the run; else reject it."""
+        untried, self._untried = self._untried, []
+        if self.ending is not None:
+            return False
+        if not self._message.accepted:
+            self._reject(untried)
+            return False
+        self._left += sum([piece.users for piece, _ in untried])
+        self._work = iter([(piece, False) for piece, _ in untried])
+        return bool(untried)
+
+    def _reject(self, untried: list[tuple[Piece, Verdict]]) -> None:
+        for piece, verdict in untried:
+            # They were noted as released when they were to be cut: here they are on their way no more.
+            self._recorder.on_their_way += piece.users
+            self._engine.counters.users[Outcome.REJECTED] += piece.users
+            self._record(piece, Kind.REJECTED, verdict)
 
     # -- telling ------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ this package; ``Batching.split_on`` switches it off.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Sequence, Set, Sized
+from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cuttable",
-    "Hopeless",
     "LearnedSizes",
+    "MessageRecord",
     "Piece",
+    "RejectedMessages",
     "Segment",
     "Settled",
     "Splitter",
@@ -33,10 +34,10 @@ __all__ = [
 ]
 
 TOO_LARGE = 413
-# When so many single calls failed, in different corners of the batch, and none was accepted, it is the message.
-GIVE_UP_AFTER = 3
-# Accepted requests near a learned bound before a larger one is tried; doubled by each trial that fails.
-TRIAL_AFTER, TRIAL_AFTER_AT_MOST = 128, 4096
+# Units sent alone, from spread corners, before a message may be to blame.
+PROBES = 8
+# Accepted requests after which twice as much is tried again. With 64 requests in flight less than 1 % are too large.
+RAISE_AFTER = 10_000
 
 
 class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -75,127 +76,93 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     def __repr__(self) -> str:
         return f"Piece(calls={len(self.segments)}, users={self.users})"
 
-    def halves(self, history: tuple[Attempt, ...], *, within_calls: bool) -> list[Piece]:
-        """Two pieces of about half the users (``within_calls``) or half the calls."""
-        if not within_calls:
-            middle = len(self.segments) // 2
-            return [Piece.of(self.segments[:middle], history), Piece.of(self.segments[middle:], history)]
-        return [
-            Piece.of(part, history) for part in _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)
-        ]
+    def halves(self, history: tuple[Attempt, ...]) -> list[Piece]:
+        """Two pieces of about half the users."""
+        parts = _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)
+        return [Piece.of(part, history) for part in parts]
+
+    def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Piece]:
+        """The pieces between these places among the calls."""
+        return [Piece.of(self.segments[start:stop], history) for start, stop in pairwise((0, *at, len(self.segments)))]
 
 
 class LearnedSizes:
-    """What the service was too small for: requests stay at half of a size that failed with 413.
+    """Bounds learned from 413: half of the smallest request that was too large. Doubled by 10,000 accepted requests.
 
-    From time to time one request may be up to twice as large: what was halved is tried whole again, so three such
-    trials undo three halvings. A trial comes after 128 accepted requests near the bound; one that fails doubles that
-    number, up to 4096, and one that succeeds sets it back. So less than 1 % of the requests are trials that fail, and
-    where the limit is raised it is found out within some 4096 requests. More bytes are tried before more users: which
-    of them was too many is not known, and ids differ in length.
+    The doubling lets a long-lived client recover from a single wrong 413, or from a limit that was raised.
     """
 
-    __slots__ = ("_accepted", "_every", "_passed_on", "_proven", "_trial", "bytes", "users")
+    __slots__ = ("_accepted", "bytes", "users")
 
     def __init__(self) -> None:
-        #: The largest request to merge from now on, in users and in bytes of its body; None until a 413. Twice what
-        #: is proven while a trial is due.
+        #: The largest request to merge from now on, in users and in bytes of its body; None until a 413.
         self.users: int | None = None
         self.bytes: int | None = None
-        # What ``users`` and ``bytes`` are without the trial that is due; None while none is.
-        self._proven: tuple[int | None, int | None] | None = None
-        # Accepted requests near the bound since the last trial, and how many there have to be before the next.
+        # Accepted requests since the bounds were set.
         self._accepted = 0
-        self._every = TRIAL_AFTER
-        # Whether one with more users was asked for since the trial is due, and was not granted.
-        self._passed_on = False
-        # The users and bytes of the trial on its way.
-        self._trial: tuple[int, int] | None = None
-
-    @property
-    def proven(self) -> tuple[int | None, int | None]:
-        """The bounds in users and bytes without any trial; None until a 413."""
-        return self._proven or (self.users, self.bytes)
 
     def fits(self, users: int, frame: int, ids: int) -> bool:
-        """Whether a request of this size may be sent now. It may be granted as the trial: ask once, then send it."""
-        size = frame + ids
-        max_users, max_bytes = self.proven
-        if max_users is None or max_bytes is None:
+        """Return True if a request of this size is within the bounds, or if fewer ids would not make it fit."""
+        if self.users is None or users == 1 or ids < frame:
             return True
-        # Where the frame is most of the bound or of the request, fewer ids would not make it fit.
-        if users <= max_users and (size <= max_bytes or frame * 2 > max_bytes):
-            return True
-        if users == 1 or ids * 2 < size:
-            return True
-        if self._proven is None or users > 2 * max_users or size > 2 * max_bytes:
-            return False
-        if users > max_users and not self._passed_on:
-            self._passed_on = True
-            return False
-        self._trial = (users, size)
-        self.forget(max_users, max_bytes)
-        return True
+        max_bytes = self.bytes_for(frame)
+        return users <= self.users and (max_bytes is None or frame + ids <= max_bytes)
 
-    def accepted(self, users: int, size: int) -> None:
-        """A request of this size, its frame included, was accepted."""
-        max_users, max_bytes = self.proven
-        if max_users is None or max_bytes is None:
-            return
-        if (users, size) == self._trial:
-            self._trial = None
-            self._every = TRIAL_AFTER
-            self.forget(max(max_users, users), max(max_bytes, size))
-        elif self._proven is None and (users * 2 > max_users or size * 2 > max_bytes):
+    def accepted(self) -> None:
+        """Count an accepted request."""
+        if self.users is not None and self.bytes is not None:
             self._accepted += 1
-            if self._accepted >= self._every:
-                self._proven = (max_users, max_bytes)
-                self.users, self.bytes = max_users * 2, max_bytes * 2
+            if self._accepted >= RAISE_AFTER:
+                self.reset(self.users * 2, self.bytes * 2)
 
     def learn(self, users: int, frame: int, ids: int) -> None:
         """A request of this size was too large. Its frame can't be made smaller, its ids can."""
-        if (users, frame + ids) == self._trial:
-            self._trial = None
-            self._every = min(self._every * 2, TRIAL_AFTER_AT_MOST)
-            return
         # The larger half has one user more, and some bytes.
         half, size = (users + 1) // 2, frame + ids // 2 + ids // 16
-        max_users, max_bytes = self.proven
-        self.forget(min(max_users or half, half), min(max_bytes or size, size))
+        self.reset(min(self.users or half, half), min(self.bytes or size, size))
 
     def bytes_for(self, frame: int) -> int | None:
-        """The bound on a body with this frame; None where the frame alone is most of what the bound was learned for."""
+        """The bound on a body with this frame; None if the frame alone is most of what the bound was learned for."""
         return None if self.bytes is None or frame * 2 > self.bytes else self.bytes
 
-    def forget(self, users: int | None, size: int | None) -> None:
-        """Back to these bounds, as after a size that was not to blame; the next trial is a while away."""
+    def reset(self, users: int | None, size: int | None) -> None:
+        """Set the bounds, for example back after a size that was not to blame."""
         self.users, self.bytes = users, size
-        self._proven = None
-        self._passed_on = False
         self._accepted = 0
 
 
-class Hopeless:
-    """The messages that were rejected for everybody: not worth splitting. Bounded; an acceptance clears one."""
+class MessageRecord(msgspec.Struct, eq=False):
+    """The answers to one message so far."""
 
-    __slots__ = ("_keys",)
+    accepted: bool = False
+    """Set once the service accepted the message for any user: from then on the message is never to blame."""
+    rejected: int = 0
+    """Units (calls, or users of a run) that were rejected alone."""
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the message itself seems to be rejected."""
+        return not self.accepted and self.rejected >= PROBES
+
+
+class RejectedMessages:
+    """The records of the last 256 messages of which a merged request was rejected."""
+
+    __slots__ = ("_records",)
 
     def __init__(self) -> None:
-        self._keys: dict[Hashable, None] = {}
+        self._records: dict[Hashable, MessageRecord] = {}
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._keys
+    def record(self, key: Hashable) -> MessageRecord:
+        """The record of this message, begun with its first rejected request."""
+        if key not in self._records and len(self._records) >= 256:
+            del self._records[next(iter(self._records))]
+        return self._records.setdefault(key, MessageRecord())
 
-    def add(self, key: Hashable) -> None:
-        """This message was rejected for everybody."""
-        if len(self._keys) >= 256:
-            del self._keys[next(iter(self._keys))]
-        self._keys[key] = None
-
-    def discard(self, key: Hashable) -> None:
-        """This message was accepted for somebody."""
-        if self._keys:
-            self._keys.pop(key, None)
+    def accepted(self, key: Hashable) -> None:
+        """Note that this message was accepted, if it has a record."""
+        if self._records and key in self._records:
+            self._records[key].accepted = True
 
 
 class Cuttable(Protocol):
@@ -216,8 +183,12 @@ class Cuttable(Protocol):
         """The units that a rejection is pinned down to: calls, or users."""
         ...
 
-    def halves(self, history: tuple[Attempt, ...], *, within_calls: bool) -> list[Self]:
-        """Two of about half the users (``within_calls``) or half the units."""
+    def halves(self, history: tuple[Attempt, ...]) -> list[Self]:
+        """Two of about half the users."""
+        ...
+
+    def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Self]:
+        """The parts between these places among the units."""
         ...
 
 
@@ -234,66 +205,63 @@ class Settled(NamedTuple, Generic[P]):
 class Splitter(Generic[P]):
     """The splitting of one batch. Send what ``next_wave`` gives, ``report`` each verdict, until a wave is empty.
 
-    The pieces of a wave may be sent at the same time. For one culprit among n calls it takes at most 2*ceil(log2 n)
-    extra requests: both halves of the block it is in, level by level.
+    The pieces of a wave may be sent at the same time. While nothing with this message was accepted, 8 units are sent
+    alone first (one, if 8 were rejected alone before): if all are rejected, the message is to blame and the rest is not
+    sent. Else the blocks between those units are sent and bisected: for one culprit among n units that takes at
+    most 2*ceil(log2 n) requests.
     """
 
     __slots__ = (
-        "_accepted",
         "_before",
-        "_failed",
         "_frame",
         "_large",
+        "_left_out",
+        "_may_give_up",
+        "_message",
         "_ready",
+        "_sizes",
         "_smallest_failed",
         "_split_on",
         "_suspects",
-        "_worth",
-        "gave_up",
-        "sizes",
     )
 
     def __init__(
-        self,
-        pieces: Iterable[P],
-        *,
-        split_on: Set[int],
-        sizes: LearnedSizes,
-        frame: int,
-        worth: bool,
+        self, pieces: Iterable[P], *, split_on: Set[int], sizes: LearnedSizes, frame: int, message: MessageRecord
     ) -> None:
-        self.sizes = sizes
-        #: Set when the rest was rejected unseen, because the message fails for everybody.
-        self.gave_up = False
+        self._sizes = sizes
         self._split_on = split_on
         # Bytes of a body that are not ids.
         self._frame = frame
-        self._worth = worth
+        # Shared with whatever else is sent with this message.
+        self._message = message
         self._ready = list(pieces)
-        # Pieces that were too large, and blocks that hold a culprit.
+        # Pieces that were too large, blocks that hold a culprit, and blocks between the units that were sent alone.
         self._large: list[Settled[P]] = []
-        self._suspects: deque[Settled[P]] = deque()
+        self._suspects: list[Settled[P]] = []
+        self._left_out: list[Settled[P]] = []
         self._smallest_failed = False
-        self._before = sizes.proven
-        self._accepted = False
-        self._failed = 0
+        self._before = sizes.users, sizes.bytes
+        # Set once units were sent alone, unless one of them ended in another way than rejected.
+        self._may_give_up = False
 
     def report(self, piece: P, verdict: Verdict) -> Settled[P] | None:
-        """How a piece ended: settled, or None where it is to be split."""
-        if verdict.outcome is Outcome.ACCEPTED:
-            self._accepted = True
-            self.sizes.accepted(piece.users, self._frame + len(piece.ids))
-        elif verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
+        """Take the verdict on a piece: settled, or None if the piece is to be split."""
+        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             if verdict.status == TOO_LARGE:
                 return self._too_large(piece, verdict)
-            if len(piece.segments) > 1 and self._worth:
+            if len(piece.segments) > 1:
                 self._suspects.append(Settled(piece, verdict))
                 return None
-            self._failed += 1
+            self._message.rejected += 1
+        else:
+            self._may_give_up = False
+            if verdict.outcome is Outcome.ACCEPTED:
+                self._message.accepted = True
+                self._sizes.accepted()
         return Settled(piece, verdict)
 
     def next_wave(self) -> list[P]:
-        """The pieces to send now; empty when all are through (then see ``rest``)."""
+        """The pieces to send now; empty when nothing is left to send (then see ``rest``)."""
         if not self._ready:
             self._halve()
         if not self._ready:
@@ -302,42 +270,71 @@ class Splitter(Generic[P]):
         return wave
 
     def rest(self) -> list[Settled[P]]:
-        """The pieces that were given up, once ``next_wave`` is empty: rejected as they were when last sent."""
-        left = [*self._large, *self._suspects]
-        self._large.clear()
-        self._suspects.clear()
-        return left
+        """The pieces that are not sent again, rejected as they were when last sent."""
+        rest = [*self._large, *self._suspects, *self._left_out]
+        for pieces in (self._large, self._suspects, self._left_out):
+            pieces.clear()
+        return rest
 
     def _too_large(self, piece: P, verdict: Verdict) -> Settled[P] | None:
-        # Where the message is most of the bytes, fewer users don't make it fit.
-        if piece.users == 1 or len(piece.ids) * 2 < self._frame + len(piece.ids) or not self._worth:
+        # If the message is most of the bytes, fewer users don't make it fit.
+        if piece.users == 1 or len(piece.ids) < self._frame:
             self._smallest_failed = True
             return Settled(piece, verdict)
-        self.sizes.learn(piece.users, self._frame, len(piece.ids))
+        if not self._message.is_hopeless:
+            self._sizes.learn(piece.users, self._frame, len(piece.ids))
         self._large.append(Settled(piece, verdict))
         return None
 
     def _halve(self) -> None:
-        """What was too large, in halves: one of them until something fits, then all."""
-        if self._smallest_failed and not self._accepted:
+        """Cut what was too large in halves: one piece until something fits, then all."""
+        message = self._message
+        if self._smallest_failed and not message.accepted:
             # Nothing is small enough: it is not the size, and nothing is learned from it.
-            self.gave_up = True
-            self.sizes.forget(*self._before)
+            self._sizes.reset(*self._before)
+            if self._large:
+                message.rejected = PROBES
+        if message.is_hopeless:
             return
-        count = len(self._large) if self._accepted else min(1, len(self._large))
+        count = len(self._large) if message.accepted else min(1, len(self._large))
         for _ in range(count):
             piece, verdict = self._large.pop()
-            self._ready += piece.halves(verdict.attempts, within_calls=True)
+            self._ready += piece.halves(verdict.attempts)
 
     def _bisect(self) -> None:
-        """The block that most likely holds a culprit, in halves along its calls."""
-        # So many failed alone, and nobody was accepted: the message is to blame.
-        self.gave_up = self.gave_up or (not self._accepted and self._failed >= GIVE_UP_AFTER)
-        if self._suspects and not self.gave_up:
-            # While nothing was accepted, look in the corner farthest from where the last one failed.
-            far = self._failed and not self._accepted
-            piece, verdict = self._suspects.popleft() if far else self._suspects.pop()
-            self._ready = piece.halves(verdict.attempts, within_calls=False)
+        """Send units alone while the message may be to blame, else all blocks that hold a culprit, in halves."""
+        if self._suspects and not (self._message.accepted or self._left_out):
+            self._probe()
+        elif not self._may_give_up or self._message.accepted:
+            self._ready = [piece for piece, _ in self._left_out]
+            for piece, verdict in self._suspects:
+                self._ready += piece.cut(verdict.attempts, [len(piece.segments) // 2])
+            self._left_out.clear()
+            self._suspects.clear()
+
+    def _probe(self) -> None:
+        """Cut some blocks into units that are sent alone, from spread corners, and the blocks between them."""
+        self._may_give_up = True
+        count = max(1, PROBES - self._message.rejected)
+        blocks, self._suspects = self._suspects[:count], self._suspects[count:]
+        for piece, verdict in blocks:
+            units = len(piece.segments)
+            alone = _spread(units, -(-count // len(blocks)))
+            edges = sorted({edge for place in alone for edge in (place, place + 1)} - {0, units})
+            # Nobody can tell which of the calls of a block was to blame.
+            verdict = msgspec.structs.replace(verdict, shared=True)
+            for start, part in zip((0, *edges), piece.cut(verdict.attempts, edges), strict=True):
+                if start in alone:
+                    self._ready.append(part)
+                else:
+                    self._left_out.append(Settled(part, verdict))
+
+
+def _spread(units: int, count: int) -> set[int]:
+    """So many places among the units, both ends included; the middle if it is one."""
+    if units <= count:
+        return set(range(units))
+    return {units // 2} if count == 1 else {place * (units - 1) // (count - 1) for place in range(count)}
 
 
 def pieces_of(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:
@@ -345,9 +342,9 @@ def pieces_of(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[Pi
     whole = Piece.of(calls)
     if sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
-    max_users, max_bytes = sizes.proven
-    room = None if max_bytes is None or frame * 2 > max_bytes else max_bytes - frame
-    return [Piece.of(part) for part in _cut(calls, max_users=max_users or whole.users, max_bytes=room)]
+    max_bytes = sizes.bytes_for(frame)
+    room = None if max_bytes is None else max_bytes - frame
+    return [Piece.of(part) for part in _cut(calls, max_users=sizes.users or whole.users, max_bytes=room)]
 
 
 def _cut(segments: Iterable[Call | Segment], *, max_users: int, max_bytes: int | None) -> list[list[Call | Segment]]:

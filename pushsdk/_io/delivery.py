@@ -9,13 +9,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from pushsdk._core import wire
 from pushsdk._core.batching import Batch
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, RequestSplit
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching
-from pushsdk._core.splitting import Hopeless, LearnedSizes, Piece, Settled, Splitter, call_of, pieces_of
+from pushsdk._core.splitting import LearnedSizes, Piece, RejectedMessages, Settled, Splitter, call_of, pieces_of
 from pushsdk._io.ledger import Ledger, unsettled
 from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Job, Sender
@@ -49,7 +51,7 @@ class Delivery:
         self._counters = counters
         self._emit = emit
         self._observer = observer
-        self._hopeless = Hopeless()
+        self._messages = RejectedMessages()
 
     async def deliver(self, batch: Batch) -> None:
         """Send the batch, whole or split, until every call in it is settled. Its place is taken already."""
@@ -69,9 +71,8 @@ class Delivery:
             await self._split(batch, [], Settled(whole, verdict))
             return
         if verdict.outcome is Outcome.ACCEPTED:
-            self._hopeless.discard(batch.content)
-            if self._sizes.users is not None:
-                self._sizes.accepted(whole.users, batch.frame + len(whole.ids))
+            self._messages.accepted(batch.content)
+            self._sizes.accepted()
         self._ledger.settle_piece(whole, verdict)
 
     async def drive(self, batch: Batch) -> None:
@@ -101,24 +102,35 @@ class Delivery:
 
     async def _split(self, batch: Batch, pieces: list[Piece], rejected: Settled[Piece] | None) -> None:
         """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
-        key = batch.content
         splitter = Splitter(
             pieces,
             split_on=self._split_on,
             sizes=self._sizes,
             frame=batch.frame,
-            worth=key not in self._hopeless,
+            message=self._messages.record(batch.content),
         )
         if rejected is not None:
             self._report(batch, splitter, *rejected)
-        while wave := splitter.next_wave():
-            await asyncio.gather(*(self._post(batch, splitter, piece) for piece in wave))
+        wave: list[Piece] = []
+        try:
+            while wave := splitter.next_wave():
+                async with asyncio.TaskGroup() as requests:
+                    for _ in tuple(wave):
+                        requests.create_task(self._post(batch, splitter, wave))
+        except asyncio.CancelledError:
+            # Every request that was begun has its verdict. The other pieces were in a request that was rejected,
+            # or in none at all.
+            for piece, verdict in splitter.rest():
+                self._ledger.settle_piece(piece, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
+            for piece in wave:
+                self._settle_cancelled(piece, self._job(batch, piece))
+            raise
         for piece, verdict in splitter.rest():
             self._ledger.settle_piece(piece, verdict)
-        if splitter.gave_up:
-            self._hopeless.add(key)
 
-    async def _post(self, batch: Batch, splitter: Splitter[Piece], piece: Piece) -> None:
+    async def _post(self, batch: Batch, splitter: Splitter[Piece], wave: list[Piece]) -> None:
+        """Send the next piece of the wave. What a cancellation leaves in the wave was not begun."""
+        piece = wave.pop(0)
         job = self._job(batch, piece)
         # The first request of the batch takes its place over.
         has_slot, batch.has_slot = batch.has_slot, False
@@ -134,8 +146,6 @@ class Delivery:
         if splitter.report(piece, verdict) is None:
             self._note_split(piece, verdict)
             return
-        if verdict.outcome is Outcome.ACCEPTED:
-            self._hopeless.discard(batch.content)
         self._ledger.settle_piece(piece, verdict)
 
     def _job(self, batch: Batch, piece: Piece) -> Job:

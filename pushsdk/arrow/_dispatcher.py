@@ -15,7 +15,7 @@ from pushsdk._broadcast.plan import Kind, StoppedBy
 from pushsdk._core.brake import Brake
 from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
-from pushsdk._core.outcome import Outcome, Verdict
+from pushsdk._core.outcome import Verdict
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
 from pushsdk._io.engine import Engine
 from pushsdk.arrow._chunks import Chunk
@@ -59,7 +59,6 @@ class Dispatcher(Courier):
         # Chunks of which something was sent and that are not through; and since when there was none.
         self._busy = 0
         self._idle_since = self._now()
-        self._any_accepted = False
         # Whether nothing more comes in. Set by ``_feed``.
         self._fed = False
         self._changed, self._taken = asyncio.Event(), asyncio.Event()
@@ -270,8 +269,4 @@ class Dispatcher(Courier):
 
     def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
         piece = part.piece
-        self._any_accepted = self._any_accepted or verdict.outcome is Outcome.ACCEPTED
         self._loads[piece.chunk].places.note(piece.start, piece.stop, kind, verdict.status, reason_of(kind, verdict))
-
-    def _is_accepted(self) -> bool:
-        return self._any_accepted

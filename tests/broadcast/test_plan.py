@@ -40,7 +40,7 @@ def test_a_part_of_a_chunk_carries_its_users_only() -> None:
     header = Header(kind="broadcast", base_url="", max_users=3, max_bytes=1000, message=b"{}", custom_fields=b"[]")
     part = Part.of(Piece(7, 1, 3), chunk, header)
     assert part.body() == b'{"userIds":["b","c"],"message":{},"customFields":[]}'
-    assert [half.piece for half in part.halves((), within_calls=True)] == [Piece(7, 1, 2), Piece(7, 2, 3)]
+    assert [half.piece for half in part.halves()] == [Piece(7, 1, 2), Piece(7, 2, 3)]
 
 
 def test_a_part_larger_than_what_the_service_takes_is_halved_until_it_fits() -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, fails, hang, lost, refused, start
+from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, fails, hang, lost, refused, start
 from support.virtual_time import turns, virtual
 
 from pushsdk import (
@@ -307,7 +307,7 @@ async def test_one_culprit_is_found_and_its_neighbours_are_pushed_to(status: int
     assert [(row.user_id, row.status, row.reason) for row in report.rows(Outcome.REJECTED)] == [
         ("user-77", status, f"HTTP {status}")
     ]
-    assert len(service.sent) <= 2 + 2 * 7
+    assert len(service.sent) <= 2 + 8 + 7 + 2 * 4
 
 
 @virtual
@@ -316,7 +316,7 @@ async def test_a_message_that_fails_for_everybody_is_not_bisected_for_every_chun
     async with client_of(service, batching=Batching(max_users=100)) as client:
         report = await client.broadcast(users(5000), MESSAGE, brake=NO_BRAKE)
     assert (report.rejected, report.accepted) == (5000, 0)
-    assert len(service.sent) < 64 * 30
+    assert len(service.sent) == 50 * 2 + 7
 
 
 @virtual
@@ -745,3 +745,62 @@ async def test_a_claim_that_cannot_be_written_stops_the_run_and_sends_nothing(
         assert client.stats().in_flight == 0
         report = await client.resume(tmp_path / "run")
     judge(report, service, users(100))
+
+
+def stale_until(count: int, *, late: str = "") -> Any:
+    """Reject whoever is among the first users, and be slow to accept this user."""
+
+    def then(request: Any) -> Any:
+        if any(int(user.removeprefix("user-")) < count for user in request.users):
+            return answer(400)
+        return answer(after=5.0 if late in request.users else LATENCY)
+
+    return then
+
+
+@virtual
+async def test_whoever_was_given_up_untried_is_sent_to_at_the_end_if_the_message_was_accepted_since() -> None:
+    service = FakeService(then=stale_until(90, late="user-150"))
+    async with client_of(service, batching=Batching(max_users=100)) as client:
+        report = await client.broadcast(users(200), MESSAGE, brake=NO_BRAKE)
+    judge(report, service, users(200))
+    assert (report.accepted, report.rejected) == (110, 90)
+    assert {*service.sent[2:10]} == {(f"user-{number * 99 // 7}",) for number in range(8)}
+
+
+@virtual
+async def test_a_limit_counts_whom_it_sends_to_twice_once() -> None:
+    service = FakeService(then=stale_until(90, late="user-150"))
+    async with client_of(service, batching=Batching(max_users=100)) as client:
+        report = await client.broadcast(users(300), MESSAGE, brake=NO_BRAKE, limit=200)
+    assert (report.accepted, report.rejected, report.not_sent) == (110, 90, 100)
+
+
+@virtual
+async def test_whoever_was_given_up_untried_is_still_planned_when_the_run_is_stopped(tmp_path: Path) -> None:
+    service = FakeService(then=stale_until(100, late="user-150"))
+    stop = asyncio.Event()
+    async with client_of(service, batching=Batching(max_users=100)) as client:
+        asyncio.get_running_loop().call_later(1.0, stop.set)
+        report = await client.broadcast(users(200), MESSAGE, brake=NO_BRAKE, run=tmp_path / "run", stop=stop)
+        assert (report.accepted, report.rejected, report.not_sent) == (100, 8, 92)
+        report = await client.resume(tmp_path / "run", brake=NO_BRAKE)
+    judge(report, service, users(200))
+    assert (report.accepted, report.rejected) == (100, 100)
+
+
+@virtual
+async def test_the_brake_counts_whoever_was_given_up() -> None:
+    service = FakeService(then=answer(400))
+    async with client_of(service, batching=Batching(max_users=1000)) as client:
+        report = await client.broadcast(users(100_000), MESSAGE)
+    assert report.stopped_by == "brake"
+    assert len(service.sent) < 64 + 8 + 63 + 20
+
+
+@virtual
+async def test_one_chunk_of_many_finds_out_whether_the_message_is_to_blame() -> None:
+    service = FakeService(then=answer(400))
+    async with client_of(service, batching=Batching(max_users=100)) as client:
+        await client.broadcast(users(5000), MESSAGE, brake=NO_BRAKE)
+    assert [len(sent) for sent in service.sent[:58]] == [100] * 50 + [1] * 8

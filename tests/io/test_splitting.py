@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from typing import Any
 
 import pytest
 from support.fake_service import (
+    LATENCY,
     MESSAGE,
-    Behaviour,
     FakeService,
     Request,
     answer,
     client_of,
+    hang,
     idle,
     lost,
     outcome_of,
@@ -35,6 +35,7 @@ from pushsdk import (
     RejectedError,
     RequestSplit,
     RetryPolicy,
+    SendAbandoned,
 )
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
@@ -61,7 +62,7 @@ async def test_one_culprit_is_found_with_few_extra_requests(status: int, count: 
     assert type(ended[1]) is RejectedError
     assert ended[1].user_ids == ("user-1",)
     assert service.processed == Counter(f"user-{number}" for number in range(count) if number != 1)
-    assert len(service.requests) - 1 <= 2 * math.ceil(math.log2(count))
+    assert len(service.requests) - 1 <= min(count, 8 + 7 + 2)
 
 
 @virtual
@@ -80,13 +81,13 @@ async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered() -
         ended = await send_all(client, [f"user-{number}" for number in range(64)])
         assert all(type(each) is RejectedError and each.status == 400 for each in ended)
         first = len(service.requests)
-        assert first < 30
+        assert first == 9
         ended = await send_all(client, [f"user-{number}" for number in range(64)])
         assert all(type(each) is RejectedError for each in ended)
-        assert len(service.requests) == first + 1
+        assert len(service.requests) == first + 2
         # Another message is worth it still.
         await send_all(client, ["a", "b"], {"title": {"en": "Other"}})
-        assert len(service.requests) > first + 2
+        assert len(service.requests) == first + 2 + 3
 
 
 @virtual
@@ -198,7 +199,7 @@ async def test_an_empty_split_on_switches_it_off() -> None:
 @virtual
 async def test_a_call_past_its_deadline_in_the_middle_of_a_split_is_told_of_the_part_that_is_through() -> None:
     def then(request: Request) -> Any:
-        return answer(400) if len(request.users) == 4 else answer(after=0.01 if "a" in request.users else 5.0)
+        return answer(400) if len(request.users) == 4 else answer(after=0.01 if {"a", "b"} & {*request.users} else 5.0)
 
     service, told = FakeService(then=then), list[Event]()
     async with client_of(service, timeout=1.0, limits=Limits(in_flight=2), on_event=told.append) as client:
@@ -227,20 +228,63 @@ async def test_a_call_in_two_pieces_past_its_deadline_knows_what_is_known() -> N
         await outcome_of(other)
 
 
+def outcomes_of(error: Any) -> dict[str, Outcome]:
+    return error.outcomes if isinstance(error, PartialError) else dict.fromkeys(error.user_ids, error.outcome)
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "closed", "late"])
+@pytest.mark.parametrize("requests", [2, 3, 5])
 @virtual
-async def test_after_a_413_a_request_as_large_is_tried_again_once_enough_have_gone_through() -> None:
-    taken = 10
+async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(ending: str, requests: int) -> None:
+    service, told = FakeService(then=lambda request: answer(413 if len(request.users) > 5 else 204)), list[Event]()
+    async with client_of(service, limits=Limits(in_flight=1), on_event=told.append) as client:
+        moment = LATENCY * (requests - 0.5)
+        call = start(client.send(MANY, MESSAGE, timeout=moment if ending == "late" else 30.0))
+        await asyncio.sleep(moment)
+        if ending == "cancelled":
+            call.cancel()
+        elif ending == "closed":
+            await client.aclose(drain=0.0)
+        error = await outcome_of(call)
+    if ending == "cancelled":
+        report = {user: event.outcome for event in told if isinstance(event, SendAbandoned) for user in event.user_ids}
+    else:
+        report = outcomes_of(error)
+        assert error.may_repeat == (not service.processed and set(report.values()) == {Outcome.REJECTED})
+    assert sorted(report) == sorted(MANY)
+    assert Outcome.NOT_SENT not in report.values()
+    assert {user for user, outcome in report.items() if outcome is Outcome.ACCEPTED} <= set(service.processed)
 
-    def decide(request: Request) -> Behaviour:
-        return answer(413 if len(request.users) > taken else 204)
 
-    service = FakeService(then=decide)
-    everybody = [f"{number:060d}" for number in range(20)]
-    async with client_of(service) as client:
-        for _ in range(100):
-            await client.send(everybody, MESSAGE)
-        assert [len(users) for users in service.sent].count(20) == 2
-        taken = 20
-        for _ in range(200):
-            await client.send(everybody, MESSAGE)
-        assert [len(users) for users in service.sent[-50:]] == [20] * 50
+@virtual
+async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejects_the_whole() -> None:
+    service, told, loop = FakeService(answer(413)), list[Event](), asyncio.get_running_loop()
+    kept = asyncio.all_tasks()
+
+    def on_event(event: Event) -> None:
+        told.append(event)
+        if isinstance(event, RequestSplit):
+            loop.call_soon(lambda: [task.cancel() for task in asyncio.all_tasks() - kept])
+
+    async with client_of(service, on_event=on_event) as client:
+        await outcome_of(start(client.send(MANY, MESSAGE)))
+        assert client.stats().rejected == 40
+    ended = [event for event in told if isinstance(event, SendAbandoned)]
+    assert [(event.outcome, sorted(event.user_ids)) for event in ended] == [(Outcome.REJECTED, sorted(MANY))]
+    assert [attempt.status for attempt in ended[0].attempts] == [413]
+    assert len(service.requests) == 1
+
+
+@virtual
+async def test_a_loop_torn_down_while_a_merged_request_is_bisected_leaves_no_rejected_user_in_doubt() -> None:
+    service, told = FakeService(answer(400), then=hang()), list[Event]()
+    client = client_of(service, on_event=told.append)
+    calls = [start(client.send(f"user-{number}", MESSAGE)) for number in range(20)]
+    await asyncio.sleep(1.0)
+    assert len(service.requests) == 9
+    for task in asyncio.all_tasks() - {asyncio.current_task(), *calls}:
+        task.cancel()
+    errors = [await outcome_of(call) for call in calls]
+    assert Counter(error.outcome for error in errors) == {Outcome.UNKNOWN: 8, Outcome.REJECTED: 12}
+    assert all(error.may_repeat for error in errors if error.outcome is Outcome.REJECTED)
+    await client.aclose()
