@@ -11,17 +11,15 @@ import math
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pushsdk._broadcast import runs
 from pushsdk._broadcast.plan import ChunkSource, RequestSource
-from pushsdk._broadcast.report import Progress
 from pushsdk._broadcast.results import BroadcastReport
-from pushsdk._broadcast.wishes import OnUnknown, RunPath, Wishes
+from pushsdk._broadcast.wishes import RunPath, Wishes
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
 from pushsdk._core.batching import Call, Content, Options
-from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy, sealed
 from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError
 from pushsdk._core.events import Event
@@ -36,6 +34,7 @@ from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
 from pushsdk.claims._guard import Guard, guard_of
 from pushsdk.claims.store import ClaimStore
+from pushsdk.options import RunOptions
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -157,13 +156,9 @@ class AsyncPushView:
         *,
         custom_fields: Mapping[str, Any] | None = None,
         run: RunPath | None = None,
-        on_unknown: OnUnknown = "hold",
-        brake: Brake | None = None,
-        on_progress: Callable[[Progress], object] | None = None,
         stop: asyncio.Event | None = None,
-        limit: int | None = None,
         dedupe: bool = True,
-        durable: bool = False,
+        **options: Unpack[RunOptions],
     ) -> BroadcastReport:
         """Push one message to any number of users; memory does not grow with them. Never raises for a part.
 
@@ -180,7 +175,7 @@ class AsyncPushView:
         """
         return await runs.broadcast(
             self._engine,
-            self._wishes(run, on_unknown, brake, on_progress, stop=stop, limit=limit, durable=durable),
+            self._wishes(run, stop, options),
             user_ids,
             message=message,
             custom_fields=custom_fields,
@@ -194,37 +189,29 @@ class AsyncPushView:
         | RequestSource,
         *,
         run: RunPath | None = None,
-        on_unknown: OnUnknown = "hold",
-        brake: Brake | None = None,
-        on_progress: Callable[[Progress], object] | None = None,
         stop: asyncio.Event | None = None,
-        limit: int | None = None,
-        durable: bool = False,
+        **options: Unpack[RunOptions],
     ) -> BroadcastReport:
         """Send many requests, each with a message of its own, as ``broadcast`` sends one: planned, claimed, settled.
 
         Each item has ``user_ids`` (at most ``Batching.max_users``) and a ``message``. A ``run`` that exists is taken
         up without reading ``requests`` again.
         """
-        wishes = self._wishes(run, on_unknown, brake, on_progress, stop=stop, limit=limit, durable=durable)
+        wishes = self._wishes(run, stop, options)
         return await runs.send_each(self._engine, wishes, requests)
 
     async def resume(
         self,
         run: RunPath,
         *,
-        on_unknown: OnUnknown = "hold",
-        brake: Brake | None = None,
-        on_progress: Callable[[Progress], object] | None = None,
         stop: asyncio.Event | None = None,
-        limit: int | None = None,
-        durable: bool = False,
+        **options: Unpack[RunOptions],
     ) -> BroadcastReport:
         """Take up a run file where it ended; nothing but the file and a client of the same base_url is needed.
 
         Raises RunFileError where the file is not a run, is in use, damaged, or was never planned to its end.
         """
-        wishes = self._wishes(run, on_unknown, brake, on_progress, stop=stop, limit=limit, durable=durable)
+        wishes = self._wishes(run, stop, options)
         return await runs.resume(self._engine, wishes)
 
     def with_options(
@@ -261,29 +248,10 @@ class AsyncPushView:
             error.may_repeat = error._open
             raise
 
-    def _wishes(
-        self,
-        run: RunPath | None,
-        on_unknown: OnUnknown,
-        brake: Brake | None,
-        on_progress: Callable[[Progress], object] | None,
-        *,
-        stop: asyncio.Event | None,
-        limit: int | None,
-        durable: bool,
-    ) -> Wishes:
+    def _wishes(self, run: RunPath | None, stop: asyncio.Event | None, options: RunOptions) -> Wishes:
         self._engine.enter()
-        return Wishes(
-            run=run,
-            on_unknown=on_unknown,
-            brake=brake,
-            on_progress=on_progress,
-            stop=stop,
-            limit=limit,
-            durable=durable,
-            policy=self._options.policy,
-            timeout=self._options.timeout,
-        )
+        policy, timeout = self._options.policy, self._options.timeout
+        return Wishes(run=run, stop=stop, policy=policy, timeout=timeout, **options)
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options

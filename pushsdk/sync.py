@@ -8,31 +8,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 from pushsdk._broadcast.plan import ChunkSource, RequestSource
 from pushsdk._broadcast.report import Progress
 from pushsdk._broadcast.results import BroadcastReport
-from pushsdk._broadcast.wishes import OnUnknown, RunPath
-from pushsdk._core.brake import Brake
+from pushsdk._broadcast.wishes import RunPath
 from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.events import Event
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
+from pushsdk._core.policy import RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import KeySource
 from pushsdk._sync.call import Call
 from pushsdk._sync.late import tell_late
 from pushsdk._sync.portal import Place, Portal
 from pushsdk._sync.reading import read, readable
-from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient, AsyncPushView
-
-if TYPE_CHECKING:
-    import ssl as ssl_module
+from pushsdk.options import ClientOptions, RunOptions
 
 __all__ = ["PushClient", "PushView"]
 
@@ -96,91 +91,43 @@ class PushView:
         *,
         custom_fields: Mapping[str, Any] | None = None,
         run: RunPath | None = None,
-        on_unknown: OnUnknown = "hold",
-        brake: Brake | None = None,
-        on_progress: Callable[[Progress], object] | None = None,
         stop: threading.Event | None = None,
-        limit: int | None = None,
         dedupe: bool = True,
-        durable: bool = False,
+        **options: Unpack[RunOptions],
     ) -> BroadcastReport:
         """Push one message to any number of users: see ``AsyncPushClient.broadcast``.
 
         ``user_ids`` is read, and ``on_progress`` called, in the thread that called this. ``stop`` is set from another.
         """
-        place, view = self._enter()
-        call, stopping = Call(), _Stop(place, stop)
+        call = Call()
         users = readable("user_ids", user_ids, call.box.put)
-        call.work = lambda: view.broadcast(
-            users,
-            message,
-            custom_fields=custom_fields,
-            run=run,
-            on_unknown=on_unknown,
-            brake=brake,
-            on_progress=_told(on_progress, call),
-            stop=stopping.event,
-            limit=limit,
-            dedupe=dedupe,
-            durable=durable,
+        return self._run(
+            call,
+            lambda view, stop: view.broadcast(
+                users, message, custom_fields=custom_fields, run=run, stop=stop, dedupe=dedupe, **options
+            ),
+            stop,
+            options,
         )
-        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
-        return report
 
     def send_each(
         self,
         requests: Iterable[PushRequest | Mapping[str, Any]] | RequestSource,
         *,
         run: RunPath | None = None,
-        on_unknown: OnUnknown = "hold",
-        brake: Brake | None = None,
-        on_progress: Callable[[Progress], object] | None = None,
         stop: threading.Event | None = None,
-        limit: int | None = None,
-        durable: bool = False,
+        **options: Unpack[RunOptions],
     ) -> BroadcastReport:
         """Send many requests, each with a message of its own: see ``AsyncPushClient.send_each``, and ``broadcast``."""
-        place, view = self._enter()
-        call, stopping = Call(), _Stop(place, stop)
+        call = Call()
         given = readable("requests", requests, call.box.put)
-        call.work = lambda: view.send_each(
-            given,
-            run=run,
-            on_unknown=on_unknown,
-            brake=brake,
-            on_progress=_told(on_progress, call),
-            stop=stopping.event,
-            limit=limit,
-            durable=durable,
-        )
-        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
-        return report
+        return self._run(call, lambda view, stop: view.send_each(given, run=run, stop=stop, **options), stop, options)
 
     def resume(
-        self,
-        run: RunPath,
-        *,
-        on_unknown: OnUnknown = "hold",
-        brake: Brake | None = None,
-        on_progress: Callable[[Progress], object] | None = None,
-        stop: threading.Event | None = None,
-        limit: int | None = None,
-        durable: bool = False,
+        self, run: RunPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Take up a run file where it ended: see ``AsyncPushClient.resume``, and ``broadcast``."""
-        place, view = self._enter()
-        call, stopping = Call(), _Stop(place, stop)
-        call.work = lambda: view.resume(
-            run,
-            on_unknown=on_unknown,
-            brake=brake,
-            on_progress=_told(on_progress, call),
-            stop=stopping.event,
-            limit=limit,
-            durable=durable,
-        )
-        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
-        return report
+        return self._run(Call(), lambda view, stop: view.resume(run, stop=stop, **options), stop, options)
 
     def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> PushView:
         """This client with another timeout or policy: the same connections, batches, limits and budget."""
@@ -202,6 +149,21 @@ class PushView:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
+
+    def _run(
+        self,
+        call: Call,
+        start: Callable[[AsyncPushView, asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]],
+        stop: threading.Event | None,
+        options: RunOptions,
+    ) -> BroadcastReport:
+        """Run what ``start`` starts. Its options are of this call alone: ``on_progress`` is replaced in them."""
+        place, view = self._enter()
+        stopping = _Stop(place, stop)
+        options["on_progress"] = _told(options.get("on_progress"), call)
+        call.work = lambda: start(view, stopping.event)
+        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
+        return report
 
     def _enter(self) -> tuple[Place, AsyncPushView]:
         place = self._portal.enter()
@@ -228,47 +190,17 @@ class PushClient(PushView):
         self,
         base_url: str | None = None,
         api_key: str | KeySource | None = None,
-        *,
-        # What is repeated, how long things may take
-        retry: RetryPolicy | None = None,
-        timeout: Timeout | float | None = None,
-        # What is merged, what is held back
-        batching: Batching | None = None,
-        limits: Limits | None = None,
-        rate: Rate | None = None,
-        # The connections
-        proxy: str | None = None,
-        ssl: ssl_module.SSLContext | None = None,
-        headers: Mapping[str, str] | None = None,
-        keepalive: float = 4.0,
-        allow_insecure: bool = False,
-        # What is told, what is remembered
-        on_event: Callable[[Event], Any] | None = None,
-        claims: ClaimStore | None = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
         """As AsyncPushClient's, but for ``session``, which would be another loop's. Nothing is opened yet.
 
         ``claims`` is used in the client's loop, and closed with it. Raises ConfigurationError.
         """
-        base_url, api_key, proxy = sealed(base_url), sealed(api_key), sealed(proxy)
-        client = AsyncPushClient(
-            base_url,
-            api_key,
-            retry=retry,
-            timeout=timeout,
-            batching=batching,
-            limits=limits,
-            rate=rate,
-            proxy=proxy,
-            ssl=ssl,
-            headers=headers,
-            keepalive=keepalive,
-            allow_insecure=allow_insecure,
-            on_event=on_event,
-            claims=claims,
-        )
+        base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
+        # No session: it would be another loop's.
+        client = AsyncPushClient(base_url, api_key, session=None, **options)
         self._view = client
-        self._portal = Portal(client, claims)
+        self._portal = Portal(client, options.get("claims"))
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)

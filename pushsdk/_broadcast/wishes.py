@@ -29,21 +29,21 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """As the client's methods take them. Not checked until ``check`` is called."""
 
     run: RunPath | None
-    on_unknown: OnUnknown
-    brake: Brake | None
-    on_progress: OnProgress | None
     stop: asyncio.Event | None
-    limit: int | None
-    """Users to send to at most, before the run is left for later; None is all."""
-    durable: bool
     policy: RetryPolicy
     timeout: Timeout
+    on_unknown: OnUnknown = "hold"
+    brake: Brake | None = None
+    on_progress: OnProgress | None = None
+    limit: int | None = None
+    """Users to send to at most, before the run is left for later; None is all."""
+    durable: bool = False
     path: Path | None = None
     """Of the run file, absolute whatever the working directory becomes. Set here."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.run, (str, os.PathLike)):
-            msgspec.structs.force_setattr(self, "path", Path(os.path.abspath(self.run)))
+        path = Path(os.path.abspath(self.run)) if isinstance(self.run, (str, os.PathLike)) else None
+        msgspec.structs.force_setattr(self, "path", path)
 
     @property
     def name(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
@@ -13,7 +13,6 @@ from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError, OutcomeUnknownError
 from pushsdk._core.models import MobilePush
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.results import DrainReport
 from pushsdk._io.clock import fork_generation
 from pushsdk._io.credentials import KeySource
@@ -27,6 +26,7 @@ from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
 from pushsdk.claims._guard import Guard
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
+from pushsdk.options import SendingOptions
 
 __all__ = ["push_batches"]
 
@@ -46,16 +46,9 @@ def push_batches(
     # The client
     base_url: str | None = None,
     api_key: str | KeySource | None = None,
-    retry: RetryPolicy | None = None,
-    timeout: Timeout | float | None = None,
-    batching: Batching | None = None,
-    limits: Limits | None = None,
-    rate: Rate | None = None,
-    proxy: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    allow_insecure: bool = False,
     # When to give up
     brake: Brake | None = None,
+    **options: Unpack[SendingOptions],
 ) -> Iterator[pa.RecordBatch]:
     """Push the chunks of a frozen plan, each once whoever sends it, and yield what became of every user.
 
@@ -84,23 +77,12 @@ def push_batches(
     was on its way has ended, was settled and yielded. Their outcome is that of one chunk; of the others the store
     knows: call again with the same plan and run.
     """
-    base_url, api_key, proxy = sealed(base_url), sealed(api_key), sealed(proxy)
+    base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
     if not callable(claims):
         raise ConfigurationError("claims is a callable that makes a claim store, as lambda: DirectoryClaims(path)")
     if brake is not None and not isinstance(brake, Brake):
         raise ConfigurationError("brake is a Brake, as Brake(rejected=0.1)")
-    client = AsyncPushClient(
-        base_url,
-        api_key,
-        retry=retry,
-        timeout=timeout,
-        batching=batching,
-        limits=limits,
-        rate=rate,
-        proxy=proxy,
-        headers=headers,
-        allow_insecure=allow_insecure,
-    )
+    client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._engine.settings
     recipe = Recipe(
         message,

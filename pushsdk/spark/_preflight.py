@@ -144,21 +144,23 @@ def checked_sending(given: Mapping[str, Any]) -> Sending:
         )
     if api_key is not None and not callable(api_key):
         raise ConfigurationError("api_key is a callable that returns the key, or None")
-    if not isinstance(given["allow_insecure"], bool):
+    allow_insecure = given.get("allow_insecure", False)
+    if not isinstance(allow_insecure, bool):
         raise ConfigurationError("allow_insecure is True or False")
     base_url = os.environ.get("PUSHSDK_BASE_URL") if given["base_url"] is None else given["base_url"]
     # A copy as a plain text: what is sealed is not pickled.
-    base_url = "".join(check_base_url(base_url, allow_insecure=given["allow_insecure"]))
-    check_policy(given["retry"], RetryPolicy.safe())
-    check_patience(given["timeout"], Timeout())
-    check_headers(given["headers"])
-    if given["proxy"] is not None:
-        check_proxy(given["proxy"], base_url=base_url, allow_insecure=given["allow_insecure"])
-    check_setting(Limits, "limits", given["limits"])
-    check_setting(Rate, "rate", given["rate"])
+    base_url = "".join(check_base_url(base_url, allow_insecure=allow_insecure))
+    check_policy(given.get("retry"), RetryPolicy.safe())
+    check_patience(given.get("timeout"), Timeout())
+    check_headers(given.get("headers"))
+    proxy = given.get("proxy")
+    if proxy is not None:
+        check_proxy(proxy, base_url=base_url, allow_insecure=allow_insecure)
+    check_setting(Limits, "limits", given.get("limits"))
+    check_setting(Rate, "rate", given.get("rate"))
     if given["brake"] is not None and not isinstance(given["brake"], Brake):
         raise ConfigurationError("brake is a Brake")
-    batching = check_setting(Batching, "batching", given["batching"])
+    batching = check_setting(Batching, "batching", given.get("batching"))
     return Sending(**{**given, "base_url": base_url, "batching": batching})
 
 

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pushsdk._broadcast._source import plain
 from pushsdk._broadcast.place import refusal
@@ -16,10 +16,10 @@ from pushsdk._core.brake import Brake
 from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.credentials import KeySource
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
+from pushsdk.options import SendingOptions
 from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of
@@ -63,15 +63,8 @@ def broadcast(
     claims: Callable[[], ClaimStore] | None = None,
     base_url: str | None = None,
     api_key: KeySource | None = None,
-    rate: Rate | None = None,
-    retry: RetryPolicy | None = None,
-    timeout: Timeout | float | None = None,
-    batching: Batching | None = None,
-    limits: Limits | None = None,
-    proxy: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    allow_insecure: bool = False,
     brake: Brake | None = None,
+    **options: Unpack[SendingOptions],
 ) -> SparkReport:
     """Push one message to the users of a DataFrame of Spark, each once, from its executors.
 
@@ -90,20 +83,7 @@ def broadcast(
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError where the job
     failed: call again with the same arguments to take it up; ``read_report`` says what is known so far.
     """
-    given = {
-        "claims": claims,
-        "base_url": base_url,
-        "api_key": api_key,
-        "rate": rate,
-        "retry": retry,
-        "timeout": timeout,
-        "batching": batching,
-        "limits": limits,
-        "proxy": proxy,
-        "headers": headers,
-        "allow_insecure": allow_insecure,
-        "brake": brake,
-    }
+    given = {"claims": claims, "base_url": base_url, "api_key": api_key, "brake": brake, **options}
     order = Order(message, custom_fields, personal, fields, primary_key, tasks)
     session, folder = session_of(df), Folder(run_dir)
     with folder.locked():

@@ -10,18 +10,16 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from multidict import CIMultiDict
 
 from pushsdk._core.endpoint import HeaderSecret
-from pushsdk._core.events import Event
 from pushsdk._core.outcome import Evidence
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.observer import WatchedAttempt
-from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
+from pushsdk.options import ClientOptions
 from pushsdk.testing.answers import Answer
 
 __all__ = ["FakeRequest", "FakeService"]
@@ -130,32 +128,10 @@ class FakeService:
         self._tally: Counter[str] = Counter()
 
     def client(
-        self,
-        *,
-        base_url: str = _BASE_URL,
-        api_key: str = "fake-key",
-        retry: RetryPolicy | None = None,
-        timeout: Timeout | float | None = None,
-        batching: Batching | None = None,
-        limits: Limits | None = None,
-        rate: Rate | None = None,
-        on_event: Callable[[Event], Any] | None = None,
-        claims: ClaimStore | None = None,
+        self, *, base_url: str = _BASE_URL, api_key: str = "fake-key", **options: Unpack[ClientOptions]
     ) -> AsyncPushClient:
-        """A client of this service, for ``async with``. What is left out is as in any client."""
-        return self.serve(
-            AsyncPushClient(
-                base_url,
-                api_key,
-                retry=retry,
-                timeout=timeout,
-                batching=batching,
-                limits=limits,
-                rate=rate,
-                on_event=on_event,
-                claims=claims,
-            )
-        )
+        """Return a client of this service, for ``async with``. Its options are AsyncPushClient's."""
+        return self.serve(AsyncPushClient(base_url, api_key, **options))
 
     def serve(self, client: AsyncPushClient) -> AsyncPushClient:
         """Have a client send to this service, whatever its address; before it is used for the first time."""

@@ -29,6 +29,7 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk.claims import MemoryClaims
+from pushsdk.options import ClientOptions
 
 HELLO = MobilePush(body={"en": "hi"})
 NOWHERE = "https://push.example"
@@ -52,8 +53,10 @@ def test_the_methods_and_their_parameters_are_those_of_the_async_client(
 
 
 def test_the_constructor_is_that_of_the_async_client_but_for_the_session() -> None:
-    theirs = [each for each in parameters(AsyncPushClient.__init__) if each[0] != "session"]
-    assert parameters(PushClient.__init__) == theirs
+    ours, theirs = inspect.signature(PushClient).parameters, inspect.signature(AsyncPushClient).parameters
+    assert {*ours, *ClientOptions.__optional_keys__} - {"options"} == set(theirs) - {"session"}
+    with pytest.raises(TypeError, match="session"):
+        PushClient(NOWHERE, "key", session=None)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(PushClient, AsyncPushClient), (PushView, AsyncPushView)])
@@ -148,6 +151,7 @@ async def ids() -> AsyncIterator[Any]:
         (lambda client: client.broadcast("u", HELLO), ValidationError, "one str"),
         (lambda client: client.broadcast(["u"], HELLO, stop=7), ConfigurationError, "threading.Event"),
         (lambda client: client.broadcast(["u"], HELLO, on_progress=7), ConfigurationError, "on_progress"),
+        (lambda client: client.broadcast(["u"], HELLO, on_unknwon="resend"), TypeError, "on_unknwon"),
         (lambda client: client.close(drain=-1), ConfigurationError, "drain"),
         (lambda client: client.send("u", HELLO, dedupe_key="k"), ConfigurationError, "claims="),
     ],
