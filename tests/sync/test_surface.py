@@ -144,7 +144,7 @@ async def ids() -> AsyncIterator[Any]:
         (lambda client: client.send(ids(), HELLO), ValidationError, "async iterable"),
         (lambda client: client.send(7, HELLO), ValidationError, "not int"),
         (lambda client: client.send([], HELLO), ValidationError, "empty"),
-        (lambda client: client.send((f"u{n}" for n in range(1001)), HELLO), ValidationError, "more than 1000"),
+        (lambda client: client.send((f"u{n}" for n in range(1001)), HELLO), ValidationError, "more than 1,000"),
         (lambda client: client.broadcast(ids(), HELLO), ValidationError, "user_ids is an async .* AsyncPushClient"),
         (lambda client: client.send_each(ids()), ValidationError, "requests is an async iterable"),
         (lambda client: client.broadcast(7, HELLO), ValidationError, "not int"),

@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, assert_never, assert_type
+from typing import Any, Unpack, assert_never, assert_type
 
 import aiohttp
 from opentelemetry.metrics import MeterProvider
@@ -102,6 +102,7 @@ from pushsdk.claims import (
     SqliteClaims,
 )
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
+from pushsdk.options import ClientOptions, RunOptions, SendingOptions
 from pushsdk.otel import instrument
 from pushsdk.spark import SparkReport, broadcast
 from pushsdk.spark import read_report as read_spark_report
@@ -294,6 +295,14 @@ def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
         client.send(7, message)  # type: ignore[arg-type]
         client.broadcast(["u"], message, stop=asyncio.Event())  # type: ignore[arg-type]
         view.close()  # type: ignore[attr-defined]
+
+
+def with_our_defaults(options: ClientOptions, **run: Unpack[RunOptions]) -> BroadcastReport:
+    sending: SendingOptions = {"rate": Rate(users_per_second=100), "proxy": None}
+    sending["rate"] = 100  # type: ignore[typeddict-item]
+    with PushClient(**options) as client:
+        client.broadcast(["u"], MobilePush(), on_unknwon="resend")  # type: ignore[call-arg]
+        return client.resume("r", **run)
 
 
 async def handle(client: AsyncPushClient) -> str:
