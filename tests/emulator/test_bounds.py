@@ -23,6 +23,7 @@ PUSH = b'{"userIds":["ann"],"message":{}}'
 async def test_bodies_over_the_total_are_refused_until_others_are_through(running, until):
     async with running(max_body=1000) as wire, AsyncExitStack() as stack:
         held = wire.emulator._service._bodies
+        assert ((await wire.push("ann")).status, held.held) == (204, 0)
         for _ in range(8):
             unfinished = await stack.enter_async_context(wire.connected())
             unfinished.write(wire.head(1000) + b"x" * 999)
