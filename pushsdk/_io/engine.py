@@ -163,6 +163,8 @@ class Engine:
         #: Campaigns and sends with dedupe keys on their way, and who waits until there is nothing on its way.
         self.campaigns: set[object] = set()
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
+        #: What a claim store is still to be told, now that its calls have ended: only the end of the client waits.
+        self.late: set[object] = set()
         #: The broadcasts on their way.
         self.runs: set[Any] = set()
         #: The broadcasts that are being planned.
@@ -219,6 +221,8 @@ class Engine:
         """Wait until all that is on its way now has ended; False where that takes longer."""
         assert self.loop is not None  # noqa: S101 - called on an open engine only
         items: set[object] = {*self.coalescer.ledger.active, *self.campaigns, *self.runs}
+        if self.closed:
+            items |= self.late
         if not items:
             return True
         future = self.loop.create_future()
@@ -248,7 +252,10 @@ class Engine:
             self.coalescer.flush()
             for run in (*self.plans, *self.runs):
                 run.end("closed", "the client was closed")
+            until = self.loop.time() + drain
             await self.idle(drain)
+            # Calls that ended meanwhile may have left something to be told.
+            await self.idle(max(0.0, until - self.loop.time()))
         finally:
             self.sender.closed = True
             self.coalescer.close()

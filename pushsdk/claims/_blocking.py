@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.threads import DaemonThreads
 
-__all__ = ["Blocking"]
+__all__ = ["Blocking", "uncancelled"]
 
 
 class _Closable(Protocol):
@@ -57,7 +57,7 @@ class Blocking(Generic[T]):
         self._making = threading.Lock()
         self._made: T | None = None
         # Set when it is closed.
-        self._gone = _uncancelled()
+        self._gone = uncancelled()
 
     @property
     def is_used(self) -> bool:
@@ -69,7 +69,7 @@ class Blocking(Generic[T]):
 
         Raises ConfigurationError after ``aclose``, and on the other side of a fork.
         """
-        told = _uncancelled()
+        told = uncancelled()
         self._order(_Order(work, told))
         done: R = await asyncio.wrap_future(told)
         return done
@@ -144,7 +144,7 @@ class Blocking(Generic[T]):
         self._gone.set_result(None)
 
 
-def _uncancelled() -> Future[Any]:
+def uncancelled() -> Future[Any]:
     """Who waits for it by asyncio may be cancelled, and it is not."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()

@@ -2,7 +2,7 @@
 
 What is recorded, sent and answered is decided in ``_core.dedupe``, what the store is asked in ``_owed``; here are the
 awaits, and what holds when one of them fails: before the send nothing is sent, after it the caller gets the true
-outcome.
+outcome. Either way the store is told what is true once it answers again, for as long as the client is open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError
 from pushsdk._core.results import Receipt
 from pushsdk._io.engine import Engine
 from pushsdk._io.offload import settled
-from pushsdk.claims._owed import Add, Get, Held, Op, Owed, Steps, Swap, Taking, looking, settling
+from pushsdk.claims._owed import Add, Debt, Get, Held, Op, Owed, Steps, Taking, looking
 from pushsdk.claims._sending import Sending
 from pushsdk.claims._turns import Turns
 from pushsdk.claims.store import Claim, ClaimStore
@@ -34,8 +34,10 @@ logger = logging.getLogger("pushsdk")
 TRIES = 2
 # Work that somebody's cancellation of all tasks ended is begun again. Who cancels more often than this means it.
 BEGUN_AGAIN = 10
+# Seconds between two tries to tell a store that fails: the first, and the longest.
+PAUSE, LONGEST_PAUSE = 0.1, 1.0
 # What a store that fails leaves behind.
-SENT = "a push that has ended stays claimed, which is unknown"
+SENT = "a push that has ended stays claimed, which is unknown to other processes"
 UNUSED = "a claim that nothing was sent under stays, which is unknown to other processes"
 
 
@@ -62,25 +64,26 @@ class Load(Protocol):
 
 
 class _Visit:
-    """A call, and all that it began: the client's end waits for it."""
+    """A call, and all that it began, among those that the client's end waits for."""
 
-    __slots__ = ("_engine", "_left")
+    __slots__ = ("_engine", "_items", "_left")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, items: set[object]) -> None:
         self._engine = engine
+        self._items = items
         self._left = 0
 
     def begin(self) -> None:
         """One thing more is to end."""
         self._left += 1
         if self._left == 1:
-            self._engine.campaigns.add(self)
+            self._items.add(self)
 
     def end(self) -> None:
         """One of them has."""
         self._left -= 1
         if not self._left:
-            self._engine.campaigns.discard(self)
+            self._items.discard(self)
             self._engine.ended(self)
 
     def start(self, work: Coroutine[Any, Any, T], then: Callable[[], None]) -> asyncio.Task[T]:
@@ -124,8 +127,9 @@ class Guard:
         if store.at_a_time < 1:
             raise ConfigurationError("at_a_time of a claim store is at least 1")
         self._turns = Turns(store.at_a_time)
-        # What this process knows better than the store, which could not be told.
         self._owed = Owed()
+        # Tells the store what it could not be told at once, while there is such. Set by ``_pay``.
+        self._late: asyncio.Task[None] | None = None
 
     async def send(self, call: Call, content: Content, *, dedupe_key: object) -> Receipt:
         """As ``Coalescer.send``, for those of the call that no earlier delivery has reached or holds."""
@@ -154,7 +158,7 @@ class Guard:
 
         Raises ClaimStoreError, and ValidationError for another payload, before anything is sent.
         """
-        visit = _Visit(self._engine)
+        visit = _Visit(self._engine, self._engine.campaigns)
         visit.begin()
         try:
             held = await self._claim(visit, load, key, dedupe.begin(fingerprint, load.count, time.time()))
@@ -163,10 +167,16 @@ class Guard:
             try:
                 await load.send(held.before.open())
             except asyncio.CancelledError:
-                record = load.after(held.record)
-                await settled(visit.see_to(lambda: self._write(held, record)))
+                await settled(self._settle(visit, held, load.after(held.record)))
                 raise
-            await self._settle(visit, held, load.after(held.record), load.deadline)
+            if (record := load.after(held.record)) != held.record:
+                written = self._settle(visit, held, record)
+                try:
+                    # Written when this returns, but for a store that is slower than the call may be.
+                    await asyncio.wait([written], timeout=_seconds_to(load.deadline))
+                except asyncio.CancelledError:
+                    await settled(written)
+                    raise
             return held.before
         finally:
             visit.end()
@@ -178,11 +188,7 @@ class Guard:
         """
         ours = dedupe.begin(fingerprint, users, time.time())
         try:
-            await self._turns.take()
-            try:
-                return await self._walk(key, looking(ours, self._owed))
-            finally:
-                self._turns.give()
+            return await self._in_turn(key, looking(key, ours, self._owed))
         except PushError:
             raise
         except Exception as error:
@@ -201,13 +207,11 @@ class Guard:
         try:
             await asyncio.wait([task], timeout=_seconds_to(load.deadline))
         except asyncio.CancelledError:
-            await settled(visit.see_to(lambda: self._undo(taking, task)))
+            await settled(self._undo(visit, taking, task))
             raise
-        if late := taking.late:
-            visit.see_to(lambda: self._write(*late))
         if task.done() and not task.cancelled() and task.exception() is None:
             return task.result()
-        visit.see_to(lambda: self._undo(taking, task))
+        self._undo(visit, taking, task)
         if not task.done():
             raise _failed(None)
         why = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -215,57 +219,64 @@ class Guard:
             raise why
         raise _failed(why) from why
 
-    async def _undo(self, taking: Taking, task: asyncio.Task[Held | Record]) -> None:
-        """The call has gone, or failed: what it claimed is given back, once that is known."""
-        if not await settled(task):
-            if taking.written:
-                # It may have been written all the same.
-                await self._try(taking.key, taking.undoing, UNUSED)
-                self._owed.bound()
-        elif isinstance(held := task.result(), Held):
-            await self._write(held, held.before)
+    def _undo(self, visit: _Visit, taking: Taking, task: asyncio.Task[Held | Record]) -> asyncio.Future[Any]:
+        """The call has gone, or failed: from here on a delivery of this process finds nothing claimed by it."""
+        task.cancel()
+        if not taking.written:
+            return task
+        return self._tell(visit, taking.key, taking.undoing, UNUSED)
 
     # -- after the send -----------------------------------------------------------------------------------------
 
-    async def _settle(self, visit: _Visit, held: Held, record: Record, deadline: float) -> None:
-        """Written when this returns, but for a store that is slower than the call may be."""
-        if record == held.record:
-            return
-        written = visit.see_to(lambda: self._write(held, record))
-        try:
-            await asyncio.wait([written], timeout=_seconds_to(deadline))
-        except asyncio.CancelledError:
-            await settled(written)
-            raise
-
-    async def _write(self, held: Held, record: Record) -> None:
-        """Write what became of a claim, or give it back. Raises nothing: what was sent is as it is."""
-        self._owed.note(held.token, record)
-        is_used = record != held.before
-        found = await self._try(held.key, lambda: settling(held.token, record), SENT if is_used else UNUSED)
-        if found is None:
-            self._owed.bound()
-            return
-        self._owed.clear(held.token)
-        if is_used and not found:
-            logger.warning("the claim of a push had gone when it was to be settled: a redelivery would push again")
+    def _settle(self, visit: _Visit, held: Held, record: Record) -> asyncio.Future[None]:
+        """What was sent is as it is, whatever the store answers."""
+        return self._tell(visit, held.key, lambda: held.settling(record), UNUSED if record == held.before else SENT)
 
     # -- the store ----------------------------------------------------------------------------------------------
 
-    async def _try(self, key: str, steps: Callable[[], Steps[bool]], lost: str) -> bool | None:
-        """What the steps came to; None where the store fails, and that is said."""
+    def _tell(self, visit: _Visit, key: str, debt: Debt, lost: str) -> asyncio.Future[None]:
+        """Have the store told. Ends when it was, or when that is left to ``_late``."""
+        self._owed.add(key, debt)
+        return visit.see_to(lambda: self._pay(key, lost))
+
+    async def _pay(self, key: str, lost: str) -> None:
         why = ""
         for _ in range(TRIES):
             try:
-                await self._turns.take()
-                try:
-                    return await self._walk(key, steps())
-                finally:
-                    self._turns.give()
+                _check_paid(await self._in_turn(key, self._owed.paying(key)))
+                return
             except Exception as error:  # noqa: BLE001 - whatever it is: the outcome is the caller's, not the store's
                 why = type(error).__name__
         logger.warning("the claim store failed (%s): %s", why, lost)
-        return None
+        self._owed.postpone(key)
+        # After the drain nothing is begun any more.
+        if (self._late is None or self._late.done()) and not self._engine.sender.closed:
+            visit = _Visit(self._engine, self._engine.late)
+            self._late = visit.start(self._pay_late(), then=lambda: None)
+
+    async def _pay_late(self) -> None:
+        """Tell the store what it could not be told, for as long as that takes and the client is open."""
+        pause = PAUSE
+        while keys := self._owed.overdue(self._store.at_a_time):
+            if self._engine.sender.closed:
+                logger.warning("the client was closed before the claim store could be told: %s", UNUSED)
+                return
+            tries = [self._in_turn(key, self._owed.paying(key)) for key in keys]
+            answers = await asyncio.gather(*tries, return_exceptions=True)
+            failed = [key for key, answer in zip(keys, answers, strict=True) if not isinstance(answer, bool)]
+            for key in failed:
+                self._owed.postpone(key)
+            _check_paid(False not in answers)
+            if failed:
+                await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE) if failed else PAUSE
+
+    async def _in_turn(self, key: str, steps: Steps[T]) -> T:
+        await self._turns.take()
+        try:
+            return await self._walk(key, steps)
+        finally:
+            self._turns.give()
 
     async def _walk(self, key: str, steps: Steps[T]) -> T:
         """Ask the store step by step, within its timeout. Needs a turn."""
@@ -290,9 +301,7 @@ class Guard:
             return await store.add(key, op.claim, store.claim_ttl)
         if isinstance(op, Get):
             return await store.get(key)
-        if isinstance(op, Swap):
-            return await store.swap(key, op.token, op.claim, store.claim_ttl)
-        return await store.remove(key, op.token)
+        return await store.swap(key, op.token, op.claim, store.claim_ttl)
 
 
 def guard_of(claims: object, engine: Engine) -> Guard | None:
@@ -302,6 +311,11 @@ def guard_of(claims: object, engine: Engine) -> Guard | None:
     if not isinstance(claims, ClaimStore):
         raise ConfigurationError("claims is a claim store, as pushsdk.claims.SqliteClaims(path)")
     return Guard(claims, engine)
+
+
+def _check_paid(is_there: bool) -> None:
+    if not is_there:
+        logger.warning("the claim of a push had gone when it was to be settled: a redelivery would push again")
 
 
 def _failed(why: BaseException | None) -> ClaimStoreError:

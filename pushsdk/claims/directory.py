@@ -24,8 +24,6 @@ __all__ = ["DirectoryClaims"]
 
 # The file that says whose directory it is, and the version of the files in it.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
-# In place of a claim. Not nothing: that is what a loss of power may leave of a file.
-REMOVED = b"removed\n"
 # Operations at a time: over a network each waits for a server, and none for another.
 THREADS = 16
 # Entries of ours that are remembered, so that their next change needs no reading.
@@ -85,10 +83,7 @@ class DirectoryClaims(ClaimStore):
         return await self._blocking.do(lambda files: files.get(key))
 
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        return await self._blocking.do(lambda files: files.follow(key, token, claim, ttl))
-
-    async def remove(self, key: str, token: str) -> bool:
-        return await self._blocking.do(lambda files: files.follow(key, token, None, 0.0))
+        return await self._blocking.do(lambda files: files.swap(key, token, claim, ttl))
 
     async def aclose(self) -> None:
         """Close the directory, after what is being written; wait for that no longer than ``timeout`` seconds."""
@@ -103,8 +98,7 @@ class _Entry(NamedTuple):
     """One state of an entry: what a file holds."""
 
     number: int
-    claim: Claim | None
-    """None where it was removed."""
+    claim: Claim
     expires: float
 
     def at(self, now: float) -> Claim | None:
@@ -158,8 +152,8 @@ class _Files:
         last = self._last(key, self._known.get(key) or self._read(key, 0))
         return None if last is None else last.at(time.time())
 
-    def follow(self, key: str, token: str, claim: Claim | None, ttl: float) -> bool:
-        """Have this claim, or none, come after that with the token; False where that does not count any more."""
+    def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        """See ``ClaimStore.swap``."""
         last = self._known.get(key) or self._last(key, self._read(key, 0))
         while True:
             if last is None:
@@ -200,8 +194,6 @@ class _Files:
             return None
         with open(file, "rb") as opened:
             data = opened.read()
-        if data == REMOVED:
-            return _Entry(number, None, 0.0)
         head, _, record = data.partition(b"\n")
         token, expires = head.split(b" ")
         return _Entry(number, Claim(token.decode(), record), float(expires))
@@ -209,7 +201,7 @@ class _Files:
     def _make(self, key: str, entry: _Entry) -> bool:
         """Whether this state is the entry's now; False where another has its number."""
         claim = entry.claim
-        data = REMOVED if claim is None else b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record)
+        data = b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record)
         if not self._write(_name(key, entry.number), data):
             return False
         with self._lock:

@@ -55,14 +55,6 @@ class MemoryClaims(ClaimStore):
             self._put(key, claim, ttl)
             return True
 
-    async def remove(self, key: str, token: str) -> bool:
-        with self._lock:
-            found = self._find(key)
-            if found is None or found.token != token:
-                return False
-            del self._claims[key]
-            return True
-
     def _find(self, key: str) -> Claim | None:
         claim, expires = self._claims.get(key, (None, 0.0))
         return claim if expires > self._now() else None

@@ -40,7 +40,6 @@ ON CONFLICT DO NOTHING RETURNING true"""
 _FIND = "SELECT token, record, expires > clock_timestamp() AS alive FROM {table} WHERE key = $1"
 _REPLACE = """UPDATE {table} SET token = $3, record = $4, expires = clock_timestamp() + make_interval(secs => $5)
 WHERE key = $1 AND token = $2 AND (expires > clock_timestamp()) = $6 RETURNING true"""
-_REMOVE = "DELETE FROM {table} WHERE key = $1 AND token = $2 AND expires > clock_timestamp() RETURNING true"
 _SWEEP = """DELETE FROM {table} WHERE key IN (
     SELECT key FROM {table} WHERE expires <= clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)"""
 
@@ -72,7 +71,6 @@ class PostgresClaims(ClaimStore):
                 ("add", _ADD),
                 ("find", _FIND),
                 ("replace", _REPLACE),
-                ("remove", _REMOVE),
                 ("sweep", _SWEEP),
             )
         }
@@ -104,7 +102,7 @@ class PostgresClaims(ClaimStore):
         while not await pool.fetchval(sql["add"], key, claim.token, record, ttl):
             row = await pool.fetchrow(sql["find"], key)
             if row is None:
-                continue  # given back in between
+                continue  # expired, and swept in between
             if row["alive"]:
                 return Claim(row["token"], row["record"].encode())
             if await pool.fetchval(sql["replace"], key, row["token"], claim.token, record, ttl, False):
@@ -122,10 +120,6 @@ class PostgresClaims(ClaimStore):
         return bool(
             await pool.fetchval(self._sql["replace"], key, token, claim.token, claim.record.decode(), ttl, True)
         )
-
-    async def remove(self, key: str, token: str) -> bool:
-        pool = await self._open()
-        return bool(await pool.fetchval(self._sql["remove"], key, token))
 
     async def aclose(self) -> None:
         """Close the connections, where they are not yours."""

@@ -28,12 +28,6 @@ if not found or string.sub(found, 1, 32) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1
 """
-_REMOVE = """
-local found = redis.call('GET', KEYS[1])
-if not found or string.sub(found, 1, 32) ~= ARGV[1] then return 0 end
-redis.call('DEL', KEYS[1])
-return 1
-"""
 
 
 class RedisClaims(ClaimStore):
@@ -77,7 +71,7 @@ class RedisClaims(ClaimStore):
                 if await self._redis.set(name, value, nx=True, px=int(ttl * 1000)):
                     return None
                 found = await self._redis.get(name)
-                # None: it has expired in between, or was given back.
+                # None: it has expired in between.
                 if found is not None:
                     return _claim(found)
 
@@ -92,11 +86,6 @@ class RedisClaims(ClaimStore):
         name = self._prefix + key
         async with self._turns:
             return bool(await self._redis.eval(_SWAP, 1, name, token, _value(claim), int(ttl * 1000)))
-
-    async def remove(self, key: str, token: str) -> bool:
-        self._loop.check()
-        async with self._turns:
-            return bool(await self._redis.eval(_REMOVE, 1, self._prefix + key, token))
 
     async def aclose(self) -> None:
         """Close the connections, where they are not yours."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.forks import unforked
 from pushsdk._io.threads import DaemonThreads
+from pushsdk.claims._blocking import uncancelled
 from pushsdk.claims.store import Claim, ClaimStore
 
 __all__ = ["SqliteClaims"]
@@ -38,7 +39,6 @@ SWEEP_EVERY, SWEPT = 60.0, 1000
 _FIND = "SELECT token, record FROM claims WHERE key = ? AND expires > ?"
 _ADD = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)"
 _SWAP = "UPDATE claims SET token = ?, record = ?, expires = ? WHERE key = ? AND token = ? AND expires > ?"
-_REMOVE = "DELETE FROM claims WHERE key = ? AND token = ? AND expires > ?"
 _SWEEP = "DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE expires <= ? LIMIT ?)"
 
 Work = Callable[[sqlite3.Connection, float], Any]
@@ -109,9 +109,6 @@ class SqliteClaims(ClaimStore):
             )
         )
 
-    async def remove(self, key: str, token: str) -> bool:
-        return bool(await self._have_done(lambda db, now: db.execute(_REMOVE, (key, token, now)).rowcount))
-
     async def aclose(self) -> None:
         """Close the file, after what is being written."""
         with self._lock:
@@ -123,7 +120,7 @@ class SqliteClaims(ClaimStore):
             await asyncio.wrap_future(closed)
 
     async def _have_done(self, work: Work) -> Any:
-        order = _Order(work, Future())
+        order = _Order(work, uncancelled())
         with self._lock:
             if self._closed:
                 raise ConfigurationError("the claim store is closed: close the client before it")
@@ -138,7 +135,7 @@ class SqliteClaims(ClaimStore):
             # After what may raise: what is told to have failed must not be done.
             self._orders.append(order)
         # What is ordered is done: a cancelled call gives its claim back by a later order.
-        return await asyncio.shield(asyncio.wrap_future(order.told))
+        return await asyncio.wrap_future(order.told)
 
     # -- in the thread ------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What every claim store is: four operations on named entries, each of them atomic. Nothing of pushes is in here."""
+"""What every claim store is: three operations on named entries, each of them atomic. Nothing of pushes is in here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class ClaimStore(ABC):
     """Where claims are kept, so that a job that is delivered twice does not push twice.
 
-    A store of your own implements ``add``, ``get``, ``swap`` and ``remove``: atomic among all who share it, and what
+    A store of your own implements ``add``, ``get`` and ``swap``: atomic among all who share it, and what
     they write is written before they return. Keys and tokens are hexadecimal digits (64 and 32). What they raise
     becomes the cause of a ClaimStoreError. A claim past its time is as good as none.
 
@@ -64,10 +64,6 @@ class ClaimStore(ABC):
     @abstractmethod
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         """Put the claim in place of the one with this token, for ``ttl`` seconds from now; False where that is gone."""
-
-    @abstractmethod
-    async def remove(self, key: str, token: str) -> bool:
-        """Remove the claim with this token; False where that is gone."""
 
     async def aclose(self) -> None:  # noqa: B027 - not every store has something to close
         """Close what the store opened itself. Call it after the client was closed."""

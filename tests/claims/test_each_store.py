@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import sqlite3
@@ -10,6 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from support.servers import Server
 from support.virtual_time import virtual
 
 import pushsdk.claims
-from pushsdk import ClaimStoreError, ConfigurationError
+from pushsdk import ClaimStoreError, ConfigurationError, MobilePush
 from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.claims import memory as memory_module
 from pushsdk.claims import postgres as postgres_module
@@ -32,6 +34,7 @@ from pushsdk.testing import FakeService
 
 KEY, WEEK = "0f" * 32, 7 * 86400.0
 ONE, TWO = Claim("1" * 32, b'{"v":1}'), Claim("2" * 32, b'{"v":2}')
+HELLO = MobilePush(title={"en": "Hello"})
 REDIS, POSTGRES = "redis://localhost", "postgresql://localhost"
 
 
@@ -504,21 +507,38 @@ async def test_a_closed_postgres_store_takes_nothing(postgres_url: str) -> None:
         await store.add(KEY, ONE, WEEK)
 
 
+async def test_a_locked_file_leaves_no_exception_behind_that_nobody_retrieves(tmp_path: Path) -> None:
+    left: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: left.append(context))
+    async with SqliteClaims(tmp_path / "claims.db", timeout=0.05) as store:
+        await store.add(KEY, ONE, WEEK)
+        with closing(sqlite3.connect(tmp_path / "claims.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            task = asyncio.create_task(store.add(key(1), ONE, WEEK))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(sqlite3.OperationalError):
+                await store.add(key(2), ONE, WEEK)
+    del task
+    gc.collect()
+    assert left == []
+
+
 # -- servers that go away ---------------------------------------------------------------------------------------------
 
 
 async def through_an_outage(store: ClaimStore, server: Server) -> None:
     """A client sends while the server is up, down, and up again."""
-    service, hello = FakeService(), {"title": {"en": "Hello"}}
+    service = FakeService()
     async with store, service.client(claims=store) as client:
-        await client.send("user-1", hello, dedupe_key="a")
+        await client.send("user-1", HELLO, dedupe_key="a")
         server.stop()
         with pytest.raises(ClaimStoreError) as caught:
-            await client.send("user-1", hello, dedupe_key="b", timeout=10.0)
+            await client.send("user-1", HELLO, dedupe_key="b", timeout=10.0)
         assert caught.value.__cause__ is not None
         assert service.accepted("user-1") == 1
         server.start()
-        await client.send("user-1", hello, dedupe_key="b")
+        await client.send("user-1", HELLO, dedupe_key="b")
     assert service.accepted("user-1") == 2
 
 
@@ -528,3 +548,29 @@ async def test_a_redis_that_is_down_is_an_error_and_nothing_is_sent(own_redis: S
 
 async def test_a_postgres_that_is_down_is_an_error_and_nothing_is_sent(own_postgres: Server) -> None:
     await through_an_outage(PostgresClaims(own_postgres.url), own_postgres)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
+async def test_jobs_that_were_not_sent_while_redis_was_stopped_are_sent_when_it_goes_on(
+    own_redis: Server, same: bool
+) -> None:
+    service, jobs = FakeService(), [f"job-{n}" for n in range(40)]
+    async with (
+        RedisClaims(own_redis.url, timeout=0.05) as first,
+        RedisClaims(own_redis.url) as second,
+        service.client(claims=first) as client,
+        service.client(claims=second) as other,
+    ):
+        await client.send("user-1", HELLO, dedupe_key="a job that opens a connection")
+        with own_redis.stopped():
+            sends = [client.send("user-1", HELLO, dedupe_key=job) for job in jobs]
+            told = await asyncio.gather(*sends, return_exceptions=True)
+            assert {type(each) for each in told} == {ClaimStoreError}
+            # Longer than the calls' first tries to undo what they began.
+            await asyncio.sleep(0.3)
+        assert client._guard is not None
+        assert client._guard._late is not None
+        await client._guard._late
+        for job in jobs:
+            await (client if same else other).send("user-1", HELLO, dedupe_key=job)
+    assert service.accepted("user-1") == 41

@@ -54,9 +54,6 @@ class WildClaims(MemoryClaims):
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         return await self._wildly(lambda: MemoryClaims.swap(self, key, token, claim, ttl))
 
-    async def remove(self, key: str, token: str) -> bool:
-        return await self._wildly(lambda: MemoryClaims.remove(self, key, token))
-
     async def _wildly(self, work: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(self._dice.choice([0, 0, 0.001, 0.01]))
         fault = self._dice.choice(FAULTS) if self._dice.random() < self._rate else ""

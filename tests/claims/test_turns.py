@@ -47,8 +47,8 @@ class Silent(ShakyClaims):
         self.ops.append("add")
         await asyncio.get_running_loop().create_future()
 
-    async def remove(self, key: str, token: str) -> bool:
-        self.ops.append("remove")
+    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+        self.ops.append("swap")
         await asyncio.get_running_loop().create_future()
         return False
 
@@ -101,7 +101,7 @@ async def test_nobody_waits_behind_a_store_that_is_silent() -> None:
     assert now() - started == pytest.approx(5.0, abs=0.01)
     assert {str(each) for each in told} == {"not sent: the claim store failed (TimeoutError)"}
     assert claims.ops.count("add") == 2, "the others were never asked for"
-    await client.aclose()
+    await client.aclose(drain=10.0)
     assert now() - started < 30.0
     assert service.requests == []
 

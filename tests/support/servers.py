@@ -6,6 +6,7 @@ import glob
 import os
 import pwd
 import shutil
+import signal as signals
 import socket
 import subprocess
 import tempfile
@@ -46,6 +47,19 @@ class Server:
             assert self._process.poll() is None, "the server has ended"
             assert time.monotonic() < until, "the server takes no connections"
             time.sleep(0.02)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Neither running nor gone: connections stay, and what comes in by them is read later."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signals.SIGSTOP)
+        try:
+            yield
+        finally:
+            for child in children:
+                os.kill(int(child), signals.SIGCONT)
 
     def stop(self) -> None:
         """End it, as a crash would: nothing is said to anybody. May be called again."""

@@ -425,9 +425,6 @@ class MyClaims(ClaimStore):
     async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
         return True
 
-    async def remove(self, key: str, token: str) -> bool:
-        return True
-
 
 def record_batches(message: MobilePush) -> None:
     batches: list[Any] = []
