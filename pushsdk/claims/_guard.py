@@ -240,15 +240,16 @@ class Guard:
         return visit.see_to(lambda: self._pay(key, lost))
 
     async def _pay(self, key: str, lost: str) -> None:
-        why = ""
+        why: Exception | None = None
         for _ in range(TRIES):
             try:
                 _check_paid(await self._in_turn(key, self._owed.paying(key)))
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is: the outcome is the caller's, not the store's
-                why = type(error).__name__
-        logger.warning("the claim store failed (%s): %s", why, lost)
-        self._owed.postpone(key)
+                why = error
+        assert why is not None  # noqa: S101 - there is one try at least
+        logger.warning("the claim store failed (%s): %s", type(why).__name__, lost)
+        self._owed.postpone(key, why)
         # After the drain nothing is begun any more.
         if (self._late is None or self._late.done()) and not self._engine.sender.closed:
             visit = _Visit(self._engine, self._engine.late)
@@ -263,9 +264,9 @@ class Guard:
                 return
             tries = [self._in_turn(key, self._owed.paying(key)) for key in keys]
             answers = await asyncio.gather(*tries, return_exceptions=True)
-            failed = [key for key, answer in zip(keys, answers, strict=True) if not isinstance(answer, bool)]
-            for key in failed:
-                self._owed.postpone(key)
+            failed = {key: why for key, why in zip(keys, answers, strict=True) if isinstance(why, BaseException)}
+            for key, why in failed.items():
+                self._owed.postpone(key, why)
             _check_paid(False not in answers)
             if failed:
                 await asyncio.sleep(pause)

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from pushsdk._core import dedupe
 from pushsdk._core.dedupe import Record
+from pushsdk._core.errors import PushError
 from pushsdk.claims.store import Claim
 
 __all__ = ["Add", "Debt", "Get", "Held", "Op", "Owed", "Steps", "Swap", "Taking", "looking"]
@@ -83,10 +84,15 @@ class Owed:
         """The store is to be told this now."""
         self._debts.setdefault(key, []).append(debt)
 
-    def postpone(self, key: str) -> None:
-        """The store could not be told: later, after all others. The oldest are forgotten where they are too many."""
+    def postpone(self, key: str, error: BaseException) -> None:
+        """The store could not be told: later, after all others. The oldest are forgotten where they are too many.
+
+        So is what no later try would change: another loop's store, a closed one, an entry that is damaged.
+        """
         self._overdue.pop(key, None)
-        if key in self._debts:
+        if isinstance(error, PushError | ValueError):
+            self._debts.pop(key, None)
+        elif key in self._debts:
             self._overdue[key] = None
         if len(self._overdue) > KEPT:
             oldest = next(iter(self._overdue))

@@ -297,6 +297,7 @@ async def test_parents_that_are_not_there_are_a_claim_store_error_to_the_sender(
     async with DirectoryClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
             await client.send("user-1", HELLO, dedupe_key="job")
+        await client.aclose(drain=0)
     assert service.requests == []
 
 
@@ -370,6 +371,7 @@ async def test_a_mount_that_hangs_at_the_first_look_holds_up_nobody_else(
             await client.send("user-1", HELLO, dedupe_key="job")
         await mount.called()
         await client.send("user-2", HELLO)
+        await client.aclose(drain=0)
     await store.aclose()
     assert service.users() == {"user-2": 1}
     mount.back.set()

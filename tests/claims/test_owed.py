@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pushsdk import ValidationError
+from pushsdk import ConfigurationError, ValidationError
 from pushsdk._core.dedupe import Mark, Position, Record, begin, read
 from pushsdk.claims import Claim
 from pushsdk.claims._owed import KEPT, LOOKS, Add, Get, Held, Op, Owed, Steps, Swap, Taking, looking
@@ -132,7 +132,7 @@ def test_what_the_store_was_not_told_it_is_told_before_anything_is_asked(is_look
     held = walk(Taking(KEY, OURS, owed).steps(), entry)
     assert isinstance(held, Held)
     owed.add(KEY, lambda: held.settling(of(ACCEPTED, ACCEPTED)))
-    owed.postpone(KEY)
+    owed.postpone(KEY, LostError())
     entry.asked.clear()
     steps: Steps[object] = looking(KEY, OURS, owed) if is_look else Taking(KEY, OURS, owed).steps()
     assert walk(steps, entry) == of(ACCEPTED, ACCEPTED)
@@ -151,7 +151,7 @@ def test_of_two_debts_of_one_key_the_second_stays_when_it_fails() -> None:
         taking = Taking(KEY, OURS, Owed())
         next(taking.steps())
         owed.add(KEY, taking.undoing)
-    owed.postpone(KEY)
+    owed.postpone(KEY, LostError())
     with pytest.raises(LostError):
         walk(owed.paying(KEY), entry, ["done", "done", "not done"])
     assert owed.overdue(9) == [KEY]
@@ -160,14 +160,22 @@ def test_of_two_debts_of_one_key_the_second_stays_when_it_fails() -> None:
     assert (entry.asked, owed.overdue(9)) == (["Swap", "Add"], [])
 
 
+@pytest.mark.parametrize("error", [ValueError("damaged"), ConfigurationError("closed")])
+def test_what_no_later_try_would_change_is_forgotten(error: Exception) -> None:
+    owed, taking = Owed(), Taking(KEY, OURS, Owed())
+    owed.add(KEY, taking.undoing)
+    owed.postpone(KEY, error)
+    assert (owed.overdue(9), list(owed.paying(KEY))) == ([], [])
+
+
 def test_what_is_owed_is_bounded_and_the_oldest_goes_first() -> None:
     owed, entry = Owed(), Entry()
     held = walk(Taking(KEY, OURS, Owed()).steps(), entry)
     assert isinstance(held, Held)
     for number in range(KEPT + 1):
         owed.add(str(number), lambda: held.settling(OURS))
-        owed.postpone(str(number))
-    owed.postpone("1")
+        owed.postpone(str(number), LostError())
+    owed.postpone("1", LostError())
     assert owed.overdue(1) == ["2"], "as the last try of another is over"
     assert (len(owed.overdue(2 * KEPT)), list(owed.paying("0"))) == (KEPT, [])
 
