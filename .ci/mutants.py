@@ -2012,6 +2012,13 @@ CLAIM_STORES = [
         T_CLAIMS + "owed.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
+        "the first send imports what looks up a host",
+        "pushsdk/_io/engine.py",
+        "        import encodings.idna  # noqa: F401 - see above\n",
+        "",
+        "tests/io/test_forks.py",
+    ),
+    Mutant(
         "the end of the client does not wait for a store that is behind",
         "pushsdk/_io/engine.py",
         "            items |= self.late\n",

@@ -73,7 +73,16 @@ class Engine:
     """The parts of one client, put together inside its event loop. Shared by all of its views."""
 
     def __init__(self, settings: Settings) -> None:
+        # Here, not above: these would double the time that this package takes to import. And not at the first send: a
+        # fork in the middle of another thread's import leaves a module that the child can't import, or a lock that it
+        # waits for. The other two are what asyncio imports to look a host up.
+        import concurrent.futures.thread  # noqa: F401 - see above
+        import encodings.idna  # noqa: F401 - see above
+
+        from pushsdk._io.retrying import repeat
+
         self.settings = settings
+        self._repeat = repeat
         self.counters = Counters()
         self.closed = False
         self.policies: dict[tuple[RetryPolicy, Timeout], Options] = {}
@@ -111,10 +120,6 @@ class Engine:
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Put the parts together."""
-        # Here, not above: tenacity would double the time that this package takes to import. And not at the first
-        # failure, which would hold the loop up for it.
-        from pushsdk._io.retrying import repeat
-
         settings = self.settings
         emit = emitter(settings.on_event)
         self.deadlines = Deadlines(loop)
@@ -142,7 +147,7 @@ class Engine:
             slots=self.slots,
             backlog=self.backlog,
             counters=self.counters,
-            repeat=repeat,
+            repeat=self._repeat,
             pool_size=settings.limits.in_flight,
             emit=emit,
             observer=self.observer,

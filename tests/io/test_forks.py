@@ -268,3 +268,47 @@ def test_another_program_is_started_without_waiting() -> None:
 def test_without_forks_there_is_nothing_to_wait_for() -> None:
     ended = run_program("import os; del os.register_at_fork; from pushsdk._io import forks; print(forks._inside)")
     assert ended == (0, "{}\n", "")
+
+
+# -- imports ----------------------------------------------------------------------------------------------------------
+
+FIRST_SENDS = """
+    import asyncio, socket, sys, threading
+    import pushsdk
+    from pushsdk.claims import MemoryClaims
+
+    def serve(server):
+        while True:
+            connection, _ = server.accept()
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 204 No Content\\r\\nConnection: close\\r\\n\\r\\n")
+            connection.close()
+
+    server = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=serve, args=[server], daemon=True).start()
+    kind, scheme = sys.argv[1:]
+    url, once = f"{scheme}://localhost:{server.getsockname()[1]}", pushsdk.RetryPolicy.none()
+    client = getattr(pushsdk, kind)(url, "key", claims=MemoryClaims(), retry=once)
+    known = set(sys.modules)
+
+    async def send(**options):
+        try:
+            sent = client.send("user-1", {"title": {"en": "Hello"}}, **options)
+            return type(sent if kind == "PushClient" else await sent).__name__
+        except pushsdk.PushError as error:
+            return type(error).__name__
+
+    async def main():
+        print(await send(dedupe_key="job"), await send(), sorted(set(sys.modules) - known))
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("scheme", "outcome"), [("http", "Receipt"), ("https", "NotSentError")])
+@pytest.mark.parametrize("kind", ["AsyncPushClient", "PushClient"])
+def test_the_first_send_imports_nothing_as_a_fork_may_come_in_the_middle_of_it(
+    kind: str, scheme: str, outcome: str
+) -> None:
+    ended = run_program(FIRST_SENDS, kind, scheme, options=())
+    assert ended == (0, f"{outcome} {outcome} []\n", "")
