@@ -202,8 +202,7 @@ def test_jobs_come_again_as_often_as_their_table_says() -> None:
 
 
 def test_the_demo_is_as_it_is_said_to_be() -> None:
-    from pushsdk.cli._demo_plan import Plan
-    from pushsdk.cli.demo import demo
+    from pushsdk.cli.demo import Plan, demo
 
     sizes = {name: each.default for name, each in inspect.signature(demo).parameters.items() if name != "json"}
     assert f"pushes to {sizes['users'] + sizes['personalized']:,} users" in README
