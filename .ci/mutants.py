@@ -798,6 +798,48 @@ SENDING = [
 
 TRANSPORT = [
     Mutant(
+        "a fresh connection is not looked at before the first byte",
+        IO + "exchange.py",
+        "must_be_silent = sock.is_plain or evidence.reused",
+        "must_be_silent = evidence.reused",
+        "tests/faults/test_early.py",
+    ),
+    Mutant(
+        "a fresh TLS connection has to be silent too",
+        IO + "exchange.py",
+        "must_be_silent = sock.is_plain or evidence.reused",
+        "must_be_silent = True",
+        T_WIRE,
+    ),
+    Mutant(
+        "a service that always speaks first is connected to again and again",
+        IO + "sender.py",
+        "job.replaced + 1 if job.evidence.reused else self._replacements",
+        "job.replaced + 1",
+        "tests/faults/test_early.py",
+    ),
+    Mutant(
+        "an answer to what has not arrived is believed",
+        IO + "exchange.py",
+        "        if sock.is_acknowledged():\n",
+        "        if True:\n",
+        "tests/faults/test_early.py",
+    ),
+    Mutant(
+        "its connection is given back",
+        IO + "exchange.py",
+        "            protocol.force_close()\n",
+        "",
+        "tests/faults/test_early.py",
+    ),
+    Mutant(
+        "only the first answer of a connection has to be to what has arrived",
+        IO + "exchange.py",
+        "sock.quickest = seconds",
+        "sock.quickest = 0.0",
+        "tests/faults/test_early.py",
+    ),
+    Mutant(
         "a 204 with a long header is unreadable",
         IO + "exchange.py",
         '"max_field_size": 64 * 1024',
@@ -807,7 +849,7 @@ TRANSPORT = [
     Mutant(
         "a pooled connection is not looked at before the first byte",
         IO + "exchange.py",
-        "if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):",
+        "if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):",
         "if False:",
         T_WIRE,
     ),
@@ -877,7 +919,7 @@ TRANSPORT = [
     Mutant(
         "what a service says before it is asked is its answer",
         IO + "exchange.py",
-        "if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):",
+        "if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):",
         "if evidence.reused and (protocol.should_close or poll(0) or protocol.writing_paused):",
         "tests/io/test_exchange.py",
     ),

@@ -49,7 +49,7 @@ class Failure(StrEnum):
     TLS = "the TLS handshake failed"
     CERTIFICATE = "the server's certificate was not accepted"
     PROXY = "the proxy could not be used"
-    STALE = "the pooled connection had gone stale"
+    STALE = "the connection had ended, or had input waiting, before the request"
     CREDENTIALS = "the api_key callable gave no usable key"
     CLOSED = "the client is closed"
     SESSION = "the session is closed"
@@ -112,7 +112,7 @@ class Evidence(msgspec.Struct, eq=False, gc=False):
     started_writing: bool = False
     """Set just before the first byte is handed to the connection."""
     written: bool = False
-    """Set once the whole request had been handed over."""
+    """Set once the whole request was handed over. Unset if an answer came before the peer's kernel had all of it."""
     reused: bool = False
     """Set when the connection had carried an earlier request."""
     status: int | None = None

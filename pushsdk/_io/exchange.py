@@ -8,8 +8,12 @@ hands on a session or on requests: to mock, trace, record or forbid them, or to 
 
 from __future__ import annotations
 
+import math
 import select
+import socket
+import sys
 from collections.abc import Callable, Mapping
+from time import monotonic
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -22,48 +26,93 @@ from yarl import URL
 
 from pushsdk._core.outcome import Evidence
 
-__all__ = ["HEAD_LIMITS", "WHOLE_BODY_LIMIT", "Answer", "Exchange", "Head", "StaleConnectionError", "look"]
+if sys.platform == "linux":  # pragma: no branch - the tests run there
+    from fcntl import ioctl
+    from termios import TIOCOUTQ
+
+__all__ = ["HEAD_LIMITS", "WHOLE_BODY_LIMIT", "Answer", "Exchange", "Head", "StaleConnectionError", "confirm", "look"]
 
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
 WHOLE_BODY_LIMIT = 48 * 1024
 KNOWN_RELEASES = ("3.14.",)
 # Of an answer's head. Gateways add cookies and policies of many kilobytes; aiohttp's 8,190 bytes make a 204 unreadable.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
-# Set on a connection's protocol at its first write, to what polls its socket: its next request finds it reused.
-_POLL = "_pushsdk_poll"
+# Set on a connection's protocol at its first write, to its ``_Socket``: the next request finds it reused.
+_SOCKET = "_pushsdk_socket"
 
 
 class StaleConnectionError(Exception):
-    """The pooled connection was dead, or had an answer waiting that nobody asked for. Nothing was written."""
+    """The connection was dead, or had input waiting before the request. Nothing was written."""
+
+
+class _Socket:
+    """The kernel's view of a connection."""
+
+    __slots__ = ("_fd", "_unacknowledged", "began", "is_plain", "poll", "quickest")
+
+    def __init__(self, transport: Any) -> None:
+        sock = transport.get_extra_info("socket")
+        self.is_plain = transport.get_extra_info("sslcontext") is None
+        #: ``poll(0)`` is true if input or a hang-up waits.
+        self.poll: Callable[[int], Any]
+        try:
+            poller = select.poll()
+        except AttributeError:  # pragma: no cover - no poll() on Windows
+            self.poll = lambda timeout: select.select([sock], [], [], timeout)[0]
+        else:
+            poller.register(sock.fileno(), select.POLLIN)
+            self.poll = poller.poll
+        # Only Linux counts what the peer has not acknowledged, and only for TCP; TLS adds bytes of its own.
+        is_counted = sys.platform == "linux" and self.is_plain and sock.family in (socket.AF_INET, socket.AF_INET6)
+        self._fd = sock.fileno() if is_counted else None
+        self._unacknowledged = bytearray(4)
+        #: When the last request was about to be written, and the seconds to the quickest answer so far.
+        self.began = 0.0
+        self.quickest = math.inf
+
+    def is_acknowledged(self) -> bool:
+        """Return False if the peer's kernel is known to lack a part of what was written. The socket must be open."""
+        if self._fd is not None:
+            ioctl(self._fd, TIOCOUTQ, self._unacknowledged)
+        return not any(self._unacknowledged)
 
 
 def look(protocol: Any, evidence: Evidence) -> None:
     """Have a last look at a connection before its first byte is written. Raises StaleConnectionError."""
     transport = protocol.transport
-    poll = getattr(protocol, _POLL, None)
-    # ``_payload`` is that of the last answer: somebody else's request on an injected session left no poller. One that
-    # nobody has read yet is of an answer to nothing, and tells of no earlier request.
-    evidence.reused = poll is not None or (protocol._payload is not None and not protocol._buffer)
+    sock = getattr(protocol, _SOCKET, None)
+    # ``_payload`` is that of the last answer: another user of an injected session leaves no ``_Socket``. An answer that
+    # nobody has read yet is an answer to nothing, and tells of no earlier request.
+    evidence.reused = sock is not None or (protocol._payload is not None and not protocol._buffer)
     if transport is None or transport.is_closing():
         raise StaleConnectionError
-    if poll is None:
-        poll = _poller(transport)
-        setattr(protocol, _POLL, poll)
+    if sock is None:
+        sock = _Socket(transport)
+        setattr(protocol, _SOCKET, sock)
     # An answer to nothing is either read already (should_close), or still in the socket. And what was answered before
-    # it had been read is still being written.
-    if protocol.should_close or (evidence.reused and (poll(0) or protocol.writing_paused)):
+    # it had been read is still being written. A fresh TLS connection may have session tickets waiting.
+    must_be_silent = sock.is_plain or evidence.reused
+    if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):
         raise StaleConnectionError
+    sock.began = monotonic()
 
 
-def _poller(transport: Any) -> Callable[[int], Any]:
-    """Tells whether input or a hang-up waits on the socket. For reused connections: a fresh TLS one may have some."""
-    sock = transport.get_extra_info("socket")
-    try:
-        poller = select.poll()
-    except AttributeError:  # pragma: no cover - no poll() on Windows
-        return lambda timeout: select.select([sock], [], [], timeout)[0]
-    poller.register(sock.fileno(), select.POLLIN)
-    return poller.poll
+def confirm(protocol: Any, evidence: Evidence) -> None:
+    """Take back that the whole request was written, if its 2xx came before the peer's kernel had all of it.
+
+    Such an answer is no answer to this request, and its connection must carry no other.
+    """
+    sock = getattr(protocol, _SOCKET)
+    seconds = monotonic() - sock.began
+    # Without an acknowledgement an answer comes within a round trip, quicker than any answer that waited for its
+    # request. So nearly no answer costs the microsecond of a system call, which is 2 % of a send. A closed socket can't
+    # be asked: its number may be that of another one by now.
+    if seconds < sock.quickest and protocol.is_connected():
+        if sock.is_acknowledged():
+            sock.quickest = seconds
+        else:
+            evidence.written = False
+            protocol.force_close()
 
 
 class Head:
@@ -144,7 +193,10 @@ class Exchange:
             evidence.started_writing = True
             head.write(protocol.transport, body)
             evidence.written = True
-            return Answer(connection, *await _answer(protocol))
+            message, content = await _answer(protocol)
+            if 200 <= message.code < 300:
+                confirm(protocol, evidence)
+            return Answer(connection, message, content)
         except BaseException:
             connection.close()
             raise

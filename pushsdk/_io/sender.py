@@ -273,10 +273,13 @@ class Sender:
                 self._emit(ClientPaused(seconds=seconds))
 
     def _may_replace(self, job: Job) -> bool:
-        """A stale pooled connection is replaced under every policy: nothing had been sent on it."""
+        """Return True if a stale connection is replaced, under every policy: nothing was sent on it.
+
+        A fresh one is replaced by one more: a service that speaks first, or closes at once, will do so again.
+        """
         if job.replaced >= self._replacements:
             return False
-        job.replaced += 1
+        job.replaced = job.replaced + 1 if job.evidence.reused else self._replacements
         self._counters.stale_connections += 1
         return True
 

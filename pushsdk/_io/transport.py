@@ -26,7 +26,7 @@ from yarl import URL
 from pushsdk._core.endpoint import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure, is_json
-from pushsdk._io.exchange import HEAD_LIMITS, Answer, Exchange, Head, StaleConnectionError, look
+from pushsdk._io.exchange import HEAD_LIMITS, Answer, Exchange, Head, StaleConnectionError, confirm, look
 from pushsdk._io.observer import WatchedAttempt
 from pushsdk._version import __version__
 
@@ -81,6 +81,9 @@ class _Body(payload.Payload):
         self._value = value
         self._size = len(value)
         self._evidence = evidence
+        # The connection, and its parser of this request's answer. Set when the body is written.
+        self._protocol: Any = None
+        self._parser: object = None
 
     @property
     def size(self) -> int | None:
@@ -96,10 +99,17 @@ class _Body(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        look(writer.protocol, evidence)  # type: ignore[attr-defined]
+        protocol = self._protocol = writer.protocol  # type: ignore[attr-defined]
+        look(protocol, evidence)
+        self._parser = protocol._parser
         evidence.started_writing = True
         await writer.write(self._value)
         evidence.written = True
+
+    def confirm(self) -> None:
+        """See ``exchange.confirm``. No answer for a mock, or if another request has the connection by now."""
+        if self._parser is not None and self._protocol._parser is self._parser:
+            confirm(self._protocol, self._evidence)
 
 
 class AiohttpTransport:
@@ -185,15 +195,18 @@ class AiohttpTransport:
                 response = await exchange.post(self._head(url, key, headers), body, evidence, timeout)
             else:
                 # What session.post() calls, without the context manager that it wraps it in.
+                data = _Body(body, evidence)
                 with _UNWATCHED if watched is None else watched.current():
                     response = await self._session._request(
                         "POST",
                         url,
-                        data=_Body(body, evidence),
+                        data=data,
                         headers=self._merged(key, headers),
                         timeout=timeout,
                         **self._options,
                     )
+                if 200 <= response.status < 300:
+                    data.confirm()
             evidence.status = response.status
             if evidence.status != 204 or read:
                 await _take_in(response, evidence, read=read)
@@ -324,7 +337,7 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 def _failure_of(error: Exception, evidence: Evidence) -> Failure:
     if evidence.touched and not evidence.started_writing and _is_stale(error):
-        return Failure.STALE if evidence.reused else Failure.DISCONNECTED
+        return Failure.STALE
     for kind, failure in _FAILURES:
         if isinstance(error, kind):
             return failure

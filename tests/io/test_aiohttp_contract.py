@@ -216,6 +216,32 @@ async def test_a_protocol_keeps_the_payload_of_its_last_answer_and_a_new_one_has
     assert seen == [False, True]
 
 
+async def test_a_protocol_has_a_parser_of_its_own_for_each_answer_and_keeps_it_until_the_next(
+    session: aiohttp.ClientSession, server: WireServer
+) -> None:
+    seen = []
+
+    async def before(writer: Any) -> None:
+        seen.append(writer.protocol._parser)
+
+    probes = [Probe(before=before), Probe(before=before)]
+    for probe in probes:
+        assert await post(session, server, probe) == 204
+        assert probe.protocol._parser is seen[-1] is not None
+    assert probes[0].protocol is probes[1].protocol
+    assert seen[0] is not seen[1]
+
+
+async def test_a_pooled_connection_can_be_marked_to_be_closed(
+    session: aiohttp.ClientSession, server: WireServer
+) -> None:
+    probe = Probe()
+    await post(session, server, probe)
+    assert (probe.protocol.is_connected(), probe.protocol.should_close) == (True, False)
+    probe.protocol.force_close()
+    assert probe.protocol.should_close is True
+
+
 @pytest.mark.parametrize("parsing", [True, False], ids=["queued as a message", "kept as a tail"])
 async def test_a_protocol_with_a_stray_answer_should_close(parsing: bool) -> None:
     protocol = ResponseHandler(asyncio.get_running_loop())

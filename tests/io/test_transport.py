@@ -49,7 +49,8 @@ from support.wire_server import Script, Wire, WireServer
 
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._io.transport import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, AiohttpTransport
+from pushsdk._io.exchange import _Socket
+from pushsdk._io.transport import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, AiohttpTransport, _Body
 
 KEY = HeaderSecret("key")
 BODY = b'{"userIds":["u"],"message":{}}'
@@ -226,7 +227,7 @@ async def test_a_stray_answer_that_the_loop_has_read_is_no_answer() -> None:
     assert server.processed == {"u": 3}
 
 
-async def test_a_new_connection_that_ends_before_the_first_byte_is_no_stale_one(
+async def test_a_new_connection_that_ends_before_the_first_byte_is_stale_and_no_used_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connect = aiohttp.TCPConnector.connect
@@ -239,7 +240,7 @@ async def test_a_new_connection_that_ends_before_the_first_byte_is_no_stale_one(
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", connecting)
     async with rigged() as (server, transport):
         evidence = await post(transport)
-    assert (evidence.failure, writing(evidence), server.begun) == (Failure.DISCONNECTED, NOTHING, 0)
+    assert (evidence.failure, writing(evidence), server.begun) == (Failure.STALE, NOTHING, 0)
 
 
 @STALE
@@ -486,9 +487,27 @@ async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
     left, right = socket.socketpair()
     with left, right:
         transport: Any = SimpleNamespace(is_closing=lambda: False, get_extra_info={"socket": left}.get)
-        protocol = SimpleNamespace(transport=transport, should_close=False, _payload=None)
+        protocol = SimpleNamespace(
+            transport=transport, should_close=False, writing_paused=False, _payload=None, _parser=None
+        )
         await bodies[0].write(SimpleNamespace(protocol=protocol, write=write))
     assert written == [BODY]
+
+
+def test_a_unix_socket_is_not_asked_what_its_peer_has_read() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.send(BODY)
+        transport = SimpleNamespace(get_extra_info={"socket": left}.get)
+        assert _Socket(transport).is_acknowledged()
+
+
+def test_a_connection_that_another_request_has_by_now_says_nothing_about_this_one() -> None:
+    evidence = Evidence(written=True)
+    body = _Body(BODY, evidence)
+    body._protocol, body._parser = SimpleNamespace(_parser="another's"), "ours"
+    body.confirm()
+    assert evidence.written
 
 
 def under_the_loop(data: bytes) -> Spoil:

@@ -1,0 +1,136 @@
+"""Answers that come too early to be answers: before the request is written, or before it has arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import aiohttp
+import pytest
+from support.wire_answers import response
+from support.wire_faults import always, only
+from support.wire_judge import HELLO, Ledger
+from support.wire_network import detoured
+from support.wire_rig import QUICK, client_of
+from support.wire_server import WireServer
+
+from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
+from pushsdk._io import exchange
+
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+EARLY = pytest.mark.parametrize("said", [response(204), response(503), b""], ids=["204", "503", "EOF"])
+
+
+@contextmanager
+def hasty(said: bytes) -> Iterator[tuple[tuple[str, int], list[socket.socket]]]:
+    """A server that answers, or ends, each connection as soon as it is there; its address, and its connections."""
+    listener, wires = socket.create_server(("127.0.0.1", 0)), list[socket.socket]()
+    connect = aiohttp.TCPConnector._create_connection
+
+    async def connecting(self: aiohttp.TCPConnector, *args: object) -> object:
+        protocol: object = await connect(self, *args)
+        if protocol.transport.get_extra_info("peername") == listener.getsockname():
+            wire, _ = listener.accept()
+            wires.append(wire)
+            _ = wire.send(said) if said else wire.shutdown(socket.SHUT_WR)
+        return protocol
+
+    aiohttp.TCPConnector._create_connection = connecting
+    try:
+        yield listener.getsockname(), wires
+    finally:
+        aiohttp.TCPConnector._create_connection = connect
+        for sock in (listener, *wires):
+            sock.close()
+
+
+def read_from(wire: socket.socket) -> bytes:
+    """What a connection, which the client has closed, had been sent."""
+    wire.settimeout(5.0)
+    try:
+        return wire.recv(65536)
+    except ConnectionResetError:
+        # What came before the reset is read first.
+        return b""
+
+
+@OWN_OR_INJECTED
+@EARLY
+async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(said: bytes, injected: bool) -> None:
+    ledger = Ledger()
+    with hasty(said) as (address, wires):
+        async with WireServer() as server, client_of(server, injected=injected, retry=RetryPolicy.none()) as client:
+            with detoured(server, address, only(0)):
+                ending = await ledger.ask(client, "user")
+            await ledger.ask(client, "another")
+            stats = client.stats()
+        assert [read_from(wire) for wire in wires] == [b""]
+    ledger.judge(server, ["user", "another"])
+    assert (ending.outcome, ending.tries, stats.stale_connections) == (Outcome.ACCEPTED, 1, 1)
+
+
+@OWN_OR_INJECTED
+@EARLY
+@pytest.mark.parametrize(("policy", "connections"), [(RetryPolicy.none(), 2), (QUICK, 4)], ids=["none", "safe"])
+async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
+    said: bytes, injected: bool, policy: RetryPolicy, connections: int
+) -> None:
+    with hasty(said) as (address, wires):
+        async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
+            with detoured(server, address, always), pytest.raises(NotSentError) as caught:
+                await client.send("user", HELLO)
+        assert [read_from(wire) for wire in wires] == [b""] * connections
+    assert caught.value.may_repeat
+    assert len(caught.value.attempts) == policy.attempts
+
+
+async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -> None:
+    """A 204 for each request: for those that are True it was read, of the others the server's kernel has a part."""
+    loop, wires = asyncio.get_running_loop(), list[socket.socket]()
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.setblocking(False)
+        session = aiohttp.ClientSession() if injected else None
+        base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        async with AsyncPushClient(base_url, "key", retry=RetryPolicy.none(), session=session) as client:
+            for read in requests:
+                send = asyncio.create_task(client.send("user", MobilePush(body={"en": "x" * 40_000})))
+                if len(wires) < 2:
+                    wires.append((await asyncio.wait_for(loop.sock_accept(listener), 5.0))[0])
+                    wires[-1].setblocking(False)
+                await loop.sock_recv(wires[-1], 1)
+                while read and not (await loop.sock_recv(wires[-1], 65536)).endswith(b"}"):
+                    pass
+                if read:
+                    # What is not acknowledged is answered quicker.
+                    await asyncio.sleep(0.05)
+                await loop.sock_sendall(wires[-1], response(204))
+                if read:
+                    assert (await send).outcome is Outcome.ACCEPTED
+                else:
+                    with pytest.raises(OutcomeUnknownError):
+                        await send
+        for wire in wires:
+            wire.close()
+        if session is not None:
+            await session.close()
+
+
+@OWN_OR_INJECTED
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
+async def test_a_204_for_what_the_peer_has_not_got_is_unknown_and_its_connection_is_used_no_more(
+    injected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "monotonic", asyncio.get_running_loop().time)
+    await answer_unread((False, True, False), injected=injected)
+
+
+def test_the_same_on_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(answer_unread((False,)))
