@@ -350,7 +350,7 @@ async def test_a_closed_session_is_a_failure_of_its_own(injected: bool) -> None:
         )
         await (session.close() if session is not None else transport.close())
         evidence = await post(transport)
-    assert (evidence.failure, evidence.status, server.connections) == (Failure.CLOSED, None, 0)
+    assert (evidence.failure, evidence.status, server.connections) == (Failure.SESSION, None, 0)
     assert (evidence.touched, evidence.started_writing) == (True, False)
 
 
@@ -361,7 +361,7 @@ async def test_a_session_that_is_closed_by_somebody_in_between_is_no_surprise(mo
     async with transport_of("http://127.0.0.1:9", injected=True) as transport:
         monkeypatch.setattr(transport._session, "_request", post_)
         evidence = await post(transport)
-    assert (evidence.failure, evidence.reason) == (Failure.CLOSED, "RuntimeError")
+    assert (evidence.failure, evidence.reason) == (Failure.SESSION, "RuntimeError")
 
 
 async def test_what_nobody_has_thought_of_is_a_failure_too() -> None:
