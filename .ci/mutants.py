@@ -232,8 +232,8 @@ SPLITTING = [
     Mutant(
         "it gives up without a look at the far corner",
         CORE + "splitting.py",
-        "{place * (units - 1) // (count - 1) for place in range(count)}",
-        "set(range(count))",
+        "{place * (units - 1) // max(1, share - 1) for place in range(share)}",
+        "set(range(min(units, share)))",
         T_SPLITTING,
     ),
     Mutant(
@@ -279,16 +279,23 @@ SPLITTING = [
         T_SPLITTING,
     ),
     Mutant(
+        "a message too large for anybody makes all requests small",
+        CORE + "splitting.py",
+        "while self._message.accepted and self._refused:",
+        "while self._refused:",
+        T_SPLITTING,
+    ),
+    Mutant(
         "nothing is learned from a 413",
         CORE + "splitting.py",
-        "self._sizes.learn(piece.users, self._frame, len(piece.ids))",
-        "pass",
+        "self._sizes.learn(*self._refused.pop())",
+        "self._refused.pop()",
         T_SPLITTING,
     ),
     Mutant(
         "the halving goes on where nothing is small enough",
         CORE + "splitting.py",
-        "if self._smallest_failed and not message.accepted:",
+        "if self._smallest_failed and self._large:",
         "if False:",
         T_SPLITTING,
     ),

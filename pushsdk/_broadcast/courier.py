@@ -15,7 +15,7 @@ import msgspec
 
 from pushsdk._broadcast.meter import TICK
 from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Ending, Kind, StoppedBy
+from pushsdk._broadcast.plan import Ending, Kind, Piece, StoppedBy
 from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
@@ -84,7 +84,7 @@ class Courier(ABC):
         """
 
     @abstractmethod
-    def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
+    def _write(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
         """Have it written how a request ended."""
 
     def _give_up(self, rest: list[Settled[Part]]) -> None:
@@ -172,7 +172,7 @@ class Courier(ABC):
 
     def _note(self, part: Part, kind: Kind, verdict: Verdict, *, final: bool = True) -> None:
         """Have it written how a request ended; not ``final`` where the part is about to be sent again."""
-        self._write(part, kind, verdict)
+        self._write(part.piece, kind, verdict)
         now = self._now()
         outcome = OUTCOMES.get(kind) if final else None
         if outcome is None:

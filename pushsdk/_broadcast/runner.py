@@ -175,10 +175,7 @@ class Runner(Courier):
             self._note(part, course.note, verdict)
             raise
 
-    def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
-        self._record(part.piece, kind, verdict)
-
-    def _record(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
+    def _write(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
         status, reason = verdict.status or 0, reason_of(kind, verdict)
         self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, status, reason))
 
@@ -209,7 +206,7 @@ class Runner(Courier):
             # They were noted as released when they were to be cut: here they are on their way no more.
             self._recorder.on_their_way += piece.users
             self._engine.counters.users[Outcome.REJECTED] += piece.users
-            self._record(piece, Kind.REJECTED, verdict)
+            self._write(piece, Kind.REJECTED, verdict)
 
     # -- telling ------------------------------------------------------------------------------------------------
 

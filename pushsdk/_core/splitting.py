@@ -113,20 +113,19 @@ class LearnedSizes:
         if self.users is not None and self.bytes is not None:
             self._accepted += 1
             if self._accepted >= RAISE_AFTER:
-                self.reset(self.users * 2, self.bytes * 2)
+                self._set(self.users * 2, self.bytes * 2)
 
     def learn(self, users: int, frame: int, ids: int) -> None:
         """A request of this size was too large. Its frame can't be made smaller, its ids can."""
         # The larger half has one user more, and some bytes.
         half, size = (users + 1) // 2, frame + ids // 2 + ids // 16
-        self.reset(min(self.users or half, half), min(self.bytes or size, size))
+        self._set(min(self.users or half, half), min(self.bytes or size, size))
 
     def bytes_for(self, frame: int) -> int | None:
         """The bound on a body with this frame; None if the frame alone is most of what the bound was learned for."""
         return None if self.bytes is None or frame * 2 > self.bytes else self.bytes
 
-    def reset(self, users: int | None, size: int | None) -> None:
-        """Set the bounds, for example back after a size that was not to blame."""
+    def _set(self, users: int, size: int) -> None:
         self.users, self.bytes = users, size
         self._accepted = 0
 
@@ -212,13 +211,13 @@ class Splitter(Generic[P]):
     """
 
     __slots__ = (
-        "_before",
         "_frame",
         "_large",
         "_left_out",
         "_may_give_up",
         "_message",
         "_ready",
+        "_refused",
         "_sizes",
         "_smallest_failed",
         "_split_on",
@@ -240,7 +239,8 @@ class Splitter(Generic[P]):
         self._suspects: list[Settled[P]] = []
         self._left_out: list[Settled[P]] = []
         self._smallest_failed = False
-        self._before = sizes.users, sizes.bytes
+        # Sizes that were too large, until something with this message is accepted: only then it was the size.
+        self._refused: list[tuple[int, int, int]] = []
         # Set once units were sent alone, unless one of them ended in another way than rejected.
         self._may_give_up = False
 
@@ -262,6 +262,8 @@ class Splitter(Generic[P]):
 
     def next_wave(self) -> list[P]:
         """The pieces to send now; empty when nothing is left to send (then see ``rest``)."""
+        while self._message.accepted and self._refused:
+            self._sizes.learn(*self._refused.pop())
         if not self._ready:
             self._halve()
         if not self._ready:
@@ -281,19 +283,16 @@ class Splitter(Generic[P]):
         if piece.users == 1 or len(piece.ids) < self._frame:
             self._smallest_failed = True
             return Settled(piece, verdict)
-        if not self._message.is_hopeless:
-            self._sizes.learn(piece.users, self._frame, len(piece.ids))
+        self._refused.append((piece.users, self._frame, len(piece.ids)))
         self._large.append(Settled(piece, verdict))
         return None
 
     def _halve(self) -> None:
         """Cut what was too large in halves: one piece until something fits, then all."""
         message = self._message
-        if self._smallest_failed and not message.accepted:
-            # Nothing is small enough: it is not the size, and nothing is learned from it.
-            self._sizes.reset(*self._before)
-            if self._large:
-                message.rejected = PROBES
+        if self._smallest_failed and self._large:
+            # A single user is too large with this message, unless the message was accepted before.
+            message.rejected = PROBES
         if message.is_hopeless:
             return
         count = len(self._large) if message.accepted else min(1, len(self._large))
@@ -319,7 +318,9 @@ class Splitter(Generic[P]):
         blocks, self._suspects = self._suspects[:count], self._suspects[count:]
         for piece, verdict in blocks:
             units = len(piece.segments)
-            alone = _spread(units, -(-count // len(blocks)))
+            # Both ends and places between them, or all if there are no more.
+            share = -(-count // len(blocks))
+            alone = {place * (units - 1) // max(1, share - 1) for place in range(share)}
             edges = sorted({edge for place in alone for edge in (place, place + 1)} - {0, units})
             # Nobody can tell which of the calls of a block was to blame.
             verdict = msgspec.structs.replace(verdict, shared=True)
@@ -328,13 +329,6 @@ class Splitter(Generic[P]):
                     self._ready.append(part)
                 else:
                     self._left_out.append(Settled(part, verdict))
-
-
-def _spread(units: int, count: int) -> set[int]:
-    """So many places among the units, both ends included; the middle if it is one."""
-    if units <= count:
-        return set(range(units))
-    return {units // 2} if count == 1 else {place * (units - 1) // (count - 1) for place in range(count)}
 
 
 def pieces_of(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:

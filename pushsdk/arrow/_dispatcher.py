@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from pushsdk._broadcast.courier import Courier, reason_of
 from pushsdk._broadcast.course import Step, course_of
 from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Kind, StoppedBy
+from pushsdk._broadcast.plan import Kind, Piece, StoppedBy
 from pushsdk._core.brake import Brake
 from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
@@ -267,6 +267,5 @@ class Dispatcher(Courier):
     def _course(self, verdict: Verdict) -> tuple[Step, Kind]:
         return course_of(verdict, doubtful=False, resends=None, split_on=self._split_on)
 
-    def _write(self, part: Part, kind: Kind, verdict: Verdict) -> None:
-        piece = part.piece
+    def _write(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
         self._loads[piece.chunk].places.note(piece.start, piece.stop, kind, verdict.status, reason_of(kind, verdict))

@@ -336,7 +336,7 @@ async def test_a_message_not_worth_splitting_any_more_settles_nobody_by_its_refu
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await together(client, *(f"bad-{number}" for number in range(8)))
-        assert [type(each) for each in await together(client, "good", "bad-9")] == [RejectedError] * 2
+        assert [type(each) for each in await together(client, "bad-9", "good")] == [RejectedError] * 2
         assert [type(each) for each in await together(client, "good")] == [Receipt]
     assert service.users() == {"good": 1}
 
