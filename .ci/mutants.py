@@ -1222,9 +1222,9 @@ COMMANDS = [
     ),
     Mutant(
         "JSON for a terminal is not escaped",
-        CLI + "_tell.py",
-        "escaped(msgspec.json.encode(told).decode())",
-        "msgspec.json.encode(told).decode()",
+        CLI + "_terminal.py",
+        "escaped(msgspec.json.encode(data).decode())",
+        "msgspec.json.encode(data).decode()",
         "tests/cli/test_terminal.py",
     ),
     Mutant(

@@ -6,6 +6,7 @@ import csv
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import IO, Any
 
 import msgspec
@@ -118,17 +119,8 @@ def read_text(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
 # -- CSV ------------------------------------------------------------------------------------------------------------
 
 
-def read_csv(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
+def read_csv(file: IO[bytes], wanted: Wanted, delimiter: str | None = None) -> Iterator[list[Any]]:
     """A table with a header, cut at whichever of comma, semicolon, tab and bar the header holds most of."""
-    return _read_csv(file, wanted, None)
-
-
-def read_tsv(file: IO[bytes], wanted: Wanted) -> Iterator[list[Any]]:
-    """The same, cut at tabs."""
-    return _read_csv(file, wanted, "\t")
-
-
-def _read_csv(file: IO[bytes], wanted: Wanted, delimiter: str | None) -> Iterator[list[Any]]:
     lines = (f"{line}\n" for _, some in lines_of(file, wanted.name, longest=LONGEST_ROW) for line in some)
     head: list[str] = []
     for line in lines:
@@ -244,7 +236,7 @@ def _bad_id(row: dict[str, Any], wanted: Wanted, number: int) -> ValidationError
 FORMATS: Mapping[str, Form] = {
     ".txt": read_text,
     ".csv": read_csv,
-    ".tsv": read_tsv,
+    ".tsv": partial(read_csv, delimiter="\t"),
     ".json": read_json,
     ".jsonl": read_json,
     ".ndjson": read_json,

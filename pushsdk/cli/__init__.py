@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from pushsdk.cli._exit import CommandError, Exit, ends_plainly, in_shell, usage
 from pushsdk.cli._terminal import warn
 
-__all__ = ["CANNOT_RUN", "main"]
+__all__ = ["main"]
 
-CANNOT_RUN: int = Exit.CANNOT_RUN
 _EXTRA = frozenset({"cyclopts", "duckdb", "rich"})
 _SIGPIPE = 141  # as a shell shows what a closed pipe ended
 
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
         warn(f"The command line needs {error.name}: pip install 'pushsdk[cli]'")
-        return CANNOT_RUN
+        return Exit.CANNOT_RUN
     except BrokenPipeError:
         # Whoever read our output has enough, as `head` does. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Of what a run came to its file tells: only the telling failed here.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         warn("pushsdk: the output can't be written: its disk is full")
-        return CANNOT_RUN
+        return Exit.CANNOT_RUN
     return code
 
 

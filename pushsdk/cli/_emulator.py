@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,9 +55,10 @@ def made(behaviour: Behaviour | None, **options: Any) -> Emulator:
     if wish.audience is not None and not segment_available():
         raise CommandError("--audience needs duckdb: pip install 'pushsdk[cli]'", Exit.CANNOT_RUN)
     limits = ServiceLimits() if wish.limits is None else _limits(wish.limits)
-    try:
+    faults = _faults(wish.faults)
+    with _said_with("--audience"):  # all else was looked at
         return Emulator(
-            faults=_faults(wish.faults),
+            faults=faults,
             seed=wish.seed,
             limits=msgspec.structs.replace(limits, strict=True) if wish.strict else limits,
             store=wish.store,
@@ -64,17 +67,12 @@ def made(behaviour: Behaviour | None, **options: Any) -> Emulator:
             audience=wish.audience,
             **options,
         )
-    except ValueError as error:  # of the audience: all else was looked at
-        raise usage(f"--audience: {error}") from None
 
 
 def token_in(file: Path) -> str:
     """The token in a file, without the line end after it."""
-    try:
-        with file.open("rb") as opened:
-            token = opened.read(_LARGEST).decode("ascii", "replace").strip()
-    except OSError as error:
-        raise usage(f"--token-file {file}: {error.strerror}") from None
+    with _said_with(f"--token-file {file}"), file.open("rb") as opened:
+        token = opened.read(_LARGEST).decode("ascii", "replace").strip()
     if not token or not all("!" <= character <= "~" for character in token):
         raise usage(f"--token-file {file}: expected one word of ASCII letters, digits and signs")
     return token
@@ -85,21 +83,23 @@ def _faults(named: str | None) -> list[Fault]:
         return []
     if named in PRESETS:
         return list(PRESETS[named].faults)
-    try:
+    with _said_with(f"--faults {named}", f"; the presets are {', '.join(PRESETS)}"):
         faults = load_faults(Path(named).read_bytes())
         Rules(faults)
-    except ValueError as error:
-        raise usage(f"--faults {named}: {error}") from None
-    except OSError as error:
-        presets = ", ".join(PRESETS)
-        raise usage(f"--faults {named}: {error.strerror}; the presets are {presets}") from None
-    return faults
+        return faults
 
 
 def _limits(file: Path) -> ServiceLimits:
-    try:
+    with _said_with(f"--limits {file}"):
         return msgspec.json.decode(file.read_bytes(), type=ServiceLimits)
+
+
+@contextmanager
+def _said_with(option: str, advice: str = "") -> Iterator[None]:
+    """Name the option in the error; ``advice`` follows if the file can't be read."""
+    try:
+        yield
     except ValueError as error:
-        raise usage(f"--limits {file}: {error}") from None
+        raise usage(f"{option}: {error}") from None
     except OSError as error:
-        raise usage(f"--limits {file}: {error.strerror}") from None
+        raise usage(f"{option}: {error.strerror}{advice}") from None

@@ -1,4 +1,4 @@
-"""The JSON files that commands take: messages, campaigns, fields. Read, checked against the interface, and no more."""
+"""What commands read: messages, campaigns and fields as JSON, checked against the interface and no more; and users."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ from typing import Any
 
 import msgspec
 
+from pushsdk._broadcast.audience import Audience
+from pushsdk._core.lint import lint
 from pushsdk._core.models import CampaignRequest, MessageType, MobilePush, Model, PushRequest
 from pushsdk.cli._exit import usage
+from pushsdk.cli._terminal import warn
 
-__all__ = ["STDIN", "kind_of", "message_in", "read_campaign", "read_fields", "read_message", "read_resource"]
+__all__ = [
+    "advise",
+    "audience_of",
+    "kind_of",
+    "message_in",
+    "read_campaign",
+    "read_fields",
+    "read_message",
+    "read_resource",
+]
 
 STDIN = "-"
 _LARGEST = 16 * 1024 * 1024
@@ -70,6 +82,25 @@ def read_fields(option: str, text: str) -> dict[str, Any]:
     if text.startswith("@"):
         return _object(f"{option} {text[1:]}", _bytes(text[1:]))
     return _object(option, text.encode("utf-8", "surrogateescape"))
+
+
+def advise(resource: Mapping[str, Any]) -> None:
+    """Say on stderr what lint finds: nothing of it stops the command."""
+    for problem in lint(resource):
+        warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
+
+
+def audience_of(source: str | None, query: str | None, primary_key: str, *, message: str) -> Audience:
+    """The users. Raises a usage error, or a ValidationError of what can't be read."""
+    if (source is None) is (query is None):
+        raise usage("name one source of users: a file, - for standard input, or --query SQL")
+    if query is not None:
+        return Audience.query(query, primary_key=primary_key)
+    if source != STDIN:
+        return Audience.read(str(source), primary_key=primary_key)
+    if message == STDIN:
+        raise usage("standard input can't be both the users and the message")
+    return Audience.lines(sys.stdin.buffer)
 
 
 _WORDS: Mapping[type[Model], str] = {

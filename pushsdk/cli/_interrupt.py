@@ -1,11 +1,11 @@
-"""Ctrl-C while a run is being sent: once ends it in order, twice at once."""
+"""Signals in an event loop; and Ctrl-C while a run is being sent: once ends it in order, twice at once."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -13,9 +13,25 @@ from typing import Any
 from pushsdk.cli._exit import Exit
 from pushsdk.cli._terminal import warn
 
-__all__ = ["Interrupt"]
+__all__ = ["Interrupt", "heard"]
 
 _GRACE = 3.0  # seconds for what was cancelled to write down what is known
+
+
+@contextmanager
+def heard(numbers: Sequence[int], told: Callable[[int], None]) -> Iterator[None]:
+    """Have these signals told in the loop. Not add_signal_handler: Windows has none."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(told, number)
+
+    former = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 class Interrupt:
@@ -39,7 +55,7 @@ class Interrupt:
         task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment] # no listening without a task
         timers: list[asyncio.TimerHandle] = []
 
-        def heard() -> None:
+        def tell(_number: int) -> None:
             self.signals += 1
             if self.signals == 1:
                 warn("stopping after what is on its way; once more to stop at once")
@@ -48,18 +64,12 @@ class Interrupt:
                 task.cancel()
                 timers.append(loop.call_later(_GRACE, self._end))
 
-        # Not add_signal_handler: Windows has none.
-        def on_signal(_number: int, _frame: FrameType | None) -> None:
-            loop.call_soon_threadsafe(heard)
-
-        former = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            yield
+            with heard((signal.SIGINT, signal.SIGTERM), tell):
+                yield
         finally:
             for timer in timers:
                 timer.cancel()
-            for number, handler in former.items():
-                signal.signal(number, handler)
 
     def _end(self) -> None:
         warn(self._last_words)

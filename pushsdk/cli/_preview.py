@@ -19,7 +19,6 @@ __all__ = ["Shown", "draw", "lines", "shown"]
 
 _WIDTH = 46  # of a notification: about what a phone shows
 _TEXTS = ("title", "subtitle", "body")
-_NO_TEXT = "(no text)"
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -64,17 +63,8 @@ def draw(notifications: Sequence[Shown], console: Console) -> None:
 
 
 def _panel(each: Shown) -> Panel:
-    parts = [Text(visible(line), style="bold") for line in each.title.splitlines()]
-    parts += [Text(visible(line)) for text in (each.subtitle, each.body) for line in text.splitlines()]
-    parts = parts or [Text(_NO_TEXT, style="dim")]
-    if each.image:
-        parts.append(Text(visible(f"image  {each.image}"), style="dim", overflow="ellipsis", no_wrap=True))
-    if each.buttons:
-        parts.append(Text(visible("   ".join(each.buttons)), style="bold cyan"))
-    if each.opens:
-        parts.append(Text(visible(f"opens  {each.opens}"), style="dim", overflow="ellipsis", no_wrap=True))
     return Panel(
-        Group(*parts),
+        Group(*(Text(visible(line), style=style) for line, style in _rows(each))),
         title=Text(visible(each.language), style="bold"),
         title_align="left",
         subtitle=Text(each.platforms, style="dim"),
@@ -92,11 +82,16 @@ def lines(notifications: Sequence[Shown]) -> Iterator[str]:
         if number:
             yield ""
         yield f"[{each.language}] {each.platforms}"
-        texts = [line for text in (each.title, each.subtitle, each.body) for line in text.splitlines()]
-        yield from texts or [_NO_TEXT]
-        if each.image:
-            yield f"image: {each.image}"
-        if each.buttons:
-            yield f"buttons: {', '.join(each.buttons)}"
-        if each.opens:
-            yield f"opens: {each.opens}"
+        yield from (line for line, _ in _rows(each))
+
+
+def _rows(each: Shown) -> Iterator[tuple[str, str]]:
+    """The lines, each with its style."""
+    texts = ((each.title, "bold"), (each.subtitle, ""), (each.body, ""))
+    yield from [(line, style) for text, style in texts for line in text.splitlines()] or [("(no text)", "dim")]
+    if each.image:
+        yield f"image: {each.image}", "dim"
+    if each.buttons:
+        yield f"buttons: {', '.join(each.buttons)}", "bold cyan"
+    if each.opens:
+        yield f"opens: {each.opens}", "dim"

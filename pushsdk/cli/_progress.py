@@ -17,8 +17,7 @@ from rich.text import Text
 
 from pushsdk._broadcast.report import Progress
 from pushsdk._core.words import count
-from pushsdk.cli._tell import print_json
-from pushsdk.cli._terminal import visible, warn
+from pushsdk.cli._terminal import print_json, visible, warn
 
 __all__ = ["Mode", "duration", "progress"]
 

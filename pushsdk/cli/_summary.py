@@ -14,8 +14,7 @@ from pushsdk import BroadcastReport
 from pushsdk._core.words import count
 from pushsdk.cli._exit import Exit, code_of
 from pushsdk.cli._progress import duration
-from pushsdk.cli._tell import print_json
-from pushsdk.cli._terminal import visible, warn
+from pushsdk.cli._terminal import print_json, visible, warn
 
 __all__ = ["Figure", "again", "hints", "print_figures", "print_summary", "report_code"]
 

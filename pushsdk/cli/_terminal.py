@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from typing import TextIO
 
-__all__ = ["escaped", "say", "visible", "warn"]
+__all__ = ["escaped", "print_json", "say", "visible", "warn"]
 
 # By Unicode category: controls with the line end, format characters (those that turn the direction, zero-width ones,
 # tags), lone surrogates, line and paragraph separators.
@@ -36,6 +37,13 @@ def warn(text: str) -> None:
     """Print one line to stderr."""
     sys.stderr.write(f"{visible(text)}\n")
     sys.stderr.flush()
+
+
+def print_json(data: object, file: TextIO | None = None) -> None:
+    """Print one line of JSON, to stdout if no file is given."""
+    import msgspec  # only now: the start of the command line needs none
+
+    (file or sys.stdout).write(escaped(msgspec.json.encode(data).decode()) + "\n")
 
 
 def _is_unsafe(char: str) -> bool:

@@ -9,12 +9,10 @@ from pushsdk import AsyncPushClient, BroadcastReport, PushError, read_report
 from pushsdk._broadcast.audience import Audience
 from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
-from pushsdk.cli._files import read_fields, read_message
+from pushsdk.cli._files import advise, audience_of, read_fields, read_message
 from pushsdk.cli._options import File, Flag, Pace, Service, given, settings_of
 from pushsdk.cli._runs import Course, left, send_run
-from pushsdk.cli._source import audience_of
 from pushsdk.cli._summary import again
-from pushsdk.cli._tell import advise
 
 __all__ = ["broadcast"]
 

@@ -9,10 +9,9 @@ from typing import Any
 from pushsdk import AsyncPushClient, CampaignCreated
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import Exit
-from pushsdk.cli._files import read_campaign
+from pushsdk.cli._files import advise, read_campaign
 from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
-from pushsdk.cli._tell import advise, print_json
-from pushsdk.cli._terminal import say
+from pushsdk.cli._terminal import print_json, say
 
 __all__ = ["create"]
 

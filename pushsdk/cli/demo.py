@@ -20,7 +20,7 @@ from rich.table import Table
 from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, Progress, PushError, Segment
 from pushsdk.cli._options import Flag
 from pushsdk.cli._progress import progress
-from pushsdk.cli._tell import print_json
+from pushsdk.cli._terminal import print_json
 from pushsdk.emulator import Emulator, Fault
 
 __all__ = ["Plan", "Result", "demo", "run", "table"]

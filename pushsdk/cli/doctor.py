@@ -15,8 +15,7 @@ from pushsdk._version import __version__
 from pushsdk.cli._exit import Exit, in_shell
 from pushsdk.cli._options import Flag, Pace, Patience, Service, given
 from pushsdk.cli._probe import Finding, probe
-from pushsdk.cli._tell import print_json
-from pushsdk.cli._terminal import visible
+from pushsdk.cli._terminal import print_json, visible
 from pushsdk.cli.settings import KEYS, Found, Settings, check, find
 
 __all__ = ["doctor"]

@@ -8,10 +8,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -19,6 +18,7 @@ from cyclopts import App, Parameter
 from pushsdk._core.words import count
 from pushsdk.cli._emulator import LOOPBACK, Behaviour, Port, made, token_in
 from pushsdk.cli._exit import CommandError, Exit, usage
+from pushsdk.cli._interrupt import heard
 from pushsdk.cli._terminal import say, warn
 from pushsdk.emulator import Emulator, StoreError
 from pushsdk.emulator.guard import is_host
@@ -68,7 +68,7 @@ async def emulator(
     service = made(behaviour, port=port, host=host, hosts=allow_host, token=token)
     async with _running(service, port, host=host):
         stop = asyncio.Event()
-        with _heard(_ENDS, lambda _: stop.set()):
+        with heard(_heeded(_ENDS), lambda _: stop.set()):
             _say(f"# Emulator at {service.base_url} (Ctrl-C ends it)")
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
@@ -149,7 +149,7 @@ async def _ran(command: Sequence[str], variables: Mapping[str, str]) -> int:
                 process.send_signal(number)
 
     others = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_API_KEY_")}
-    with _heard(_FORWARDED, forward):
+    with heard(_heeded(_FORWARDED), forward):
         try:
             process = await asyncio.create_subprocess_exec(*command, env={**others, **variables})
         except OSError as error:
@@ -159,23 +159,9 @@ async def _ran(command: Sequence[str], variables: Mapping[str, str]) -> int:
         return await process.wait()
 
 
-@contextmanager
-def _heard(numbers: Sequence[int], told: Callable[[int], None]) -> Iterator[None]:
-    """Have these signals told in the loop. Not add_signal_handler: Windows has none."""
-    loop = asyncio.get_running_loop()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(told, number)
-
+def _heeded(numbers: Sequence[int]) -> list[int]:
     # What is ignored, as under nohup, stays so: the command that is run has it from us.
-    former = {
-        number: signal.signal(number, on_signal) for number in numbers if signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _in_front() -> bool:

@@ -10,8 +10,7 @@ from pushsdk.cli._exit import Exit, usage
 from pushsdk.cli._files import message_in, read_fields, read_resource
 from pushsdk.cli._options import File, Flag
 from pushsdk.cli._preview import draw, lines, shown
-from pushsdk.cli._tell import print_json
-from pushsdk.cli._terminal import say, warn
+from pushsdk.cli._terminal import print_json, say, warn
 
 __all__ = ["lint", "preview"]
 

@@ -14,12 +14,11 @@ from pushsdk._broadcast.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.policy import Rate
 from pushsdk.cli._exit import Exit
-from pushsdk.cli._files import read_fields, read_message
+from pushsdk.cli._files import advise, audience_of, read_fields, read_message
 from pushsdk.cli._options import File, Flag
 from pushsdk.cli._progress import duration
-from pushsdk.cli._source import audience_of
 from pushsdk.cli._summary import Figure, print_figures
-from pushsdk.cli._tell import advise, print_json
+from pushsdk.cli._terminal import print_json
 from pushsdk.cli.settings import resolve_rate
 
 __all__ = ["plan"]
@@ -81,11 +80,12 @@ def plan(
     advise(content)
     body = (wire.encode_message(content), wire.encode_custom_fields(fields))
     planned = _planned(audience, body, distinct=not no_dedupe)
-    planned.seconds = _seconds(planned, speed)
+    times = _times(planned, speed)
+    planned.seconds = max(times.values(), default=None)
     if json:
         print_json(planned)
     else:
-        print_figures(_figures(planned, speed))
+        print_figures(_figures(planned, " and ".join(times)))
     return Exit.DONE
 
 
@@ -110,24 +110,22 @@ def _planned(audience: Audience, body: tuple[bytes, bytes | None], *, distinct: 
     return found
 
 
-def _seconds(planned: _Plan, rate: Rate) -> float | None:
-    """At the lower of the two rates; None where there is none."""
-    times = []
-    if rate.users_per_second is not None:
-        times.append(planned.users / rate.users_per_second)
-    if rate.requests_per_second is not None:
-        times.append(planned.requests / rate.requests_per_second)
-    return max(times, default=None)
+def _times(planned: _Plan, rate: Rate) -> dict[str, float]:
+    """The seconds at each of the two rates that is set, by the rate in words."""
+    rates = ((planned.users, rate.users_per_second, "user"), (planned.requests, rate.requests_per_second, "request"))
+    return {
+        f"{number:,g} {noun}{'s' * (number != 1)} per second": total / number
+        for total, number, noun in rates
+        if number is not None
+    }
 
 
-def _figures(planned: _Plan, rate: Rate) -> Iterator[Figure]:
+def _figures(planned: _Plan, at: str) -> Iterator[Figure]:
     repeated = f"{planned.repeated:,} repeated left out" if planned.repeated else ""
     yield "users", f"{planned.users:,}", repeated, "bold"
     yield "requests", f"{planned.requests:,}", "", ""
     yield "bytes", f"{planned.bytes:,}", f"{planned.largest:,} in the largest request", ""
     if planned.seconds is None:
         yield "time", "?", "as fast as the service takes them; say --rate", ""
-        return
-    rates = ((rate.users_per_second, "user"), (rate.requests_per_second, "request"))
-    at = " and ".join(f"{number:,g} {what}{'s' * (number != 1)} per second" for number, what in rates if number)
-    yield "time", duration(planned.seconds), f"at {at}", ""
+    else:
+        yield "time", duration(planned.seconds), f"at {at}", ""

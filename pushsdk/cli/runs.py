@@ -18,8 +18,7 @@ from pushsdk.cli._exit import Exit
 from pushsdk.cli._options import Flag, Pace, Service, given, settings_of
 from pushsdk.cli._runs import Course, left, send_run
 from pushsdk.cli._summary import again, hints, print_summary, report_code
-from pushsdk.cli._tell import print_json
-from pushsdk.cli._terminal import say, warn
+from pushsdk.cli._terminal import print_json, say, warn
 
 __all__ = ["report", "resume", "status"]
 

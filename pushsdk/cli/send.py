@@ -14,10 +14,9 @@ from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt
 from pushsdk._core.words import count
 from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import Exit, usage
-from pushsdk.cli._files import read_fields, read_message
+from pushsdk.cli._files import advise, read_fields, read_message
 from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
-from pushsdk.cli._tell import advise, print_json
-from pushsdk.cli._terminal import say, warn
+from pushsdk.cli._terminal import print_json, say, warn
 
 __all__ = ["send"]
 

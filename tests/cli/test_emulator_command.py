@@ -25,7 +25,8 @@ from pushsdk.cli import _emulator
 from pushsdk.cli import emulator as emulator_module
 from pushsdk.cli._emulator import Behaviour
 from pushsdk.cli._exit import CommandError
-from pushsdk.cli.emulator import _heard, _ran, emulator
+from pushsdk.cli._interrupt import heard
+from pushsdk.cli.emulator import _heeded, _ran, emulator
 from pushsdk.emulator import Emulator
 
 
@@ -395,7 +396,7 @@ async def test_a_signal_that_comes_too_late_is_nobodys(monkeypatch):
 async def test_a_signal_that_is_ignored_stays_ignored():
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with _heard([signal.SIGHUP], lambda number: None):
+        with heard(_heeded([signal.SIGHUP]), lambda number: None):
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, former)

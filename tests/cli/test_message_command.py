@@ -90,7 +90,7 @@ def test_on_a_terminal_a_preview_is_boxes(command, file, monkeypatch):
     assert first.startswith("╭─ en ──")
     assert "╭─ de ──" in first
     text = "\n".join(rest)
-    assert all(each in text for each in ("Hello Ann", "Hallo Ann", "Spring", "iOS, Android", "Look   Later"))
+    assert all(each in text for each in ("Hello Ann", "Hallo Ann", "Spring", "iOS, Android", "Look, Later"))
     assert max(map(len, ended.out.splitlines())) <= 100
 
 
