@@ -81,7 +81,7 @@ def check_base_url(url: object, *, allow_insecure: bool) -> str:
     """The base URL without a trailing slash; the path prefix is kept.
 
     Raises ConfigurationError unless it is absolute, https (or http to a literal loopback address, or
-    ``allow_insecure``), without userinfo, query and fragment.
+    ``allow_insecure``), without userinfo, query and fragment, and without ``/v1`` at its end.
     """
     url = text = sealed(url)
     wrong = _wrong_with_base_url(text, allow_insecure)
@@ -150,6 +150,8 @@ def _wrong_with_base_url(url: str | None, allow_insecure: bool) -> str | None:
     parts = urlsplit(url)
     if "?" in url or "#" in url:
         return "base_url has no query and no fragment: only scheme, host and path"
+    if re.search(r"/v1(/push|/campaigns)?$", parts.path.rstrip("/")):
+        return "base_url must end before /v1: the client adds /v1/push and /v1/campaigns"
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
         return (
             "base_url is plain http: the Api-Key would be readable on the way. Use https, or set allow_insecure "

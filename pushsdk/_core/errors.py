@@ -6,7 +6,7 @@ a text or repr.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pushsdk._core.outcome import Attempt, Outcome
@@ -95,10 +95,32 @@ class QueueFullError(NotSentError):
     """The queue is full and ``Limits(when_full="raise")`` is set."""
 
 
+class Headers(Mapping[str, str]):
+    """Headers of a response, found under their names in any case. Of several with one name the first counts."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._items: dict[str, tuple[str, str]] = {}
+        for name, value in headers.items():
+            self._items.setdefault(name.lower(), (str(name), value))
+
+    def __getitem__(self, name: str) -> str:
+        return self._items[name.lower()][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._items.values())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
 class RejectedError(PushError):
     """The service answered that it did not take it.
 
-    ``status`` is the HTTP status, ``headers`` the response's headers, ``body`` at most the first 4 KiB of its body.
+    ``status`` is the HTTP status, ``headers`` the response's headers, found under their names in any case, ``body`` at
+    most the first 4 KiB of its body.
     """
 
     outcome = Outcome.REJECTED

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pushsdk._core.errors import (
     AuthenticationError,
     ClientClosedError,
+    Headers,
     NotSentError,
     OutcomeUnknownError,
     PartialError,
@@ -142,8 +143,8 @@ def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
     )
     error.status = status
     error.may_repeat = may_repeat(verdict)
-    # A plain dict: the HTTP library's own mapping may hold on to more than its items.
-    error.headers = dict(verdict.headers)
+    # A copy: the HTTP library's own mapping may hold on to more than its items.
+    error.headers = Headers(verdict.headers)
     error.body = (verdict.body or b"")[:BODY_KEPT]
     if isinstance(error, RateLimitedError):
         error.retry_after = said.retry_after

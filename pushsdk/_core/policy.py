@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.outcome import REPEATABLE, Attempt, Outcome
+from pushsdk._core.outcome import REPEATABLE, Attempt, Outcome, read_status
 
 __all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
 
@@ -31,8 +31,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     and gRPC's common ground.
 
     ``statuses`` is your own reading of a status, as ``{500: Outcome.REJECTED}``; ``repeat`` the statuses that may be
-    repeated where they mean REJECTED. ``unknown`` says what follows an outcome UNKNOWN: ``"raise"`` (never repeated),
-    ``"repeat_if_collapsible"`` (only for a message with a ``collapse_id``) or ``"repeat"`` (may push twice).
+    repeated, each of which has to mean REJECTED by the table or by ``statuses``. ``unknown`` says what follows an
+    outcome UNKNOWN: ``"raise"`` (never repeated), ``"repeat_if_collapsible"`` (only for a message with a
+    ``collapse_id``) or ``"repeat"`` (may push twice).
 
     ``stop``, ``wait`` and ``retry`` are tenacity strategies in place of ``attempts``, of the wait and of the decision
     what is repeated; see ``from_tenacity``. Raises ConfigurationError for a number that makes no sense.
@@ -60,6 +61,18 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         # Copies: a frozen policy must not change under the requests that were merged by it.
         msgspec.structs.force_setattr(self, "statuses", _readings(self.statuses))
         msgspec.structs.force_setattr(self, "repeat", frozenset(self.repeat))
+        if self.repeat != REPEATABLE:
+            for status in sorted(self.repeat):
+                self._check_repeated(status)
+
+    def _check_repeated(self, status: int) -> None:
+        outcome, _ = read_status(status, retry_after=None, json=True, statuses=self.statuses, repeat=self.repeat)
+        if outcome is not Outcome.REJECTED:
+            raise ConfigurationError(
+                f"RetryPolicy.repeat: {status} does not mean REJECTED, so it would not be repeated; add "
+                f"statuses={{{status}: Outcome.REJECTED}} if it enqueues nothing, or take {status} out of repeat "
+                "(a 503 with Retry-After is repeated in any case)"
+            )
 
     def __hash__(self) -> int:
         return hash((self.attempts, self.base, self.cap, self.unknown, self.repeat))

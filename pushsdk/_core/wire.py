@@ -68,11 +68,11 @@ _latest: tuple[bytes, MobilePush] = (b"", MobilePush())
 def encode_message(message: MobilePush | Mapping[str, Any]) -> bytes:
     """The bytes of a message.
 
-    A mapping goes out as it is, fields unknown to this version included, if it is strict JSON. Raises
-    ``ValidationError`` naming a path below ``$.message``. Source: section 2.5.
+    A mapping goes out as it is, fields unknown to this version included, if it is strict JSON and the known fields are
+    of the types of ``MobilePush``. Raises ``ValidationError`` naming a path below ``$.message``. Source: section 2.5.
     """
     if type(message) is not MobilePush:
-        return _encode(_plain(_expect(message, MobilePush, _MESSAGE), _MESSAGE))
+        return _encode(_checked(message, MobilePush, _MESSAGE))
     try:
         data = _encode(message)
         latest, meant = _latest
@@ -158,9 +158,9 @@ def push_body(user_ids_json: bytes, message: bytes, custom_fields: bytes | None)
 def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:
     """The body of a campaign create request (section 2.1).
 
-    A mapping goes out as it is if it is strict JSON. Raises ``ValidationError`` naming a path.
+    A mapping goes out as ``encode_message`` says. Raises ``ValidationError`` naming a path.
     """
-    return _encode(_plain(_expect(request, CampaignRequest, _ROOT), _ROOT))
+    return _encode(_checked(request, CampaignRequest, _ROOT))
 
 
 def is_collapsible(message: bytes) -> bool:
@@ -190,10 +190,20 @@ def decode_campaign_created(body: bytes) -> CampaignCreated:
     return created
 
 
-def _expect(value: object, model: type[Model], path: Path) -> object:
-    if isinstance(value, (model, Mapping)):
-        return value
-    raise _bad(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
+def _checked(value: object, model: type[Model], path: Path) -> dict[str, Any]:
+    """The value in plain types, whose known fields have the model's types: in a mapping, too."""
+    if not isinstance(value, (model, Mapping)):
+        raise _bad(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
+    return _typed(_plain(value, path), model, path)
+
+
+def _typed(plain: dict[str, Any], model: type[Model], path: Path) -> dict[str, Any]:
+    try:
+        msgspec.convert(plain, model)
+    except msgspec.ValidationError as error:
+        text, _, where = str(error).partition(" - at `$")
+        raise ValidationError(f"{show_path(path)}{where.rstrip('`')}: {text}") from None
+    return plain
 
 
 def _plain(value: object, path: Path) -> Any:
@@ -229,12 +239,7 @@ def _model(value: Model, path: Path) -> dict[str, Any]:
             raise _bad((*path, wire_name), "None can't be sent; leave the field out")
         if field is not UNSET:
             plain[wire_name] = _plain(field, (*path, wire_name))
-    try:
-        msgspec.convert(plain, type(value))
-    except msgspec.ValidationError as error:
-        text, _, where = str(error).partition(" - at `$")
-        raise ValidationError(f"{show_path(path)}{where.rstrip('`')}: {text}") from None
-    return plain
+    return _typed(plain, type(value), path)
 
 
 def _text(value: str, path: Path) -> str:

@@ -255,6 +255,19 @@ def test_a_key_is_neither_pickled_nor_copied(copied):
     assert KEY not in str(caught.value)
 
 
+@pytest.mark.parametrize("end", ["/v1", "/v1/", "/v1/push", "/v1/push/", "/v1/campaigns", "/v1//"])
+@pytest.mark.parametrize("prefix", ["", "/external/api"])
+def test_a_base_url_that_goes_on_behind_the_prefix_is_refused(prefix, end):
+    with pytest.raises(ConfigurationError, match=r"^base_url must end before /v1: the client adds /v1/push") as caught:
+        check_base_url(f"https://push.example{prefix}{end}", allow_insecure=False)
+    assert "example" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/v10", "/v1/api", "/apiv1", "/v1/pushes", "/push", "/V1"])
+def test_a_prefix_that_only_looks_like_the_version_is_kept(path):
+    assert check_base_url(f"https://push.example{path}", allow_insecure=False) == f"https://push.example{path}"
+
+
 # -- headers ----------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 
 from pushsdk._core import errors
 from pushsdk._core.errors import (
@@ -170,13 +171,20 @@ def test_a_rejection_followed_by_a_failed_connection_keeps_its_status():
     assert str(error) == "rejected: HTTP 429 (2 attempts)"
 
 
-def test_the_body_is_kept_up_to_4_kib_and_the_headers_as_a_plain_dict():
-    class Headers(dict):
-        pass
+def test_the_body_is_kept_up_to_4_kib():
+    assert error_for(refused(400, body=b"x" * 9000)).body == b"x" * 4096
 
-    error = error_for(refused(400, headers=Headers(a="1"), body=b"x" * 9000))
-    assert error.body == b"x" * 4096
-    assert type(error.headers) is dict
+
+def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library():
+    theirs = CIMultiDict([("X-Trace", "1"), ("Set-Cookie", "a"), ("set-cookie", "b")])
+    error = error_for(refused(400, headers=theirs))
+    data = pickle.dumps(error)
+    for headers in (error.headers, pickle.loads(data).headers):
+        assert (headers["x-trace"], headers.get("X-TRACE"), headers["SET-COOKIE"]) == ("1", "1", "a")
+        assert ("x-TRACE" in headers, "x" in headers, headers.get("x")) == (True, False, None)
+        assert headers == dict(headers) == {"X-Trace": "1", "Set-Cookie": "a"}
+        assert repr(headers) == "{'X-Trace': '1', 'Set-Cookie': 'a'}"
+    assert b"multidict" not in data
 
 
 # -- redirects --------------------------------------------------------------------------------------------------

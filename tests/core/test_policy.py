@@ -235,6 +235,25 @@ def test_none_makes_one_attempt():
     assert RetryPolicy.none(repeat={429}).repeat == {429}
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"repeat": {500}}, r"500 does not mean REJECTED.*statuses=\{500: Outcome.REJECTED\}"),
+        ({"repeat": {429, 503}}, "503 does not mean REJECTED"),
+        ({"repeat": {204, 429}}, "204 does not mean REJECTED"),
+        ({"repeat": {429}, "statuses": {429: UNKNOWN}}, "429 does not mean REJECTED"),
+    ],
+)
+def test_a_status_that_would_not_be_repeated_all_the_same_is_refused(settings, words):
+    with pytest.raises(ConfigurationError, match=words):
+        RetryPolicy.safe(**settings)
+
+
+def test_what_means_rejected_may_be_repeated_and_the_default_goes_with_every_reading():
+    assert RetryPolicy.safe(repeat={401, 500}, statuses={500: REJECTED}).repeat == {401, 500}
+    assert RetryPolicy.safe(statuses={429: UNKNOWN, 500: REJECTED}).repeat == {408, 425, 429}
+
+
 def test_tenacitys_strategies_are_carried_and_not_looked_into():
     stop, wait, retry = object(), object(), object()
     policy = RetryPolicy.from_tenacity(stop=stop, wait=wait, retry=retry, attempts=7)

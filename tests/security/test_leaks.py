@@ -212,7 +212,7 @@ async def test_a_partial_errors_ids_are_in_its_attributes_alone() -> None:
 
     async with WireServer(script) as server, AsyncPushClient(server.base_url, KEY, retry=RETRY) as client:
         with pytest.raises(PartialError) as caught:
-            await client.send(users, {"title": TEXT})
+            await client.send(users, {"title": {"en": TEXT}})
     assert USER not in f"{caught.value} {caught.value!r} {caught.value.args}"
     assert list(caught.value.outcomes) == list(caught.value.user_ids) == users
 
