@@ -183,11 +183,12 @@ async def test_a_view_is_made_once_for_all_who_ask_while_it_is_made(emulator, wi
 
 
 async def test_the_end_waits_for_no_reader(running, until, monkeypatch):
-    go_on, asked = threading.Event(), []
+    go_on, asked, waited = threading.Event(), [], []
 
     def held(*_, **__):
         asked.append(1)
-        go_on.wait(60)
+        if not go_on.wait(15):
+            waited.append(1)
         raise RuntimeError("it is too late to tell this")
 
     async with asyncio.timeout(30):
@@ -197,7 +198,7 @@ async def test_the_end_waits_for_no_reader(running, until, monkeypatch):
             await until(lambda: len(asked) == 8 and len(wire.emulator._connections._open) == 20)
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(answer == b"" or isinstance(answer, ConnectionError) for answer in answers)
-    assert len(asked) == 8
+    assert (len(asked), waited) == (8, [])
     go_on.set()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
