@@ -109,7 +109,6 @@ class Limiter:
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
         self.used: int = 0  # users of the quota, set by took
-        self._refused: dict[str, int] = dict.fromkeys(LimitStatuses.__struct_fields__, 0)
         self._invalid = frozenset(limits.invalid_user_ids)
         self._bucket = None if limits.rate is None else _Bucket(limits.rate, limits.burst)
 
@@ -123,16 +122,11 @@ class Limiter:
             limit, error = "quota", self._over_quota(endpoint, len(user_ids))
         if error is None:
             return None
-        self._refused[limit] += 1
         return Refusal(getattr(self.limits.statuses, limit), error, headers)
 
     def took(self, users: int) -> None:
         """Count the users of an accepted request against the quota, a campaign's once it has run."""
         self.used += users
-
-    def refused(self) -> dict[str, int]:
-        """How many requests each limit refused."""
-        return dict(self._refused)
 
     def _over_rate(self, now: float, headers: dict[str, str]) -> str | None:
         wait = self._bucket.take(now) if self._bucket is not None else 0.0

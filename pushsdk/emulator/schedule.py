@@ -28,10 +28,6 @@ class Start(Struct, frozen=True):
     at: float | None
     reading: str
 
-    def is_due(self, now: float) -> bool:
-        """Whether it starts by itself now."""
-        return self.at is not None and self.at <= now
-
 
 def start_of(type: str | None, start_ts: int | None, now: float) -> Start:  # noqa: A002 - the field's name
     """Read a campaign's schedule at the time it came, ``now``. None is a field that was left out.

@@ -14,12 +14,12 @@ from typing import cast
 from msgspec import Struct
 
 from pushsdk._broadcast.distinct import Row
-from pushsdk.emulator.segment_frames import Columns, Counted, Described, Done, Job, Rows
+from pushsdk.emulator.segment_frames import Counted, Done, Job, Rows
 from pushsdk.emulator.segment_process import Child
 from pushsdk.emulator.segment_query import check_text
 from pushsdk.emulator.tables import SegmentError, find_tables
 
-__all__ = ["Columns", "Found", "SegmentError", "SegmentRun", "Tables", "segment_available"]
+__all__ = ["Found", "SegmentError", "SegmentRun", "Tables", "segment_available"]
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -61,14 +61,6 @@ class Tables:
     def names(self) -> list[str]:
         """Those there are now, sorted. No file is opened."""
         return sorted(table.name for table in find_tables(self._directory).values())
-
-    def columns(self, *, timeout: float = 30.0) -> dict[str, Columns]:
-        """The columns of each table, or its error, by name; CSV and Parquet files are not read whole for it."""
-        _check_available()
-        job = Job(find_tables(self._directory), seconds=timeout)
-        with Child(job, timeout=timeout) as child:
-            described = cast(Described, child.frame())
-        return dict(sorted(described.tables.items()))
 
     def run(
         self,
@@ -122,11 +114,6 @@ class SegmentRun:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._left.close()
-
-    @property
-    def rows(self) -> int:
-        """How many rows the query found, known before any of them is handed out."""
-        return self._counted.rows
 
     @property
     def found(self) -> Found:

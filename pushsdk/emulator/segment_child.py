@@ -20,7 +20,7 @@ from pushsdk._broadcast._duck import Connection, cause_of, check_select, connect
 from pushsdk._broadcast._source import ROWS, plain
 from pushsdk._broadcast._values import Fields, no_id, quoted, sql_of_id, sql_of_kind, types_of
 from pushsdk._core.errors import ValidationError
-from pushsdk.emulator.segment_frames import Columns, Counted, Described, Done, Failed, Frame, Job, Rows, packed, read
+from pushsdk.emulator.segment_frames import Counted, Done, Failed, Frame, Job, Rows, packed, read
 from pushsdk.emulator.segment_query import tables_in
 from pushsdk.emulator.tables import SegmentError, Table, literal, pattern, scan_sql
 
@@ -92,7 +92,7 @@ def frames(job: Job) -> Iterator[Frame]:
     """What the job gives, to its end; an error is the last frame."""
     try:
         with connection(*_settings(job.tables)) as made:
-            yield from [_described(made, job)] if job.query is None else _found(made, job, job.query)
+            yield from _found(made, job)
     except (MemoryError, RecursionError):
         yield Failed("the query is too large or too deep: make it simpler")
     except (SegmentError, ValidationError) as error:  # ours: no other one's text may be told
@@ -112,24 +112,12 @@ def _settings(tables: Mapping[str, Table]) -> list[str]:
     ]
 
 
-def _described(made: Connection, job: Job) -> Described:
-    return Described({table.name: _columns(made, table) for table in job.tables.values()})
-
-
-def _columns(made: Connection, table: Table) -> Columns:
-    try:
-        with explained(table.name, unfit=_BAD_FILE):
-            return Columns(types_of(made, _source(made, table, "")))
-    except (SegmentError, ValidationError) as error:
-        return Columns({}, str(error))
-
-
 # -- the query -------------------------------------------------------------------------------------------------------
 
 
-def _found(made: Connection, job: Job, query: str) -> Iterator[Frame]:
+def _found(made: Connection, job: Job) -> Iterator[Frame]:
     with explained(_NAME, unfit=_BAD_VALUE):
-        view = _open(made, job, query)
+        view = _open(made, job)
         types = types_of(made, view)
         names = [name for name in types if name != job.primary_key]
         id_sql = sql_of_id(_NAME, job.primary_key, types, option="primaryKey ")
@@ -149,10 +137,10 @@ def _found(made: Connection, job: Job, query: str) -> Iterator[Frame]:
         yield from _users(made, fields, size)
 
 
-def _open(made: Connection, job: Job, query: str) -> str:
+def _open(made: Connection, job: Job) -> str:
     """The query as a view, over those of the tables that it names. Its name."""
-    check_select(made, query)
-    [(text,)] = made.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    check_select(made, job.query)
+    [(text,)] = made.execute("SELECT json_serialize_sql(?)", [job.query]).fetchall()
     internal = {name.lower() for (name,) in made.execute("SELECT view_name FROM duckdb_views()").fetchall()}
     for table in tables_in(msgspec.json.decode(text), job.tables, internal=internal):
         with explained(table.name, unfit=_BAD_FILE):
@@ -161,7 +149,7 @@ def _open(made: Connection, job: Job, query: str) -> str:
     view = "segment"
     while view in job.tables:
         view += "_"
-    made.execute(f"CREATE TEMP VIEW {view} AS {query}")
+    made.execute(f"CREATE TEMP VIEW {view} AS {job.query}")
     return view
 
 

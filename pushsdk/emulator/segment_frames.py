@@ -11,31 +11,18 @@ from msgspec import Struct
 from pushsdk._broadcast.distinct import Row
 from pushsdk.emulator.tables import Table
 
-__all__ = ["Columns", "Counted", "Described", "Done", "Failed", "Frame", "Job", "Rows", "packed", "read", "read_frame"]
+__all__ = ["Counted", "Done", "Failed", "Frame", "Job", "Rows", "packed", "read", "read_frame"]
 
 
 class Job(Struct, frozen=True):
-    """What is to be done. Without a query the tables are described."""
+    """A query over tables, and the column of its result that holds the user ids."""
 
     tables: dict[str, Table]
-    query: str | None = None
-    primary_key: str = ""
-    max_rows: int = 0
+    query: str
+    primary_key: str
+    max_rows: int
     seconds: float = 0
     """Until the first frame."""
-
-
-class Columns(Struct, frozen=True):
-    """The columns of a table and their types as DuckDB writes them, or why it can't be read."""
-
-    columns: dict[str, str]
-    error: str | None = None
-
-
-class Described(Struct, frozen=True, tag="described"):
-    """Of a job without a query: all there is."""
-
-    tables: dict[str, Columns]
 
 
 class Counted(Struct, frozen=True, tag="counted"):
@@ -65,7 +52,7 @@ class Failed(Struct, frozen=True, tag="failed"):
     error: str
 
 
-Frame: TypeAlias = Described | Counted | Rows | Done | Failed
+Frame: TypeAlias = Counted | Rows | Done | Failed
 _encode = msgspec.msgpack.Encoder().encode
 _frame = msgspec.msgpack.Decoder(Frame)
 _LENGTH = struct.Struct(">Q")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, cast
 
-from pushsdk.emulator.segment_frames import Described, Done, Failed, Frame, Job, packed, read_frame
+from pushsdk.emulator.segment_frames import Done, Failed, Frame, Job, packed, read_frame
 from pushsdk.emulator.tables import SegmentError
 
 __all__ = ["Child"]
@@ -87,7 +87,7 @@ class Child:
         self._deadline = time.monotonic() + self._timeout
         frame = read_frame(cast(IO[bytes], self._process.stdout))
         self._deadline = None
-        self._said_all = isinstance(frame, Described | Done | Failed)
+        self._said_all = isinstance(frame, Done | Failed)
         if isinstance(frame, Failed):
             raise SegmentError(frame.error)
         if frame is None:

@@ -69,12 +69,6 @@ def test_a_time_that_cannot_be_meant_waits_for_a_hand(type_, start_ts, text):
     assert start.reading.endswith(BY_HAND)
 
 
-def test_a_start_is_due_from_its_moment_on():
-    start = start_of("AT", int(NOW) + 60, NOW)
-    assert [start.is_due(NOW + wait) for wait in (0, 59.9, 60, 61)] == [False, False, True, True]
-    assert not start_of("AT", None, NOW).is_due(1e12)
-
-
 @given(st.none() | st.text(), st.none() | st.integers(), st.floats(0, 4e9))
 @example("AT", 10**11 - 1, 0.0)
 @example("AT", 253_402_300_800_000, 4e9)

@@ -375,7 +375,7 @@ def test_a_process_that_does_not_end_when_it_has_said_all_is_killed(
     monkeypatch.setattr(segment_process, "_END", 0.01)
     code = f"import os, sys; os.write(1, {packed(Failed('no'))!r}); sys.stdin.buffer.read()"
     monkeypatch.setattr(segment_process, "_COMMAND", (sys.executable, "-c", code))
-    child = Child(Job({}), timeout=10)
+    child = Child(Job({}, "", "", 0), timeout=10)
     with pytest.raises(SegmentError, match=r"^no$"), child:
         child.frame()
     assert child._process.returncode == -signal.SIGKILL
