@@ -88,7 +88,7 @@ async def test_users_of_a_chunk_whose_sender_was_killed_are_unknown_and_the_othe
     assert found["UNKNOWN"] % 100 == 0
 
 
-@pytest.mark.parametrize("personal", PERSONAL)
+@pytest.mark.parametrize("personal", [None, pytest.param("placeholders", marks=pytest.mark.long)])
 async def test_a_plan_whose_senders_are_killed_again_and_again_is_accounted_for(
     tmp_path: Path, personal: str | None
 ) -> None:

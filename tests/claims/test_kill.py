@@ -22,6 +22,7 @@ from pushsdk.emulator.presets import preset
 ROOT = Path(__file__).parents[2]
 KEY = "key-of-the-jobs"
 PATIENCE = 60.0
+LONG = ["directory", "postgres"]
 # What a caller was told, the later the more it says of the job, whatever another delivery was told at the same time.
 STRENGTH = ["NOT_SENT", "REJECTED", "UNKNOWN", "DEDUPLICATED", "ACCEPTED"]
 FAULTS = [
@@ -83,7 +84,7 @@ async def test_a_job_whose_worker_was_killed_is_unknown_and_pushes_nobody_again(
         assert service.duplicates() == {}
 
 
-@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("kind", ["sqlite", "redis", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
 async def test_jobs_delivered_by_workers_that_are_killed_are_all_accounted_for_and_none_is_doubled(
     kind: str, request: pytest.FixtureRequest
 ) -> None:

@@ -13,12 +13,13 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from pushsdk import AsyncPushClient, Batching, PushError, Receipt, RetryPolicy, Timeout
 from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+
+if TYPE_CHECKING:  # it doubles the start of a process
+    import pytest
 
 __all__ = ["SHARED", "arguments_of", "deliver", "store_of"]
 

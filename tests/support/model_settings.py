@@ -13,7 +13,7 @@ __all__ = ["LONG", "SHORT"]
 
 ASKED = int(os.environ.get("PUSHSDK_MODEL_EXAMPLES", "0"))
 SHORT = settings(
-    max_examples=60,
+    max_examples=40,
     phases=[Phase.generate, Phase.shrink],
     derandomize=True,
     database=None,
