@@ -16,12 +16,6 @@ from pushsdk.cli._summary import again
 
 __all__ = ["broadcast"]
 
-INTO: dict[str, Literal["custom_fields", "text", "both"]] = {
-    "custom-fields": "custom_fields",
-    "text": "text",
-    "both": "both",
-}
-
 
 def broadcast(
     source: File | None = None,
@@ -82,7 +76,7 @@ def broadcast(
         options |= {"run": run, "on_unknown": unknown}
         if personalize is None:
             return await client.broadcast(audience, content, custom_fields=fields, dedupe=not no_dedupe, **options)
-        into = INTO[personalize]
+        into: Any = personalize.replace("-", "_")
         return await client.send_each(
             audience.personalize(content, into=into, custom_fields=fields, distinct=not no_dedupe), **options
         )
