@@ -1174,14 +1174,14 @@ RUNNING = [
     Mutant(
         "who was given up untried is rejected although others were accepted since",
         RUNS + "runner.py",
-        "if not self._message.accepted:",
-        "if True:",
+        "if self._message.accepted and not self._varied:",
+        "if False:",
         "tests/broadcast/test_runs.py",
     ),
     Mutant(
         "the brake overlooks who was given up",
         RUNS + "runner.py",
-        "self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), verdict.status, now)",
+        "self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)",
         "pass",
         "tests/broadcast/test_runs.py",
     ),

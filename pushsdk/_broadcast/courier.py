@@ -19,7 +19,7 @@ from pushsdk._broadcast.plan import Ending, Kind, Piece, StoppedBy
 from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
-from pushsdk._core.splitting import MessageRecord, Settled, Splitter
+from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._io.clock import Scope
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import Job
@@ -87,7 +87,7 @@ class Courier(ABC):
     def _write(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
         """Have it written how a request ended."""
 
-    def _give_up(self, rest: list[Settled[Part]]) -> None:
+    def _give_up(self, rest: list[Rejected[Part]]) -> None:
         """Take the parts of a chunk that are not sent again, because the message seems to be to blame."""
         for part, verdict in rest:
             self._note(part, Kind.REJECTED, verdict)
@@ -105,7 +105,7 @@ class Courier(ABC):
             return
         if verdict.outcome is Outcome.REJECTED:
             splitter = self._splitter(whole, [])
-            if self._report(splitter, whole, verdict):
+            if not self._report(splitter, whole, verdict):
                 await self._split(splitter)
         elif verdict.outcome is Outcome.ACCEPTED:
             self._engine.sizes.accepted()
@@ -152,13 +152,12 @@ class Courier(ABC):
         return verdict is not None
 
     def _report(self, splitter: Splitter[Part], part: Part, verdict: Verdict) -> bool:
-        """Note how a part ended; True where it is to be cut."""
-        settled = splitter.report(part, verdict)
+        """Note how a part ended. False if it is to be cut."""
+        is_settled = splitter.report(part, verdict)
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
-            self._note(part, Kind.RELEASED if settled is None else Kind.REJECTED, verdict)
-        if settled is None:
-            self._engine.counters.splits += 1
-        return settled is None
+            self._note(part, Kind.REJECTED if is_settled else Kind.RELEASED, verdict)
+        self._engine.counters.splits += not is_settled
+        return is_settled
 
     def _job(self, part: Part, deadline: float = math.inf) -> Job:
         return Job(

@@ -23,7 +23,7 @@ from pushsdk._broadcast.recorder import Recorder
 from pushsdk._broadcast.wishes import Wishes
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Failure, Outcome, Verdict
-from pushsdk._core.splitting import Settled
+from pushsdk._core.splitting import Rejected
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 
@@ -179,34 +179,27 @@ class Runner(Courier):
         status, reason = verdict.status or 0, reason_of(kind, verdict)
         self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, status, reason))
 
-    def _give_up(self, rest: list[Settled[Part]]) -> None:
-        now, verdict = self._now(), rest[0].verdict
-        self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), verdict.status, now)
+    def _give_up(self, rest: list[Rejected[Part]]) -> None:
+        now = self._now()
+        self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
         self._look(now)
-        untried = [(part.piece, verdict) for part, verdict in rest]
-        if self._varied:
-            self._reject(untried)
-        else:
-            self._untried += untried
+        self._untried += [(part.piece, verdict) for part, verdict in rest]
 
     def _try_again(self) -> bool:
         """At the end: send what was given up, if the message was accepted for any user of the run; else reject it."""
         untried, self._untried = self._untried, []
         if self.ending is not None:
             return False
-        if not self._message.accepted:
-            self._reject(untried)
-            return False
-        self._left += sum([piece.users for piece, _ in untried])
-        self._work = iter([(piece, False) for piece, _ in untried])
-        return bool(untried)
-
-    def _reject(self, untried: list[tuple[Piece, Verdict]]) -> None:
+        if self._message.accepted and not self._varied:
+            self._left += sum([piece.users for piece, _ in untried])
+            self._work = iter([(piece, False) for piece, _ in untried])
+            return bool(untried)
         for piece, verdict in untried:
             # They were noted as released when they were to be cut: here they are on their way no more.
             self._recorder.on_their_way += piece.users
             self._engine.counters.users[Outcome.REJECTED] += piece.users
             self._write(piece, Kind.REJECTED, verdict)
+        return False
 
     # -- telling ------------------------------------------------------------------------------------------------
 

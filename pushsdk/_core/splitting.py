@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence, Set, Sized
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -24,9 +24,9 @@ __all__ = [
     "LearnedSizes",
     "MessageRecord",
     "Piece",
+    "Rejected",
     "RejectedMessages",
     "Segment",
-    "Settled",
     "Splitter",
     "attempts_of",
     "call_of",
@@ -194,11 +194,8 @@ class Cuttable(Protocol):
 P = TypeVar("P", bound=Cuttable)
 
 
-class Settled(NamedTuple, Generic[P]):
-    """A piece that is through, and how it ended."""
-
-    piece: P
-    verdict: Verdict
+Rejected = tuple[P, Verdict]
+"""A piece, and the verdict on the last request that carried it."""
 
 
 class Splitter(Generic[P]):
@@ -235,30 +232,30 @@ class Splitter(Generic[P]):
         self._message = message
         self._ready = list(pieces)
         # Pieces that were too large, blocks that hold a culprit, and blocks between the units that were sent alone.
-        self._large: list[Settled[P]] = []
-        self._suspects: list[Settled[P]] = []
-        self._left_out: list[Settled[P]] = []
+        self._large: list[Rejected[P]] = []
+        self._suspects: list[Rejected[P]] = []
+        self._left_out: list[Rejected[P]] = []
         self._smallest_failed = False
         # Sizes that were too large, until something with this message is accepted: only then it was the size.
         self._refused: list[tuple[int, int, int]] = []
         # Set once units were sent alone, unless one of them ended in another way than rejected.
         self._may_give_up = False
 
-    def report(self, piece: P, verdict: Verdict) -> Settled[P] | None:
-        """Take the verdict on a piece: settled, or None if the piece is to be split."""
+    def report(self, piece: P, verdict: Verdict) -> bool:
+        """Take the verdict on a piece. False if the piece is to be split."""
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             if verdict.status == TOO_LARGE:
                 return self._too_large(piece, verdict)
             if len(piece.segments) > 1:
-                self._suspects.append(Settled(piece, verdict))
-                return None
+                self._suspects.append((piece, verdict))
+                return False
             self._message.rejected += 1
         else:
             self._may_give_up = False
             if verdict.outcome is Outcome.ACCEPTED:
                 self._message.accepted = True
                 self._sizes.accepted()
-        return Settled(piece, verdict)
+        return True
 
     def next_wave(self) -> list[P]:
         """The pieces to send now; empty when nothing is left to send (then see ``rest``)."""
@@ -271,21 +268,21 @@ class Splitter(Generic[P]):
         wave, self._ready = self._ready, []
         return wave
 
-    def rest(self) -> list[Settled[P]]:
+    def rest(self) -> list[Rejected[P]]:
         """The pieces that are not sent again, rejected as they were when last sent."""
         rest = [*self._large, *self._suspects, *self._left_out]
         for pieces in (self._large, self._suspects, self._left_out):
             pieces.clear()
         return rest
 
-    def _too_large(self, piece: P, verdict: Verdict) -> Settled[P] | None:
+    def _too_large(self, piece: P, verdict: Verdict) -> bool:
         # If the message is most of the bytes, fewer users don't make it fit.
         if piece.users == 1 or len(piece.ids) < self._frame:
             self._smallest_failed = True
-            return Settled(piece, verdict)
+            return True
         self._refused.append((piece.users, self._frame, len(piece.ids)))
-        self._large.append(Settled(piece, verdict))
-        return None
+        self._large.append((piece, verdict))
+        return False
 
     def _halve(self) -> None:
         """Cut what was too large in halves: one piece until something fits, then all."""
@@ -328,7 +325,7 @@ class Splitter(Generic[P]):
                 if start in alone:
                     self._ready.append(part)
                 else:
-                    self._left_out.append(Settled(part, verdict))
+                    self._left_out.append((part, verdict))
 
 
 def pieces_of(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:

@@ -15,9 +15,9 @@ from pushsdk._core import wire
 from pushsdk._core.batching import Batch
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, RequestSplit
-from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, sum_up
 from pushsdk._core.policy import Batching
-from pushsdk._core.splitting import LearnedSizes, Piece, RejectedMessages, Settled, Splitter, call_of, pieces_of
+from pushsdk._core.splitting import LearnedSizes, Piece, RejectedMessages, Splitter, call_of, pieces_of
 from pushsdk._io.ledger import Ledger, unsettled
 from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Job, Sender
@@ -60,15 +60,9 @@ class Delivery:
             await self._split(batch, pieces, None)
             return
         whole = pieces[0]
-        job = self._job(batch, whole)
-        batch.has_slot = False
-        try:
-            verdict = await self._sender.run(job, has_slot=True)
-        except asyncio.CancelledError:
-            self._settle_cancelled(whole, job)
-            raise
+        verdict = await self._send(batch, whole)
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
-            await self._split(batch, [], Settled(whole, verdict))
+            await self._split(batch, [], verdict)
             return
         if verdict.outcome is Outcome.ACCEPTED:
             self._messages.accepted(batch.content)
@@ -100,7 +94,7 @@ class Delivery:
             batch.has_slot = False
             self._slots.release()
 
-    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Settled[Piece] | None) -> None:
+    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Verdict | None) -> None:
         """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
         splitter = Splitter(
             pieces,
@@ -110,7 +104,7 @@ class Delivery:
             message=self._messages.record(batch.content),
         )
         if rejected is not None:
-            self._report(batch, splitter, *rejected)
+            self._report(batch, splitter, Piece.of(batch.calls), rejected)
         wave: list[Piece] = []
         try:
             while wave := splitter.next_wave():
@@ -118,12 +112,11 @@ class Delivery:
                     for _ in tuple(wave):
                         requests.create_task(self._post(batch, splitter, wave))
         except asyncio.CancelledError:
-            # Every request that was begun has its verdict. The other pieces were in a request that was rejected,
-            # or in none at all.
+            # Every request that was begun has its verdict. The other pieces were in a rejected request, or in none.
             for piece, verdict in splitter.rest():
                 self._ledger.settle_piece(piece, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
             for piece in wave:
-                self._settle_cancelled(piece, self._job(batch, piece))
+                self._ledger.settle_piece(piece, sum_up(piece.history, Evidence(), Failure.CANCELLED))
             raise
         for piece, verdict in splitter.rest():
             self._ledger.settle_piece(piece, verdict)
@@ -131,22 +124,29 @@ class Delivery:
     async def _post(self, batch: Batch, splitter: Splitter[Piece], wave: list[Piece]) -> None:
         """Send the next piece of the wave. What a cancellation leaves in the wave was not begun."""
         piece = wave.pop(0)
+        # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
+        self._report(batch, splitter, piece, await self._send(batch, piece))
+
+    async def _send(self, batch: Batch, piece: Piece) -> Verdict:
+        """Send a piece. If that is cancelled, the piece is settled."""
         job = self._job(batch, piece)
         # The first request of the batch takes its place over.
         has_slot, batch.has_slot = batch.has_slot, False
         try:
-            verdict = await self._sender.run(job, has_slot=has_slot)
+            return await self._sender.run(job, has_slot=has_slot)
         except asyncio.CancelledError:
-            self._settle_cancelled(piece, job)
+            job.failure = job.failure or Failure.CANCELLED
+            self._ledger.settle_piece(piece, job.verdict())
             raise
-        # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
-        self._report(batch, splitter, piece, verdict)
 
     def _report(self, batch: Batch, splitter: Splitter[Piece], piece: Piece, verdict: Verdict) -> None:
-        if splitter.report(piece, verdict) is None:
-            self._note_split(piece, verdict)
+        if splitter.report(piece, verdict):
+            self._ledger.settle_piece(piece, verdict)
             return
-        self._ledger.settle_piece(piece, verdict)
+        self._counters.splits += 1
+        if self._emit is not None:
+            calls = len({id(call_of(segment)) for segment in piece.segments})
+            self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
     def _job(self, batch: Batch, piece: Piece) -> Job:
         content, segments, policy = batch.content, piece.segments, batch.content.options.policy
@@ -163,16 +163,6 @@ class Delivery:
             collapsible=policy.unknown == "repeat_if_collapsible" and wire.is_collapsible(content.message),
             attempts=piece.history,
         )
-
-    def _settle_cancelled(self, piece: Piece, job: Job) -> None:
-        job.failure = job.failure or Failure.CANCELLED
-        self._ledger.settle_piece(piece, job.verdict())
-
-    def _note_split(self, piece: Piece, verdict: Verdict) -> None:
-        self._counters.splits += 1
-        if self._emit is not None:
-            calls = len({id(call_of(segment)) for segment in piece.segments})
-            self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
 
 def _tally(batch: Batch) -> dict[Outcome, int]:

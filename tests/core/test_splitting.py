@@ -94,9 +94,8 @@ class Service:
                 verdict = self.answer(piece)
                 if verdict.outcome is ACCEPTED:
                     self.accepted.append(piece)
-                settled = splitter.report(piece, verdict)
-                if settled is not None:
-                    self.settle(*settled)
+                if splitter.report(piece, verdict):
+                    self.settle(piece, verdict)
         for piece, verdict in splitter.rest():
             self.untried.append(piece)
             self.settle(piece, verdict)
@@ -224,9 +223,7 @@ def test_what_was_given_up_ends_as_it_did_when_last_sent_and_in_the_company_of_o
         splitter.report(piece, service.answer(piece))
     assert splitter.next_wave() == []
     rest = splitter.rest()
-    assert [(settled.piece.users, settled.verdict) for settled in rest] == [
-        (1, msgspec.structs.replace(verdict, shared=True))
-    ] * 4
+    assert [(piece.users, last) for piece, last in rest] == [(1, msgspec.structs.replace(verdict, shared=True))] * 4
     assert splitter.rest() == []
 
 

@@ -88,9 +88,9 @@ async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close
         return answer(400) if len(request.users) > 2 else hang()
 
     service = FakeService(then=then)
-    client = client_of(service)
+    client = client_of(service, limits=Limits(in_flight=4))
     tasks = [start(client.send(f"user-{number}", MESSAGE)) for number in range(8)]
-    # Whole, halves, and the first two quarters hang.
+    # The whole is rejected, the first four of its calls hang.
     await asyncio.sleep(0.05)
     assert len(service.requests) == 5
     before = asyncio.get_running_loop().time()
