@@ -2089,6 +2089,27 @@ CLAIM_STORES = [
         T_CLAIMS + "owed.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
+        "what another user's file says is believed",
+        "pushsdk/_io/ownership.py",
+        "found.st_uid not in (me, 0)",
+        "False",
+        "tests/security/test_ownership.py",
+    ),
+    Mutant(
+        "a database that took the place of another is read",
+        "pushsdk/_io/ownership.py",
+        "found is None or not os.path.samestat(found, opened)",
+        "found is None",
+        "tests/security/test_ownership.py",
+    ),
+    Mutant(
+        "a link in place of a folder of claims is followed",
+        CLAIMS + "directory.py",
+        "os.open(folder, _FOLDER | _NO_LINK, dir_fd=self._root)",
+        "os.open(folder, _FOLDER, dir_fd=self._root)",
+        "tests/security/test_ownership.py",
+    ),
+    Mutant(
         "the first send imports what looks up a host",
         "pushsdk/_io/engine.py",
         "        import encodings.idna  # noqa: F401 - see above\n",

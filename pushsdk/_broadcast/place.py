@@ -11,6 +11,7 @@ from pathlib import Path
 from pushsdk._broadcast.locking import is_locked, lock
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
+from pushsdk._io.ownership import objection
 
 __all__ = ["Place", "refusal"]
 
@@ -65,6 +66,8 @@ class Place:
             raise refusal(self.path, "it is a symbolic link: give the path of the file itself")
         if not stat.S_ISREG(found.st_mode):
             raise refusal(self.path, "it is not a file: give the path of a run file")
+        if why := objection(found):
+            raise refusal(self.path, why)
         if os.path.lexists(f"{self.path}-wal"):
             # SQLite would work it into the file.
             raise refusal(self.path, "there is a -wal file beside it, which is none of a run's: move that away")

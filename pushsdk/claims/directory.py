@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._io.ownership import objection
 from pushsdk.claims._blocking import Blocking
 from pushsdk.claims.store import Claim, ClaimStore
 
@@ -118,6 +119,8 @@ class _Files:
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
         self._root = os.open(path, _FOLDER)
+        # The folders in it that were looked at. Only we can change what they are, as the root is ours.
+        self._trusted = {""}
         # Of the temporary files: no two hosts meet.
         self._temporary = f".{secrets.token_hex(16)}"
         self._numbers = itertools.count()
@@ -189,6 +192,7 @@ class _Files:
 
     def _read(self, key: str, number: int) -> _Entry | None:
         try:
+            self._trust(key[:2])
             file = os.open(_name(key, number), _READ, dir_fd=self._root)
         except FileNotFoundError:
             return None
@@ -234,12 +238,33 @@ class _Files:
 
     def _create(self, folder: str, temporary: str) -> int:
         try:
+            self._trust(folder)
             return os.open(temporary, _NEW, 0o600, dir_fd=self._root)
         except FileNotFoundError:
             with suppress(FileExistsError):
                 os.mkdir(folder, 0o700, dir_fd=self._root)
             self._sync("")
+            self._trust(folder)
             return os.open(temporary, _NEW, 0o600, dir_fd=self._root)
+
+    def _trust(self, folder: str) -> None:
+        """Raises ConfigurationError where a link is in the folder's place, or others may write to it."""
+        if folder in self._trusted:
+            return
+        try:
+            file = os.open(folder, _FOLDER | _NO_LINK, dir_fd=self._root)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise ConfigurationError(
+                    f"the directory of the claim store can't be trusted: {folder} must be a folder, and is a link or a "
+                    "file: remove it"
+                ) from None
+            raise
+        try:
+            _check_trusted(file)
+        finally:
+            os.close(file)
+        self._trusted.add(folder)
 
     def _link(self, temporary: str, name: str) -> bool:
         try:
@@ -267,7 +292,8 @@ class _Files:
             os.close(file)
 
     def _check(self) -> None:
-        """Raises ConfigurationError where the directory is of something else."""
+        """Raises ConfigurationError where the directory is of something else, or others may write to it."""
+        _check_trusted(self._root)
         found = self._marker()
         while found is None:
             names = os.listdir(self._root)
@@ -286,6 +312,11 @@ class _Files:
             return None
         with open(file, "rb") as opened:
             return opened.read()
+
+
+def _check_trusted(folder: int) -> None:
+    if why := objection(os.fstat(folder)):
+        raise ConfigurationError(f"the directory of the claim store can't be trusted: {why}")
 
 
 def _name(key: str, number: int) -> str:

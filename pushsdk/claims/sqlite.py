@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.forks import unforked
+from pushsdk._io.ownership import database_objection
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims._blocking import uncancelled
 from pushsdk.claims.store import Claim, ClaimStore
@@ -171,6 +172,7 @@ class SqliteClaims(ClaimStore):
     def _open(self) -> sqlite3.Connection:
         # Made here, not by SQLite: for its owner only, from the first moment on.
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        opened = os.fstat(file)
         os.close(file)
         db = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw",
@@ -180,6 +182,8 @@ class SqliteClaims(ClaimStore):
             check_same_thread=False,
         )
         try:
+            if why := database_objection(self._path, opened):
+                raise ConfigurationError(f"the file of the claim store can't be trusted: {why}")
             self._prepare(db)
         except BaseException:
             db.close()

@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from pushsdk._core.endpoint import HeaderSecret, check_base_url, check_proxy, sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
+from pushsdk._io.ownership import objection
 from pushsdk.cli._exit import usage
 from pushsdk.cli._key import read_key
 
@@ -153,7 +154,7 @@ def _read(file: Path) -> dict[str, Found]:
     try:
         with file.open("rb") as opened:
             content = opened.read(_LARGEST)
-            mode = os.fstat(opened.fileno()).st_mode
+            found = os.fstat(opened.fileno())
         table = tomllib.loads(content.decode())
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}") from None
@@ -161,10 +162,13 @@ def _read(file: Path) -> dict[str, Found]:
         # Where it is, not what: the parser's own text may quote a piece of the file.
         where = str(error).rpartition("(")[2].rstrip(")") if isinstance(error, tomllib.TOMLDecodeError) else "not UTF-8"
         raise ConfigurationError(f"{file}: not a TOML file ({where})") from None
+    # It says where the key goes, and may name a command.
+    if why := objection(found):
+        raise ConfigurationError(f"{file}: {why}")
     for name in table:
         if name not in _KINDS and name not in KEYS:
             raise ConfigurationError(f"{file}: {name!r} is no setting; there are {', '.join((*_KINDS, *KEYS))}")
-    if "api_key" in table and os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if "api_key" in table and os.name == "posix" and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(f"{file}: api_key: others may read the file; chmod 600 it, or use api_key_file")
     folder = file.absolute().parent
     return {name: Found(value, f"{file}: {name}", folder) for name, value in table.items()}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pushsdk._broadcast.locking import lock
 from pushsdk._io.forks import no_fork, unforked
+from pushsdk._io.ownership import database_objection
 
 __all__ = ["Database", "StoreError"]
 
@@ -120,9 +121,13 @@ class Database:
 
     @unforked
     def _open(self) -> sqlite3.Connection:
-        _recognise(self._path)
+        opened = _recognise(self._path)
         try:
-            return self._prepared(self._connect(_WRITER_CACHE_KIB))
+            writer = self._connect(_WRITER_CACHE_KIB)
+            with _closed_on_error(writer):
+                if why := database_objection(self._path, opened):
+                    raise StoreError(f"{self._path} can't be used as a store: {why}; or name another file")
+            return self._prepared(writer)
         except sqlite3.Error as error:
             raise StoreError(f"{self._path} can't be used as a store: {error}; name another file") from None
 
@@ -256,14 +261,14 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-def _recognise(path: Path) -> None:
+def _recognise(path: Path) -> os.stat_result:
     """Make the file where there is none; raise where it is something else than a store of this version.
 
     By its first bytes, not by SQLite: to open a database can already change it.
     """
     try:
         with open(path, "r+b", buffering=0, opener=_open_private) as file:
-            head = file.read(_HEAD)
+            opened, head = os.fstat(file.fileno()), file.read(_HEAD)
             if not head and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), 0o600)
     except IsADirectoryError:
@@ -272,7 +277,7 @@ def _recognise(path: Path) -> None:
         why = "it is a link" if path.is_symlink() else error.strerror
         raise StoreError(f"{path} can't be used as a store: {why}; name another file") from None
     if not head:
-        return
+        return opened
     if len(head) < _HEAD or not head.startswith(_MAGIC):
         raise StoreError(f"{path} is no emulator store, or it is damaged: name another file")
     version, application = (int.from_bytes(head[at : at + 4], "big") for at in (60, 68))
@@ -280,6 +285,7 @@ def _recognise(path: Path) -> None:
         raise StoreError(f"{path} is a database of something else: name another file")
     if version != _VERSION:
         raise StoreError(f"{path} is a store of version {version}, this pushsdk has {_VERSION}: name another file")
+    return opened
 
 
 def _open_private(path: str, flags: int) -> int:
