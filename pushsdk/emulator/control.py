@@ -26,6 +26,7 @@ from pushsdk.emulator.records import Campaign, Unmatched
 from pushsdk.emulator.rooms import Room, TooMany
 from pushsdk.emulator.routes import Bad
 from pushsdk.emulator.search import Search, parse
+from pushsdk.emulator.shapes import LARGE
 from pushsdk.emulator.sql import NO_BOUND
 from pushsdk.emulator.store import NO_BOX, Box, Store, StoreError
 from pushsdk.emulator.streams import Full, Streams
@@ -33,6 +34,7 @@ from pushsdk.emulator.streams import Full, Streams
 __all__ = ["Control"]
 
 
+_CAMPAIGNS = 1000  # in the list
 _BODIES = 64 * 1024 * 1024  # bytes that are read to show what a user got
 
 
@@ -230,7 +232,8 @@ class Control:
         return await self._service.read(self._campaigns, call.room.box)
 
     def _campaigns(self, box: Box) -> list[views.CampaignView]:
-        return [views.campaign_view(each) for each in reversed(self._store.campaigns(box))]
+        found = self._store.campaigns(box, limit=_CAMPAIGNS, size=LARGE)
+        return [views.campaign_view(each) for each in reversed(found)]
 
     async def _get_campaigns_uuid(self, call: Call) -> views.CampaignView:
         campaign = await self._campaign(call)

@@ -143,7 +143,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="DELETE", path="/requests", does="drop from the list", answer=views.Deleted, query=DeleteQuery),
     Route(method="GET", path="/requests/{id}", does="one request, whole", answer=views.RequestView),
     Route(method="DELETE", path="/requests/{id}", does="drop one", answer=views.Deleted),
-    Route(method="GET", path="/campaigns", does="every campaign", answer=list[views.CampaignView]),
+    Route(method="GET", path="/campaigns", does="the newest campaigns", answer=list[views.CampaignView]),
     Route(method="GET", path="/campaigns/{uuid}", does="one", answer=views.CampaignView, query=PageQuery),
     Route(method="POST", path="/campaigns/{uuid}/start", does="start one now", answer=views.CampaignView),
     Route(method="GET", path="/wait", does="wait for requests", answer=views.Waited, query=WaitQuery),

@@ -137,10 +137,11 @@ def _campaign(row: tuple[Any, ...]) -> Campaign:
     return Campaign(**dict(zip(_CAMPAIGN_FIELDS, row[1:], strict=True)))
 
 
-def campaigns(db: sqlite3.Connection, inbox: int) -> tuple[Campaign, ...]:
-    """The campaigns of an inbox, oldest first."""
-    rows = db.execute(f"{_CAMPAIGN} WHERE campaigns.inbox = ? ORDER BY requests.id", (inbox,))
-    return tuple(_campaign(row) for row in rows)
+def campaigns(db: sqlite3.Connection, inbox: int, *, limit: int, size: int) -> tuple[Campaign, ...]:
+    """Return the newest campaigns of an inbox, oldest first. A body over ``size`` bytes is left out."""
+    select = _CAMPAIGN.replace(" body,", f" CASE WHEN bytes <= {size} THEN body ELSE x'' END,")
+    rows = db.execute(f"{select} WHERE campaigns.inbox = ? ORDER BY requests.id DESC LIMIT ?", (inbox, limit))
+    return tuple(_campaign(row) for row in rows)[::-1]
 
 
 def campaign(db: sqlite3.Connection, uuid: str) -> tuple[int, Campaign] | None:

@@ -274,10 +274,10 @@ class Store:
         with self._reading(box) as (db, inbox):
             return sql.pushes(db, inbox)
 
-    def campaigns(self, box: Box) -> tuple[Campaign, ...]:
-        """The campaigns that were accepted and are kept, oldest first."""
+    def campaigns(self, box: Box, *, limit: int = -1, size: int = sql.NO_BOUND) -> tuple[Campaign, ...]:
+        """The newest campaigns that were accepted and are kept, oldest first, without bodies over ``size`` bytes."""
         with self._reading(box) as (db, inbox):
-            return sql.campaigns(db, inbox)
+            return sql.campaigns(db, inbox, limit=limit, size=size)
 
     def campaign(self, box: Box, uuid: str) -> Campaign | None:
         """One campaign of this inbox."""

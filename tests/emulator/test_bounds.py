@@ -216,3 +216,13 @@ async def test_of_what_a_user_got_bodies_are_read_up_to_a_bound(emulator, wire, 
     assert [push["message"] is not None for push in pushes] == [False, False, True, True]
     assert len(emulator.inbox().delivered("ann")) == 4
     assert all(push.body for push in emulator.inbox().delivered("ann"))
+
+
+async def test_the_list_of_campaigns_is_bounded_and_reads_no_large_body(emulator, wire, monkeypatch):
+    monkeypatch.setattr(control, "_CAMPAIGNS", 2)
+    queries = ["SELECT 1", "SELECT 2", "x" * 70_000]
+    for query in queries:
+        await wire.send({"segment": {"query": query}}, path="/v1/campaigns")
+    listed = await Api(emulator).get("/campaigns")
+    assert [campaign["segment"] for campaign in listed] == [None, {"query": "SELECT 2"}]
+    assert [campaign.request["segment"]["query"] for campaign in emulator.campaigns] == queries
