@@ -260,7 +260,6 @@ def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], repeat: Set[int]
     if evidence.status is not None:
         if evidence.touched and not evidence.started_writing:
             # An answer to nothing: it had been waiting on the pooled connection for whoever came next.
-            evidence.failure = Failure.STALE
             return Outcome.NOT_SENT, True
         outcome, repeatable = read_status(
             evidence.status,

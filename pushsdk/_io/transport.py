@@ -223,6 +223,8 @@ class AiohttpTransport:
                     response.close()
                 else:
                     response.release()
+                if evidence.touched and not evidence.started_writing:
+                    evidence.failure = Failure.STALE
 
     async def close(self) -> None:
         """Close the own session; an injected one stays open."""

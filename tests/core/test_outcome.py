@@ -172,10 +172,11 @@ def test_a_refusal_before_the_request_was_written_whole_is_still_a_refusal():
 
 @pytest.mark.parametrize("status", [204, 200, 400, 408, 429, 500, 503])
 def test_an_answer_that_was_there_before_the_request_began_answers_nothing(status):
-    stray = evidence(touched=True, reused=True, status=status)
+    stray = evidence(touched=True, reused=True, status=status, failure=Failure.STALE)
+    before = repr(stray)
     attempt = judged(stray)
     assert (attempt.outcome, attempt.repeatable) == (NOT_SENT, True)
-    assert stray.failure is Failure.STALE
+    assert repr(stray) == before
     assert attempt.reason == str(Failure.STALE)
 
 

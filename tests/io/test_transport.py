@@ -536,3 +536,16 @@ def test_the_guard_works_under_uvloop_too(data: bytes) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+async def test_an_answer_to_a_request_that_was_never_begun_is_a_stale_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer(*_: object, data: Any, **__: object) -> Any:
+        assert data.size == len(BODY)
+        return SimpleNamespace(status=500, headers={}, content=aiohttp.streams.EMPTY_PAYLOAD, release=lambda: None)
+
+    async with transport_of("http://127.0.0.1:1", injected=True) as transport:
+        monkeypatch.setattr(transport._session, "_request", answer)
+        evidence = await post(transport)
+    assert (evidence.status, evidence.failure, evidence.started_writing) == (500, Failure.STALE, False)
