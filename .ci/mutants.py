@@ -1922,7 +1922,7 @@ TELEMETRY = [
     ),
     Mutant(
         "links are not bounded",
-        OTEL + "_work.py",
+        OTEL + "_spans.py",
         "list(contexts.values())[:MAX_LINKS]",
         "list(contexts.values())",
         T_OTEL,
@@ -2298,14 +2298,14 @@ BY_SPARK = [
     ),
     Mutant(
         "a report makes claims that are gone anew",
-        SPARK + "_standing.py",
+        SPARK + "_report.py",
         "if not folder.claims.is_dir() or not is_there(",
         "if not is_there(",
         T_SPARK + "standing.py",
     ),
     Mutant(
         "who is claimed in a run that goes on was never sent to",
-        SPARK + "_standing.py",
+        SPARK + "_report.py",
         "Mark.CLAIMED: (Outcome.UNKNOWN,",
         "Mark.CLAIMED: (Outcome.NOT_SENT,",
         T_SPARK + "standing.py",
@@ -2400,7 +2400,7 @@ BY_ARROW = [
     ),
     Mutant(
         "a request starts so late under its claim that it is cut",
-        ARROW + "_load.py",
+        ARROW + "_dispatcher.py",
         "deadline - min(half, half if attempt is None else attempt)",
         "deadline",
         T_ARROW + "dispatcher.py",

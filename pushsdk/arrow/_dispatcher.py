@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
+from itertools import groupby
 from queue import SimpleQueue
 
 from pushsdk._broadcast.courier import Courier, reason_of
 from pushsdk._broadcast.course import Step, course_of
 from pushsdk._broadcast.parts import Part
 from pushsdk._broadcast.plan import Kind, Piece, StoppedBy
+from pushsdk._core import wire
 from pushsdk._core.brake import Brake
 from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
@@ -19,11 +21,66 @@ from pushsdk._core.outcome import Verdict
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
 from pushsdk._io.engine import Engine
 from pushsdk.arrow._chunks import Chunk
-from pushsdk.arrow._load import Load
 from pushsdk.arrow._outcomes import Places, batch_of
 from pushsdk.claims._guard import Guard
 
 __all__ = ["AHEAD", "Dispatcher"]
+
+
+class Load:
+    """One chunk under its claim: see ``claims._guard.Load``."""
+
+    def __init__(self, chunk: Chunk, number: int, send: Callable[[Load, tuple[int, ...]], Awaitable[None]]) -> None:
+        self._send = send
+        self.chunk = chunk
+        #: Among the chunks of this dispatcher.
+        self.number = number
+        self.count = len(chunk.users)
+        self.deadline = 0.0
+        #: Until when its requests may wait for their places. Both are set for each claim, by ``due``.
+        self.latest_start = 0.0
+        self.places = Places(self.count)
+        #: Requests that are still to come.
+        self.requests = 0
+        #: Whether anything of it was to be sent.
+        self.is_busy = False
+        #: Whether a place on the wire is taken that no request has taken over yet.
+        self.has_place = False
+        #: The last failure of somebody who is left to send to.
+        self.trouble: Verdict | None = None
+        # Who is sent to under this claim. Set by ``send``.
+        self._claimed: tuple[int, ...] = ()
+
+    def due(self, now: float, deadline: float, attempt: float | None) -> None:
+        """It is claimed now, until that deadline, and an attempt takes so many seconds."""
+        half = (deadline - now) / 2
+        self.deadline = deadline
+        # An attempt that is cut is UNKNOWN. One that was not begun is made under the next claim.
+        self.latest_start = deadline - min(half, half if attempt is None else attempt)
+
+    async def send(self, places: tuple[int, ...]) -> None:
+        self._claimed = places
+        await self._send(self, places)
+
+    def after(self, record: Record) -> Record:
+        return self.places.after(record, self._claimed)
+
+    def parts(self, places: tuple[int, ...]) -> list[Part]:
+        """The requests for these."""
+        chunk = self.chunk
+        if chunk.is_personal:
+            return [Part(Piece(self.number, place, place + 1), *chunk.payloads[place]) for place in places]
+        ((ids, message, custom_fields),) = chunk.payloads
+        if len(places) == self.count:
+            return [Part(Piece(self.number, 0, self.count), ids, message, custom_fields)]
+        parts = []
+        for _, run in groupby(enumerate(places), key=lambda each: each[1] - each[0]):
+            alike = [place for _, place in run]
+            start, stop = alike[0], alike[-1] + 1
+            ids = wire.encode_user_ids(chunk.users[start:stop])[1:-1]
+            parts.append(Part(Piece(self.number, start, stop), ids, message, custom_fields))
+        return parts
+
 
 # Chunks that wait on either side, beside those on their way: to be sent, and to be fetched.
 AHEAD = 16

@@ -2,22 +2,116 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pushsdk._broadcast.place import refusal
+from pushsdk._broadcast.report import Row
+from pushsdk._core.dedupe import Mark, Record, recorded
+from pushsdk._core.errors import ClaimStoreError, ConfigurationError
+from pushsdk._core.outcome import Outcome
+from pushsdk.claims.store import Claim, ClaimStore
+from pushsdk.spark._asking import asked
+from pushsdk.spark._canary import is_there
+from pushsdk.spark._folder import Folder
+from pushsdk.spark._manifest import OWN_CLAIMS, Manifest
+from pushsdk.spark._preflight import checked_claims
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from pushsdk._broadcast.place import refusal
-from pushsdk._broadcast.report import Row
 from pushsdk._broadcast.results import BroadcastReport
-from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.outcome import Outcome
-from pushsdk.spark._folder import Folder
-from pushsdk.spark._manifest import Manifest, Summary
-from pushsdk.spark._standing import rows_of, tally_of
+from pushsdk.spark._manifest import Summary
 
 __all__ = ["SparkReport", "read_report", "report_of"]
+
+# Chunks that are looked up at a time.
+AT_A_TIME = 256
+_STANDING = {
+    Mark.ACCEPTED: (Outcome.ACCEPTED, ""),
+    Mark.REJECTED: (Outcome.REJECTED, "HTTP {}"),
+    Mark.CLAIMED: (Outcome.UNKNOWN, "claimed, and not settled so far"),
+    Mark.OPEN: (Outcome.NOT_SENT, "not sent so far"),
+}
+
+
+def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
+    """How many users have which outcome by now.
+
+    Raises RunFileError where that can't be told.
+    """
+    tally = dict.fromkeys(Outcome, 0)
+    for users, record in _chunks(folder, manifest):
+        if record is None:
+            tally[Outcome.NOT_SENT] += len(users)
+            continue
+        for run in record.runs:
+            tally[_STANDING[run.mark][0]] += run.users
+    if sum(tally.values()) != manifest.users:
+        raise refusal(folder.path, "files of its plan are missing, or are not ours", outcome=Outcome.UNKNOWN)
+    return tally
+
+
+def rows_of(folder: Folder, manifest: Manifest, outcome: Outcome | None) -> Iterator[Row]:
+    """Every planned user, or those with this outcome by now. Raises the same."""
+    for users, record in _chunks(folder, manifest):
+        positions = [(Mark.OPEN, None)] * len(users) if record is None else record.positions()
+        for user_id, (mark, status) in zip(users.to_pylist(), positions, strict=True):
+            told, reason = _STANDING[mark]
+            if outcome in (None, told):
+                yield Row(user_id, told, status, reason.format(status))
+
+
+def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, Record | None]]:
+    """The users of each chunk, and what is recorded of them; None where nothing is."""
+    try:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+    except ImportError:
+        raise ConfigurationError("pyarrow is missing: pip install 'pushsdk[spark]'") from None
+    from pushsdk.arrow._chunks import claim_key
+
+    if manifest.claims != OWN_CLAIMS:
+        raise refusal(
+            folder.path,
+            f"no sending came to its end, and what was sent is known to its claim store alone ({manifest.claims}): "
+            "call broadcast with the same arguments",
+            outcome=Outcome.UNKNOWN,
+        )
+    make, _, _ = checked_claims(None, folder.claims)
+    try:
+        if not folder.claims.is_dir() or not is_there(make, manifest.run):
+            raise refusal(folder.path, "its claims are gone: who was pushed is not known", outcome=Outcome.UNKNOWN)
+        with asked(make) as ask:
+            plan = ds.dataset(folder.plan(manifest.run), format="parquet")
+            for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=AT_A_TIME):
+                names, chunks = batch.column("chunk_id").to_pylist(), batch.column("user_ids")
+                found = ask(partial(_looked_up, keys=[claim_key(manifest.run, name) for name in names]))
+                for chunk, claim in zip(chunks, found, strict=True):
+                    yield chunk.values, None if claim is None else _record(claim, len(chunk.values))
+    except ClaimStoreError as error:
+        # Not as itself: that nothing was sent is not said here.
+        raise refusal(folder.path, f"its claims can't be read: {error}", outcome=Outcome.UNKNOWN) from error
+    except (OSError, pa.ArrowException) as error:
+        why = f"its plan can't be read ({type(error).__name__})"
+        raise refusal(folder.path, why, outcome=Outcome.UNKNOWN) from None
+
+
+async def _looked_up(store: ClaimStore, *, keys: Sequence[str]) -> list[Claim | None]:
+    return await asyncio.gather(*map(store.get, keys))
+
+
+def _record(claim: Claim, users: int) -> Record:
+    try:
+        return recorded(claim.record, users)
+    except ValueError as error:
+        raise ClaimStoreError("the claim store holds something else than it was given") from error
 
 
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.audiences import ids_of, made, refused, rows_of
 
 from pushsdk import ConfigurationError, ValidationError
-from pushsdk._broadcast import _lines
+from pushsdk._broadcast import _text_files
 from pushsdk._broadcast._text_files import TextFiles, read_json
 from pushsdk._broadcast.audience import Audience, AudienceSummary
 from pushsdk._broadcast.plan import ChunkSource
@@ -111,7 +111,7 @@ def test_a_line_of_just_64_kib_is_read(folder: Path) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"))), st.integers(1, 9))
 def test_however_the_blocks_fall_the_lines_are_the_same(lines: list[str], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_lines, "BLOCK", block)
+        patch.setattr(_text_files, "BLOCK", block)
         expected = [stripped for line in lines if (stripped := line.strip())]
         if expected and lines[0].startswith("\ufeff"):
             return
@@ -119,7 +119,7 @@ def test_however_the_blocks_fall_the_lines_are_the_same(lines: list[str], block:
 
 
 def test_the_number_of_a_bad_line_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lines, "BLOCK", 3)
+    monkeypatch.setattr(_text_files, "BLOCK", 3)
     with pytest.raises(ValidationError, match="standard input, line 4: not UTF-8"):
         ids_of(Audience.lines(io.BytesIO(b"a\nb\n\n\xff\n")))
 
@@ -456,7 +456,7 @@ def test_many_rows_of_json_come_in_batches(folder: Path) -> None:
 def test_chunks_hold_the_ids_and_all_but_the_last_are_full(users: list[str], size: int, distinct: bool) -> None:
     file = io.BytesIO("".join(f"{user}\n" for user in users).encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_lines, "BLOCK", 50)
+        patch.setattr(_text_files, "BLOCK", 50)
         patch.setattr("pushsdk._broadcast.audience._TOGETHER", 20)
         audience = Audience.lines(file)
         given = list(audience.chunks(fixed=10, max_users=size, max_bytes=10_000, distinct=distinct))

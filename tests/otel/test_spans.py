@@ -31,7 +31,7 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PushError, RetryPolicy, Timeout
 from pushsdk._core.outcome import Failure
-from pushsdk.otel._work import MAX_LINKS
+from pushsdk.otel._spans import MAX_LINKS
 
 RETRY = RetryPolicy.safe(base=0.1)
 

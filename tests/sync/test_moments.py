@@ -23,9 +23,9 @@ from pushsdk import (
 from pushsdk._io.threads import DaemonThreads
 from pushsdk._sync import portal, process, reading
 from pushsdk._sync.call import Call
-from pushsdk._sync.late import tell_late
 from pushsdk._sync.worker import Worker
 from pushsdk.emulator import Fault
+from pushsdk.sync import tell_late
 
 HELLO = MobilePush(body={"en": "hi"})
 
