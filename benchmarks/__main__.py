@@ -26,6 +26,7 @@ SCENARIOS = {
     "imports": False,
     "memory": False,
     "broadcast": True,
+    "throttled": False,
     "emulator": True,
     "sync": True,
     "otel": True,

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 import msgspec
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+THROTTLED = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
 
 
 def _ok(body: bytes) -> bytes:
@@ -55,6 +56,7 @@ class Counts:
     body_bytes: int = 0
     checksum: int = 0
     connections: int = 0
+    throttled: int = 0
     cpu: float = 0.0
 
     def since(self, earlier: "Counts") -> "Counts":
@@ -64,9 +66,10 @@ class Counts:
 class SinkProtocol(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, counts: Counts, delay: float) -> None:
+    def __init__(self, counts: Counts, delay: float, throttle: float) -> None:
         self.counts = counts
         self.delay = delay
+        self.throttle = throttle
         self.buffer = b""
         self.transport: asyncio.Transport
 
@@ -90,6 +93,9 @@ class SinkProtocol(asyncio.Protocol):
 
     def take(self, line: bytes, body: bytes) -> bytes:
         counts = self.counts
+        if counts.throttled < self.throttle * (counts.requests + counts.throttled):
+            counts.throttled += 1
+            return THROTTLED
         users = _decode(body)
         ids = users.userIds or users.recipients
         counts.requests += 1
@@ -128,19 +134,19 @@ def pin(core: int) -> None:
             os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
-def _serve(pipe: Connection, delay: float) -> None:
+def _serve(pipe: Connection, delay: float, throttle: float) -> None:
     pin(1)
     with contextlib.suppress(ImportError):
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    asyncio.run(_main(pipe, delay))
+    asyncio.run(_main(pipe, delay, throttle))
 
 
-async def _main(pipe: Connection, delay: float) -> None:
+async def _main(pipe: Connection, delay: float, throttle: float) -> None:
     loop = asyncio.get_running_loop()
     counts, stopped = Counts(), asyncio.Event()
-    server = await loop.create_server(lambda: SinkProtocol(counts, delay), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(lambda: SinkProtocol(counts, delay, throttle), "127.0.0.1", 0, backlog=1024)
 
     def control() -> None:
         """A word from the parent asks for the counts; the end of the pipe ends the sink."""
@@ -172,11 +178,11 @@ class Sink:
 
 
 @contextlib.contextmanager
-def sink(delay: float = 0.0) -> Iterator[Sink]:
-    """A running sink that answers each request after `delay` seconds."""
+def sink(delay: float = 0.0, *, throttle: float = 0.0) -> Iterator[Sink]:
+    """A running sink that answers after `delay` seconds, a share of the requests with 429 and Retry-After: 0."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, delay), daemon=True)
+    process = context.Process(target=_serve, args=(theirs, delay, throttle), daemon=True)
     process.start()
     theirs.close()
     try:
