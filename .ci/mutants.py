@@ -1263,6 +1263,20 @@ COMMANDS = [
         "tests/cli/test_send_command.py",
     ),
     Mutant(
+        "a terminal that can't draw shows no progress",
+        CLI + "_progress.py",
+        "console.is_terminal and not console.is_dumb_terminal",
+        "console.is_terminal",
+        "tests/cli/test_progress.py",
+    ),
+    Mutant(
+        "an error advises a shell in the words of Python",
+        CLI + "__init__.py",
+        "{in_shell(str(error))}",
+        "{error}",
+        "tests/cli/test_send_command.py",
+    ),
+    Mutant(
         "a finished run that is started again looks like a new one",
         CLI + "_runs.py",
         "if report.planned and users == 0:",
@@ -1313,6 +1327,13 @@ AUDIENCE = [
         "            first.setdefault(row[0], row)\n    return",
         "            first[row[0]] = row\n    return",
         T_DISTINCT,
+    ),
+    Mutant(
+        "an Audience of the name of a file is made",
+        RUNS + "audience.py",
+        "if not isinstance(source, Source):",
+        "if False:",
+        T_AUDIENCE,
     ),
     Mutant(
         "the ids beyond the last whole chunk are dropped",
