@@ -107,14 +107,10 @@ class Deadlines:
             self._arm(self._order[0])
 
 
-class Member(Protocol):
-    """What waits in company until something is told to it."""
+class Member(Expirable, Protocol):
+    """An item of a ``Company``. If it expires twice, the first time counts."""
 
     deadline: float
-
-    def expire(self, reason: Failure) -> None:
-        """Its deadline has come. Told twice, it takes the first."""
-        ...
 
 
 class Company:
