@@ -168,6 +168,24 @@ def test_what_no_later_try_would_change_is_forgotten(error: Exception) -> None:
     assert (owed.overdue(9), list(owed.paying(KEY))) == ([], [])
 
 
+def test_what_was_paid_meanwhile_is_not_overdue() -> None:
+    owed = Owed()
+    owed.postpone(KEY, LostError())
+    assert owed.overdue(9) == []
+
+
+def test_an_undo_that_finds_a_claim_that_no_swap_replaces_is_given_up() -> None:
+    taking = Taking(KEY, OURS, Owed())
+    add = next(taking.steps())
+    assert isinstance(add, Add)
+    undoing = taking.undoing()
+    next(undoing)
+    with pytest.raises(TimeoutError):
+        for _ in range(LOOKS):
+            assert isinstance(undoing.send(False), Add)
+            assert isinstance(undoing.send(add.claim), Swap)
+
+
 def test_what_is_owed_is_bounded_and_the_oldest_goes_first() -> None:
     owed, entry = Owed(), Entry()
     held = walk(Taking(KEY, OURS, Owed()).steps(), entry)
