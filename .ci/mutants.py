@@ -1512,6 +1512,13 @@ EMULATOR_RULES = [
         T_EMULATOR + "search.py",
     ),
     Mutant(
+        "a push is shown on a platform that it does not name",
+        EMULATOR + "delivery.py",
+        "else message.android_enabled) is True",
+        "else message.android_enabled) is not False",
+        T_EMULATOR + "delivery.py",
+    ),
+    Mutant(
         "a push that is not delivered yet replaces another",
         EMULATOR + "delivery.py",
         'return "replaced" if replaced <= now else "delivered"',

@@ -204,8 +204,8 @@ def _no_platform(node: _Node) -> _Found:
 
 def _platform_off(node: _Node) -> _Found:
     for name, switch in _PLATFORM.items():
-        if _filled(node.fields.get(name)) and node.fields.get(switch) is False:
-            yield (name,), f"set, although {switch} is false"
+        if _filled(node.fields.get(name)) and node.fields.get(switch) is not True:
+            yield (name,), f"set, although {switch} is not true"
 
 
 def _no_text(node: _Node) -> _Found:

@@ -24,11 +24,11 @@ def describe(entry: Entry, message: Message | None) -> None:
         title=_cut(title),
         body=_cut(body),
         languages=tuple(dict.fromkeys((*title, *subtitle, *body)))[:_LANGUAGES],
-        # A flag that is left out is on: what the service makes of it is not shown (2.10).
+        # What the service makes of a flag that is left out is not shown (2.10). Here, as for lint, it is off.
         platforms=tuple(
             platform
             for platform, enabled in (("ios", message.ios_enabled), ("android", message.android_enabled))
-            if enabled is not False
+            if enabled is True
         ),
         collapse_id=None if message.collapse_id is UNSET else message.collapse_id[:_LONGEST],
         first_user=entry.user_ids[0] if entry.user_ids else None,

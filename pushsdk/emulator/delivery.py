@@ -4,7 +4,7 @@ The interface says what a message holds (sections 2.5-2.8), and nothing of what 
 What follows is simulated, and each notification names what of it concerns it:
 
 - devices are always online: a push is delivered as soon as it was enqueued, ``delay`` seconds after it came;
-- a flag of a platform that is left out counts as true;
+- a flag of a platform that is left out counts as false;
 - a later push with the same collapseId replaces the notification of an earlier one;
 - ttl is in seconds, and a notification is shown until it has passed;
 - a field that names no platform counts on both, but for the icons, which iOS does not have.
@@ -205,7 +205,7 @@ def plain(text: str, fields: Mapping[str, Any] | None) -> str:
 
 
 def _enabled(message: Message, platform: Platform) -> bool:
-    return (message.ios_enabled if platform == "ios" else message.android_enabled) is not False
+    return (message.ios_enabled if platform == "ios" else message.android_enabled) is True
 
 
 def _expires(sent: Sent, message: Message) -> float:
@@ -268,7 +268,7 @@ def _notification(push: _Push, user_id: str, platform: Platform, state: State) -
         relevance_score=_or_none(message.relevance_score),
         content_available=_or_none(message.content_available),
         extras=extras,
-        simulated=_simulated(message, platform),
+        simulated=_simulated(message),
     )
 
 
@@ -281,12 +281,10 @@ def _is_silent(message: Message) -> bool:
     return message.content_available is True and not any(text.strip() for text in texts)
 
 
-def _simulated(message: Message, platform: Platform) -> tuple[str, ...]:
-    flag = f"{platform}Enabled"
+def _simulated(message: Message) -> tuple[str, ...]:
     has = msgspec.to_builtins(message)
     return (
         "the device is always online",
-        *([f"{flag} is left out: counts as true"] if flag not in has else []),
         *(made_up for name, made_up in _MADE_UP.items() if name in has),
         *(["it is silent: contentAvailable, and no text"] if _is_silent(message) else []),
     )

@@ -79,6 +79,13 @@ def test_each_rule_speaks_where_it_should(change, code, path):
     assert (code, path) in told(GOOD | change)
 
 
+def test_a_flag_that_is_left_out_counts_as_false():
+    assert told({"title": {"en": "Hi"}, "iosActionUrl": "a:b"}) == {
+        ("no-platform", "$.message"),
+        ("platform-off", "$.message.iosActionUrl"),
+    }
+
+
 def test_every_rule_has_a_case():
     assert {rule.code for rule in RULES} == {code for _, code, _ in CASES} | {"no-external-id"}
 
@@ -90,6 +97,7 @@ def test_a_good_message_hears_nothing():
 def test_a_good_struct_hears_nothing():
     message = MobilePush(
         ios_enabled=True,
+        android_enabled=True,
         title={"en": "Hi"},
         body={"en": "Here"},
         android_action_buttons=[ActionButton(label="Open", url="app:open")],

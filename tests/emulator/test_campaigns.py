@@ -478,7 +478,7 @@ IN_BERLIN = {"query": "SELECT user_id, first_name FROM users WHERE city = 'Berli
 
 
 async def created(api: Api, segment: dict[str, str], **body: Any) -> str:
-    sent = {"name": "Spring", "segment": segment, "message": MESSAGE, **body}
+    sent = {"name": "Spring", "segment": segment, "message": {**MESSAGE, "iosEnabled": True}, **body}
     answer = await api.raw("POST", "/external/api/v1/campaigns", sent)
     assert answer.status == 200
     return str(answer.json["uuid"])

@@ -14,7 +14,7 @@ from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.store import StoreError
 
-MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}}
+MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
 STRANGE = [
     *("a/b", "/", "a/../b", "..", ".", "a.b", "50%", "%41", "a b", " ", "a+b", "a&b=c", "a?b", "#", ";"),
     *(
@@ -290,7 +290,7 @@ async def test_a_user_nobody_pushed_to_has_nothing(api):
 
 async def test_a_user_shows_pushes_oldest_first_and_what_the_devices_show(api, wire):
     await wire.send({"userIds": ["ann", "ann"], "message": MESSAGE, "customFields": {"a": [1]}})
-    await wire.send({"userIds": ["ann"], "message": {"title": {"en": "2"}, "iosEnabled": False}})
+    await wire.send({"userIds": ["ann"], "message": {"title": {"en": "2"}, "androidEnabled": True}})
     user = await api.user("ann")
     assert user["accepted"] == 3
     first, second = user["pushes"]

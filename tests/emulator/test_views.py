@@ -218,15 +218,16 @@ def test_no_bytes_are_too_strange_to_be_shown(body):
 
 
 def test_a_user_shows_what_was_sent_and_how_often():
-    view = user(got({"message": {"title": {"en": "x"}}, "customFields": {"a": 1}}, times=2))
+    message = {"title": {"en": "x"}, "iosEnabled": True}
+    view = user(got({"message": message, "customFields": {"a": 1}}, times=2))
     (push,) = view["pushes"]
-    assert (push["message"], push["custom_fields"], push["times"]) == ({"title": {"en": "x"}}, {"a": 1}, 2)
+    assert (push["message"], push["custom_fields"], push["times"]) == (message, {"a": 1}, 2)
     assert (view["accepted"], view["campaigns"]) == (3, 0)
     assert [each["title"] for each in view["devices"]["ios"]] == [{"en": "x"}]
 
 
 def test_a_campaign_shows_the_users_row_in_place_of_custom_fields():
-    sent = {"message": {"title": {"en": "x"}}, "customFields": {"of": "the body"}}
+    sent = {"message": {"title": {"en": "x"}, "androidEnabled": True}, "customFields": {"of": "the body"}}
     view = user(got(sent, campaign="uuid", fields={"city": "Berlin"}))
     assert view["campaigns"] == 1
     assert view["pushes"][0]["custom_fields"] == {"city": "Berlin"}

@@ -5,7 +5,7 @@ import { bdi, clipped, fill, h, simulated, toast } from "./dom.js";
 import { clock, number, plain, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { readMessage, texts } from "./message.js";
-import { phone } from "./phones.js";
+import { phone, unsent } from "./phones.js";
 import { names } from "./placeholders.js";
 import { facts } from "./widgets.js";
 
@@ -161,7 +161,7 @@ export class Campaigns {
         for (const other of body.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === press));
         preview(stage, message, fields[index], campaign.started ?? campaign.time);
       });
-      return h("tr", null, h("th", { scope: "row" }, press), columns.map((name) => h("td", null, name in fields[index] && fields[index][name] !== null ? bdi(plain(fields[index][name]).slice(0, 80)) : h("span", { class: "ph fallback" }, "fallback"))));
+      return h("tr", null, h("th", { scope: "row" }, press), columns.map((name) => h("td", null, Object.hasOwn(fields[index], name) && fields[index][name] !== null ? bdi(plain(fields[index][name]).slice(0, 80)) : h("span", { class: "ph fallback" }, "fallback"))));
     });
     const body = h("tbody", null, rows);
     body.querySelector("button").setAttribute("aria-pressed", "true");
@@ -181,7 +181,7 @@ export class Campaigns {
 function preview(stage, message, values, time) {
   const language = message.languages.find((one) => /^en\b/.test(one)) ?? message.languages[0] ?? "en";
   const shown = { message, language, values, time: time ?? Date.now() / 1000 };
-  fill(stage, ["ios", "android"].map((one) => phone(one, shown, { expanded: false })));
+  fill(stage, unsent(message) ?? ["ios", "android"].map((one) => phone(one, shown, { expanded: false })));
 }
 
 const state = (name) => h("span", { class: `tag state ${String(name).replaceAll(" ", "-")}`, title: STATES[name] ?? "" }, plain(name));

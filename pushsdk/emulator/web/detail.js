@@ -7,7 +7,7 @@ import { icon } from "./icons.js";
 import { inspector } from "./inspector.js";
 import { hostOf, imagesOn, link } from "./links.js";
 import { badge, enabled, readMessage, target, text, textOf, texts } from "./message.js";
-import { phone } from "./phones.js";
+import { phone, unsent } from "./phones.js";
 import { names, rendered } from "./placeholders.js";
 import { segmented } from "./widgets.js";
 
@@ -75,6 +75,8 @@ export class Detail {
       this.head,
       h("div", { class: "detail-body" }, h("div", { class: "stage" }, this.toolbar(), this.stage), this.side),
     );
+    const why = request.accepted ? unsent(this.message) : refused(request);
+    if (why) fill(this.stage.parentElement, why); // what reaches no phone is told, not drawn
     this.redraw(false);
   }
 
@@ -82,6 +84,7 @@ export class Detail {
   redraw(still = true) {
     this.stage.classList.toggle("still", still); // only a push that is new here drops in
     this.drawHead();
+    if (!this.stage.isConnected) return;
     const shown = { message: this.message, language: this.language, values: this.values, time: this.request.time };
     const open = () => this.toggle();
     const one = (platform) =>
@@ -125,7 +128,7 @@ export class Detail {
           request.endpoint === "campaigns" ? h("a", { href: `#/campaigns/${request.campaign ?? ""}` }, "see its campaign") : plural(request.users, "user"),
         ),
         h("h2", { dir: direction(this.language) }, title === "" ? h("span", { class: "quiet" }, "No title") : clipped(title, 140, "Title")),
-        request.error || request.fault ? trouble(request) : null,
+        request.accepted && request.fault ? trouble(request) : null,
       ),
       h("div", { class: `stamp ${kind}`, title: FATES[kind].says }, h("b", null, FATES[kind].word), h("span", null, request.status ?? "no status")),
       this.actions(),
@@ -186,6 +189,18 @@ export class Detail {
   }
 }
 
+function refused(request) {
+  const { word } = FATES[fate(request)];
+  return h(
+    "div",
+    { class: "nothing" },
+    icon("alert"),
+    h("h2", null, request.status ? `${word} with ${request.status}` : word),
+    trouble(request),
+    h("p", null, `The service did not accept this ${request.endpoint === "campaigns" ? "campaign" : "push"}: no phone shows it.`),
+  );
+}
+
 function trouble(request) {
   return h(
     "p",
@@ -199,7 +214,7 @@ function trouble(request) {
 // Custom fields of a push are the only values that come with it. That placeholders take them is simulated.
 function initialValues(request, message) {
   const given = request.body?.customFields;
-  const values = {};
+  const values = Object.create(null); // names come from the push and may be anything
   for (const name of names(texts(message)).keys()) {
     if (given && typeof given === "object" && Object.hasOwn(given, name) && given[name] !== null) values[name] = String(given[name]);
   }
@@ -215,7 +230,7 @@ function effects(message, platform, language) {
   const picture = platform === "ios" ? text(message, "richMediaUrl") || text(message, "bigImageUrl") : text(message, "bigImageUrl") || text(message, "richMediaUrl");
   return [
     h("p", { class: "device-name" }, platform === "ios" ? "iPhone" : "Android", " ", simulated(), h("span", { class: "quiet", dir: "ltr" }, direction(language) === "rtl" ? "right to left" : "")),
-    enabled(message, platform) === false ? null : h(
+    !enabled(message, platform) ? null : h(
       "ul",
       { class: "effects" },
       row("tap", "opens ", url ? link(url) : h("span", { class: "quiet" }, "the app")),

@@ -10,7 +10,8 @@ const KEYS = [
   [["l"], "next language"],
   [["g"], "newest push"],
   [["1", "2", "3", "4"], "pushes, campaigns, users, faults"],
-  [["Esc"], "leave the search, close"],
+  [["Enter", "Esc"], "leave the search, which stays"],
+  [["Esc"], "close"],
   [["?"], "this help"],
 ];
 

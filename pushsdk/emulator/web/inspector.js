@@ -35,6 +35,7 @@ export function inspector({ request, message, values, tab, switched, edited }) {
 }
 
 function overview(request, message, values, edited) {
+  if (!isObject(request.body)) return [h("p", { class: "hint" }, "The body holds no fields that can be shown here: see Raw.")];
   return [advice(request.lint ?? []), placeholders(message, values, edited), arrival(request, message), taps(message), data(request, message)];
 }
 
@@ -102,8 +103,8 @@ function arrival(request, message) {
 
 function platform(raw, one) {
   const flag = raw[`${one}Enabled`];
-  const word = flag === true ? "on" : flag === false ? "off" : "not said";
-  return h("span", { class: `tag ${flag === false ? "off" : ""}` }, icon(one === "ios" ? "apple" : "android"), `${one === "ios" ? "iPhone" : "Android"} ${word}`);
+  const word = flag === true ? "on" : flag === false ? "off" : "not set";
+  return h("span", { class: `tag ${flag === true ? "" : "off"}` }, icon(one === "ios" ? "apple" : "android"), `${one === "ios" ? "iPhone" : "Android"} ${word}`);
 }
 
 function lifetime(raw, time) {

@@ -16,12 +16,8 @@ export function listen(app) {
 }
 
 function escape(event, app, typing) {
-  const { pushes } = app.views;
-  if (typing === pushes.input && pushes.input.value) {
-    pushes.input.value = "";
-    pushes.find("");
-  } else if (typing) {
-    typing.blur();
+  if (typing) {
+    typing.blur(); // and the filter stays: only an empty field shows all again
   } else if (location.hash.split("/").length > 2) {
     app.go(`#/${app.view}`);
   }
@@ -49,13 +45,13 @@ function act(event, app) {
 const inList = (event) => event.target === document.body || event.target.closest(".side") !== null || event.target.id === "main";
 
 function focusSearch(app) {
-  const box = app.views[app.view].input ?? null;
-  if (box === null) {
-    app.go("#/pushes");
-    app.views.pushes.input.focus();
-  } else {
-    box.focus();
+  if (!app.views[app.view].input) {
+    location.hash = "#/pushes";
+    app.route(); // at once: a hidden field takes no focus
   }
+  const { input } = app.views[app.view];
+  input.focus();
+  input.select();
 }
 
 function newest(app) {

@@ -179,6 +179,7 @@ function chips(row) {
   const languages = row.languages ?? [];
   return [
     languages.slice(0, 4).map((language) => h("span", { class: "tag" }, bdi(language.slice(0, 12)))),
+    row.accepted && !row.platforms.length ? h("span", { class: "tag" }, "no platform") : null,
     languages.length > 4 ? h("span", { class: "tag" }, `+${languages.length - 4}`) : null,
     row.fault ? h("span", { class: "tag fault", title: "A fault rule acted" }, icon("bolt"), bdi(row.fault.slice(0, 40))) : null,
   ];

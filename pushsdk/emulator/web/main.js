@@ -5,6 +5,7 @@ import { Campaigns } from "./campaigns.js";
 import { dialog, fill, h, toast } from "./dom.js";
 import { Faults } from "./faults.js";
 import { listen } from "./keys.js";
+import { Notices } from "./notices.js";
 import { Pushes } from "./pushes.js";
 import { follow } from "./stream.js";
 import { Frames, later } from "./timing.js";
@@ -12,13 +13,15 @@ import { Top } from "./top.js";
 import { Users } from "./users.js";
 import { showUnmatched } from "./welcome.js";
 
-const LOOK = 3000; // ms between looks at the list of inboxes; sooner while there is none
+const LOOK = 1500; // ms between looks at all inboxes; sooner while there is none
 const LOOK_EMPTY = 600;
 
 class App {
   constructor() {
     this.main = document.getElementById("main");
     this.list = [];
+    this.unmatched = [];
+    this.notices = new Notices((name) => this.choose(name).then(() => this.go("#/pushes")));
     this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename() });
     this.views = { pushes: new Pushes(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
     this.frames = new Frames({ requests: (rows, count) => this.arrived(rows, count), other: (event, data) => this.happened(event, data) });
@@ -42,7 +45,7 @@ class App {
 
   route() {
     const [, key, id] = /^#\/(\w+)(?:\/(.*))?$/.exec(location.hash) ?? [];
-    this.view = key in this.views ? key : "pushes";
+    this.view = Object.hasOwn(this.views, key) ? key : "pushes";
     for (const [name, view] of Object.entries(this.views)) view.root.hidden = name !== this.view;
     this.top.view(this.view);
     this.views[this.view].show(id ? decoded(id) : undefined);
@@ -60,7 +63,7 @@ class App {
   /** Look at the inboxes; take one when none is chosen yet. */
   async look(wanted) {
     try {
-      this.list = await get("/inboxes");
+      [this.list, this.unmatched] = await Promise.all([get("/inboxes"), get("/unmatched")]);
     } catch (error) {
       if (error.status === 401 || error.status === 403) this.askToken(error.message);
       else this.top.connection("reconnecting");
@@ -70,8 +73,13 @@ class App {
     if (inbox() && !known(inbox())) this.lost();
     if (!inbox() && this.list.length) await this.choose(known(wanted) ? wanted : this.list[0].inbox);
     else if (!inbox()) this.firstTime();
-    if (!this.total()) showUnmatched();
+    showUnmatched(this.unmatched);
+    this.paint();
+  }
+
+  paint() {
     this.top.inboxes(this.list, inbox());
+    this.notices.show(this.list, inbox(), this.total() ? this.unmatched : []); // the empty page shows them itself
   }
 
   /** The emulator was started anew, and has not this inbox any more. */
@@ -95,7 +103,7 @@ class App {
     store(name);
     this.close?.();
     this.frames.clear();
-    this.top.inboxes(this.list, name);
+    this.paint();
     const { pushes } = this.views;
     pushes.detail.empty();
     if (/^#\/(pushes|users|campaigns)\/./.test(location.hash) && this.chosenBefore) this.go(`#/${this.view}`);

@@ -37,11 +37,8 @@ export function texts(message) {
 /** A text field, or "" where it is unset or no text. */
 export const text = (message, field) => (typeof message.raw[field] === "string" ? message.raw[field] : "");
 
-/** Whether the message goes to a platform: true, false, or null where it doesn't say. */
-export function enabled(message, platform) {
-  const flag = message.raw[`${platform}Enabled`];
-  return typeof flag === "boolean" ? flag : null;
-}
+/** Whether the message goes to a platform: a flag that is left out counts as false, here and on the server. */
+export const enabled = (message, platform) => message.raw[`${platform}Enabled`] === true;
 
 /** The image a platform shows large, and the one it shows small. Which is which is the emulator's reading. */
 export function images(message, platform) {

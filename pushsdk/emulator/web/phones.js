@@ -39,7 +39,7 @@ const clockOf = (shown) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", m
  * @param {{expanded: boolean, open: () => void}} options
  */
 export function phone(platform, shown, options) {
-  const off = enabled(shown.message, platform) === false;
+  const off = !enabled(shown.message, platform);
   const silent = isSilent(shown.message);
   const quiet = loudness(shown.message, platform) === 0;
   const classes = ["phone", platform, options.expanded ? "expanded" : "locked"];
@@ -47,11 +47,17 @@ export function phone(platform, shown, options) {
   else if (quiet && !options.expanded) classes.push("dim");
   const name = platform === "ios" ? "iPhone" : "Android";
   const screen = h("div", { class: "screen", dir: direction(shown.language) });
-  if (off) screen.append(blank("Not sent", `${platform}Enabled is false`));
+  if (off) screen.append(blank("Not sent", `${platform}Enabled is ${Object.hasOwn(shown.message.raw, `${platform}Enabled`) ? "false" : "not set"}`));
   else if (platform === "ios") iosScreen(screen, shown, silent, options);
   else androidScreen(screen, shown, silent, options);
   const node = h("div", { class: "glass" }, screen, h("i", { class: "side-key" }), platform === "ios" ? h("i", { class: "island" }) : h("i", { class: "hole" }));
   return h("div", { class: classes.join(" "), role: "group", "aria-label": `${name}, ${options.expanded ? "expanded" : "lock screen"}` }, node);
+}
+
+/** Words in place of the phones for a message that is for no platform, else null. */
+export function unsent(message) {
+  if (enabled(message, "ios") || enabled(message, "android")) return null;
+  return h("div", { class: "nothing" }, icon("alert"), h("h2", null, "For no platform"), h("p", null, "Neither iosEnabled nor androidEnabled is true: no phone shows this push."));
 }
 
 function blank(title, why) {

@@ -52,7 +52,7 @@ export class Pushes {
       { class: "side", "aria-label": "Live list" },
       h(
         "form",
-        { class: "search", role: "search", onsubmit: (event) => event.preventDefault() },
+        { class: "search", role: "search", onsubmit: (event) => this.submit(event) },
         h("label", { class: "search-box" }, icon("search"), this.input, h("kbd", { "aria-hidden": "true" }, "/")),
         h(
           "p",
@@ -77,6 +77,13 @@ export class Pushes {
     this.input.value = old ? `${old} ${term}` : term;
     this.input.focus();
     this.find(this.input.value);
+  }
+
+  /** Enter: search now, and give the keys back to the list. */
+  submit(event) {
+    event.preventDefault();
+    this.find(this.input.value);
+    this.list.root.focus();
   }
 
   find(text) {
@@ -115,7 +122,7 @@ export class Pushes {
 
   /** @param {string | undefined} id of the push to show; the newest where the page has room and none is chosen */
   show(id) {
-    const chosen = id === undefined ? null : Number(id);
+    const chosen = /^\d{1,15}$/.test(id) ? Number(id) : null;
     this.root.classList.toggle("chosen", chosen !== null);
     this.list.select(chosen);
     if (!inbox()) return; // asked again once there is one

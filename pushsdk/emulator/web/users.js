@@ -32,12 +32,19 @@ export class Users {
       h(
         "section",
         { class: "side", "aria-label": "Users" },
-        h("form", { class: "search", role: "search", onsubmit: (event) => event.preventDefault() }, h("label", { class: "search-box" }, icon("search"), this.input, h("kbd", { "aria-hidden": "true" }, "/")), h("div", { class: "row" }, this.only.root)),
+        h("form", { class: "search", role: "search", onsubmit: (event) => this.submit(event) }, h("label", { class: "search-box" }, icon("search"), this.input, h("kbd", { "aria-hidden": "true" }, "/")), h("div", { class: "row" }, this.only.root)),
         this.list,
         h("div", { class: "row center" }, this.more),
       ),
       this.detail,
     );
+  }
+
+  /** Enter: search now, and give the keys back to the page. */
+  submit(event) {
+    event.preventDefault();
+    this.refresh();
+    this.app.main.focus();
   }
 
   show(user) {

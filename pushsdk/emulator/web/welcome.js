@@ -1,9 +1,8 @@
 // What an empty inbox shows: how to send the first push to this very server.
 
-import { get } from "./api.js";
-import { bdi, fill, h } from "./dom.js";
-import { clock } from "./format.js";
+import { fill, h } from "./dom.js";
 import { snippet } from "./inspector.js";
+import { turnedAway } from "./notices.js";
 import { tabs } from "./widgets.js";
 
 const BASE = `${location.origin}/external/api`;
@@ -40,20 +39,12 @@ asyncio.run(main())`;
 const knocked = h("div", { class: "knocked", role: "status" });
 
 /** What reached no inbox, and why: a newcomer's first push is often among it. */
-export async function showUnmatched() {
-  const found = (await get("/unmatched").catch(() => [])).slice(0, 4);
-  const key = JSON.stringify(found);
+export function showUnmatched(requests) {
+  const newest = requests.slice(0, 4);
+  const key = JSON.stringify(newest);
   if (knocked.dataset.shown === key) return;
   knocked.dataset.shown = key;
-  fill(
-    knocked,
-    found.length ? h("h3", null, "Something knocked, and was turned away") : null,
-    h(
-      "ul",
-      null,
-      found.map((one) => h("li", null, h("span", { class: "code refused" }, one.status), h("span", null, h("span", { class: "mono" }, `${clock(one.time)} `, bdi(`${one.method} ${one.path}`)), h("br"), bdi(one.error)))),
-    ),
-  );
+  fill(knocked, newest.length ? h("h3", null, "Something knocked, and was turned away") : null, turnedAway(newest));
 }
 
 /** Big, beside the empty list. */

@@ -44,6 +44,7 @@ def place(value: Any, *where: str) -> Place:
 URL = "https://example.com/an-address"
 TEXTS = {"en": "Some words"}
 IN_BOTH = (LOCK, EXPANDED)
+ON = {"iosEnabled": True, "androidEnabled": True}  # without them no phone is drawn
 
 PLACES: Mapping[type, Mapping[str, Place]] = {
     CampaignRequest: {  # 2.1
@@ -51,7 +52,7 @@ PLACES: Mapping[type, Mapping[str, Place]] = {
         "externalId": place("spring-27", CAMPAIGN),
         "segment": place({"query": "SELECT 1"}, CAMPAIGN),
         "schedule": place({"type": "START_NOW"}, CAMPAIGN),
-        "message": place({"title": TEXTS}, *IN_BOTH),
+        "message": place({"title": TEXTS, **ON}, *IN_BOTH, UNDER, OVERVIEW),
     },
     Segment: {  # 2.2
         "query": place("SELECT id FROM customers", CAMPAIGN),
@@ -64,8 +65,8 @@ PLACES: Mapping[type, Mapping[str, Place]] = {
     CampaignCreated: {"uuid": place(None, CAMPAIGN)},  # 2.4; each campaign has its own
     MobilePush: {  # 2.5
         "type": place("ANOTHER_PUSH"),
-        "iosEnabled": place(False, *IN_BOTH, UNDER, OVERVIEW),
-        "androidEnabled": place(False, *IN_BOTH, UNDER, OVERVIEW),
+        "iosEnabled": place(True, *IN_BOTH, UNDER, OVERVIEW),
+        "androidEnabled": place(True, *IN_BOTH, UNDER, OVERVIEW),
         "title": place(TEXTS, *IN_BOTH),
         "subtitle": place(TEXTS, *IN_BOTH),
         "body": place(TEXTS, *IN_BOTH),
@@ -109,8 +110,8 @@ PLACES: Mapping[type, Mapping[str, Place]] = {
         "useWebview": place(True, EXPANDED, OVERVIEW),
     },
     PushRequest: {  # 2.9
-        "userIds": place(["a-user", "b-user"], USERS),
-        "message": place({"title": TEXTS}, *IN_BOTH, USERS, OVERVIEW),  # without it the request is refused
+        "userIds": place(["a-user", "b-user"], *IN_BOTH, UNDER, USERS),  # without it the request is refused
+        "message": place({"title": TEXTS, **ON}, *IN_BOTH, UNDER, USERS, OVERVIEW),  # as here
         "customFields": place({"first_name": "Ada"}, *IN_BOTH, OVERVIEW),
     },
 }
@@ -127,8 +128,8 @@ SECTIONS = {
 IN_A_PUSH = (MobilePush, ActionButton, ActionCategory, ActionComponent, PushRequest)
 # What is there beside the field that is looked at, and how the whole request is made of it.
 BESIDE: Mapping[type, Mapping[str, Any]] = {
-    MobilePush: {"body": {"en": "Hi {{ first_name | 'you' }}"}, "richMediaUrl": "https://rich.example.com/"},
-    PushRequest: {"userIds": ["u"], "message": {"body": {"en": "Hi {{ first_name | 'you' }}"}}},
+    MobilePush: {**ON, "body": {"en": "Hi {{ first_name | 'you' }}"}, "richMediaUrl": "https://rich.example.com/"},
+    PushRequest: {"userIds": ["u"], "message": {**ON, "body": {"en": "Hi {{ first_name | 'you' }}"}}},
     CampaignRequest: {"name": "Beside"},
 }
 WHOLE: Mapping[type, Callable[[Any], dict[str, Any]]] = {
@@ -136,9 +137,12 @@ WHOLE: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     Segment: lambda one: {"name": "Beside", "segment": one},
     Schedule: lambda one: {"name": "Beside", "schedule": one},
     MobilePush: lambda one: {"userIds": ["u"], "message": one},
-    ActionButton: lambda one: {"userIds": ["u"], "message": {"androidActionButtons": [one]}},
-    ActionCategory: lambda one: {"userIds": ["u"], "message": {"actionCategory": one}},
-    ActionComponent: lambda one: {"userIds": ["u"], "message": {"actionCategory": {"actionComponents": [one]}}},
+    ActionButton: lambda one: {"userIds": ["u"], "message": {**ON, "androidActionButtons": [one]}},
+    ActionCategory: lambda one: {"userIds": ["u"], "message": {**ON, "actionCategory": one}},
+    ActionComponent: lambda one: {
+        "userIds": ["u"],
+        "message": {**ON, "actionCategory": {"actionComponents": [one]}},
+    },
     PushRequest: lambda one: one,
 }
 # Pictures as they are built, all else as it reads; without the clocks, without what is only read aloud or hovered over,
@@ -146,7 +150,7 @@ WHOLE: Mapping[type, Callable[[Any], dict[str, Any]]] = {
 SEEN = """selectors => Object.fromEntries(selectors.map(selector => [selector,
   [...document.querySelectorAll(selector)].map(node => {
     if (!node.classList.contains("phone")) {
-        const advice = node.querySelector(".advice")?.innerText ?? "";
+        const advice = node.querySelector(".advice, .fine")?.innerText ?? "";
         return node.innerText.replace(advice, "");
     }
     const copy = node.cloneNode(true);

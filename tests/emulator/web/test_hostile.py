@@ -66,6 +66,8 @@ def message(payload: str) -> dict[str, Any]:
     texts = {"en": payload, "ar": payload, payload[:50]: payload}
     return {
         "type": payload,
+        "iosEnabled": True,
+        "androidEnabled": True,
         "title": texts,
         "subtitle": texts,
         "body": texts,
@@ -178,7 +180,8 @@ async def test_a_body_that_is_no_json_is_shown_as_it_came(desk: Any) -> None:
 async def test_values_of_another_kind_and_of_great_depth_are_shown(desk: Any) -> None:
     deep = "[" * 900 + "]" * 900
     body = (
-        '{"userIds": ["u"], "message": {"title": {"en": "Deep"}, "odd": %s, "keyVals": {}}, "customFields": {"a": %s}}'
+        '{"userIds": ["u"], "message": {"title": {"en": "Deep"}, "iosEnabled": true, "odd": %s, "keyVals": {}},'
+        ' "customFields": {"a": %s}}'
     )
     headers = {"Api-Key": desk.emulator.api_key, "Content-Type": "application/json"}
     data = (body % (deep, deep)).encode()

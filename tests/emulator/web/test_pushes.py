@@ -102,11 +102,62 @@ async def test_arabic_runs_from_right_to_left_on_both_phones(desk: Any) -> None:
         assert (await icon.bounding_box())["x"] > (await text.bounding_box())["x"]
 
 
-async def test_a_platform_that_is_off_shows_a_dark_screen(desk: Any) -> None:
-    await desk.push("Only there", iosEnabled=False)
+@pytest.mark.parametrize(("flag", "why"), [({"iosEnabled": False}, "false"), ({}, "not set")])
+async def test_a_platform_that_is_not_on_shows_a_dark_screen(desk: Any, flag: dict[str, bool], why: str) -> None:
+    message = {"title": {"en": "Only there"}, "androidEnabled": True, **flag}
+    await desk.send({"userIds": ["u"], "message": message})
     page = await desk.page()
-    await page.get_by_role("group", name="iPhone").get_by_text("Not sent").wait_for()
+    await page.get_by_role("group", name="iPhone").get_by_text(f"iosEnabled is {why}").wait_for()
     await title(page, "Android").get_by_text("Only there").wait_for()
+    assert await page.locator(".card").count() == 1
+
+
+async def test_a_push_for_no_platform_is_told_and_not_drawn(desk: Any) -> None:
+    await desk.send({"userIds": ["u"], "message": {"title": {"en": "For none"}}})
+    page = await desk.page()
+    await page.get_by_role("heading", name="For no platform").wait_for()
+    await page.get_by_role("option", name="For none").get_by_text("no platform").wait_for()
+    assert await page.locator(".phone").count() == 0
+    await page.evaluate("location.hash = '#/users/u'")
+    await page.get_by_text("Nothing on this screen").nth(1).wait_for()
+
+
+async def test_a_refused_push_is_told_and_not_drawn(desk: Any) -> None:
+    await desk.control("PUT", "/limits", {"max_users": 1, "statuses": {"users": 429}})
+    await desk.push("Too many", "u-1", "u-2")
+    page = await desk.page()
+    await page.get_by_role("heading", name="Refused with 429").wait_for()
+    await page.locator(".stage").get_by_text("the request has 2 users, at most 1 are taken").wait_for()
+    await page.keyboard.press("e")
+    await page.keyboard.press("l")
+    assert await page.locator(".phone").count() == 0
+
+
+async def test_a_body_that_is_no_json_is_told_and_not_drawn(desk: Any) -> None:
+    headers = {"Api-Key": desk.emulator.api_key, "Content-Type": "application/json"}
+    async with desk.session.post(
+        desk.emulator.base_url + "/v1/push", data=b'{"userIds": [', headers=headers
+    ) as response:
+        assert response.status == 400
+    page = await desk.page()
+    await page.get_by_role("heading", name="Refused with 400").wait_for()
+    await page.locator(".stage").get_by_text("truncated").wait_for()
+    assert await page.locator(".phone, .advice, .fine").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "heading"),
+    [({"code": 503, "fault": "status"}, "Failed with 503"), ({"fault": "reset_before"}, "No answer")],
+)
+async def test_a_push_that_a_fault_kept_from_the_service_is_told_and_not_drawn(
+    desk: Any, fault: dict[str, Any], heading: str
+) -> None:
+    await desk.control("PUT", "/faults", {"faults": [{"name": "the rule", **fault}]})
+    await desk.push("Lost")
+    page = await desk.page()
+    await page.get_by_role("heading", name=heading).wait_for()
+    await page.locator(".stage").get_by_text("the rule").wait_for()
+    assert await page.locator(".phone").count() == 0
 
 
 async def test_expanded_shows_the_buttons_and_the_actions(desk: Any) -> None:
@@ -197,14 +248,64 @@ async def test_the_keyboard_does_it_all(desk: Any) -> None:
     await page.keyboard.type("jk?")  # types, and moves nothing
     assert await page.get_by_role("searchbox", name="Search pushes").input_value() == "jk?"
     await page.keyboard.press("Escape")
-    await page.locator(".push-row").nth(2).wait_for()
-    await page.keyboard.press("Escape")
     await page.keyboard.press("?")
     await page.get_by_role("dialog", name="Help").wait_for()
     await page.keyboard.press("Escape")
     await page.get_by_role("dialog").wait_for(state="detached")
     await page.keyboard.press("4")
     await page.get_by_role("heading", name="Faults").wait_for()
+
+
+async def test_enter_and_escape_leave_the_search_and_keep_it(desk: Any) -> None:
+    for name in ("tea one", "coffee", "tea two"):
+        await desk.push(name)
+    page = await desk.page()
+    await page.locator(".push-row").nth(2).wait_for()
+    search = page.get_by_role("searchbox", name="Search pushes")
+    rows, count = page.locator(".push-row"), page.locator(".list-count")
+    for key, chosen in (("Enter", "tea one"), ("Escape", "tea one")):
+        await page.keyboard.press("g")
+        await page.keyboard.press("/")
+        await page.keyboard.type("tea")  # in place of what was there
+        await page.keyboard.press(key)
+        await count.get_by_text("2 pushes", exact=True).wait_for()
+        await rows.nth(1).wait_for()
+        await page.keyboard.press("j")
+        await page.get_by_role("option", name=chosen, selected=True).wait_for()
+        assert (await search.input_value(), await rows.count()) == ("tea", 2)
+    await page.keyboard.press("/")
+    await page.keyboard.press("Backspace")
+    await count.get_by_text("3 pushes", exact=True).wait_for()
+
+
+async def test_the_search_key_opens_the_pushes_from_a_view_that_has_no_search(desk: Any) -> None:
+    await desk.push("tea")
+    page = await desk.page("/#/faults")
+    await page.get_by_role("heading", name="Faults").wait_for()
+    await page.keyboard.press("/")
+    await page.keyboard.type("tea")
+    assert await page.get_by_role("searchbox", name="Search pushes").input_value() == "tea"
+
+
+@pytest.mark.parametrize(
+    "hash_",
+    ["constructor", "__proto__", "toString/1", "pushes/%E0%A4%A", "pushes/constructor", "%", "campaigns/%", "users/%"],
+)
+async def test_an_address_that_leads_nowhere_does_not_break_the_page(open_desk: Any, hash_: str) -> None:
+    desk = await open_desk()
+    await desk.push("Still here")
+    page = await desk.page(f"/#/{hash_}")
+    await page.keyboard.press("1")
+    await title(page).get_by_text("Still here").wait_for()
+    assert [said for said in desk.complaints if "404" not in said] == []  # such a campaign there is none
+
+
+async def test_a_placeholder_may_have_any_name(desk: Any) -> None:
+    await desk.push("Hi {{ constructor | 'you' }} {{ __proto__ | 'there' }}")
+    page = await desk.page()
+    await page.get_by_label("__proto__").fill("again")
+    await title(page).get_by_text("Hi you again").wait_for()
+    assert await page.get_by_label("constructor").input_value() == ""
 
 
 async def test_one_push_and_all_pushes_are_deleted_after_a_question(desk: Any) -> None:
@@ -284,6 +385,32 @@ async def test_each_key_has_an_inbox_of_its_own(desk: Any) -> None:
     await page.get_by_label("Name", exact=True).fill("Renamed")
     await page.get_by_role("button", name="Save").click()
     await page.get_by_label("Inbox", exact=True).get_by_text("Renamed · 1").wait_for(state="attached")
+
+
+async def test_a_push_in_another_inbox_is_told_and_a_click_away(desk: Any) -> None:
+    await desk.push("Mine")
+    page = await desk.page("/#/faults")
+    for title_ in ("Theirs", "Theirs too"):
+        await desk.send({"userIds": ["u"], "message": {"title": {"en": title_}}}, api_key="another-key")
+    await page.get_by_role("button", name="2 pushes in another inbox").click()
+    await page.get_by_role("option", name="Theirs too").wait_for()
+    await page.get_by_role("button", name="another inbox").wait_for(state="detached")
+    await desk.push("Mine too")
+    await page.get_by_role("button", name="1 push in another inbox").wait_for()
+    await page.get_by_role("button", name="Dismiss").click()
+    await page.get_by_role("button", name="another inbox").wait_for(state="detached")
+
+
+async def test_what_reached_no_inbox_is_told_though_there_are_pushes(desk: Any) -> None:
+    await desk.push("Mine")
+    page = await desk.page()
+    for path, status in (("/v1/push", 401), ("/v2/push", 404)):
+        async with desk.session.post(desk.emulator.base_url + path, json={}) as response:
+            assert response.status == status
+    await page.get_by_role("button", name="2 requests reached no inbox").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_text("the Api-Key header is missing").wait_for()
+    await dialog.get_by_text("POST /external/api/v2/push").wait_for()
 
 
 async def test_only_what_arrives_in_silence_leaves_the_screen_dark(desk: Any) -> None:

@@ -85,7 +85,7 @@ async def test_a_campaign_that_waits_is_started_by_hand_and_shows_whom_it_reache
         "name": "Later",
         "segment": {"query": "SELECT * FROM customers ORDER BY user_id", "primaryKey": "user_id"},
         "schedule": {"type": "SOME_DAY"},
-        "message": {"title": {"en": "Hello {{ first_name | 'there' }}"}},
+        "message": {"title": {"en": "Hello {{ first_name | 'there' }}"}, "iosEnabled": True},
     }
     assert await desk.send(campaign, path="/v1/campaigns") == 200
     page = await desk.page("/#/campaigns")
