@@ -52,8 +52,8 @@ OUTCOME = [
     Mutant(
         "any 503 is a rejection to be repeated",
         CORE + "outcome.py",
-        "and (retry_after is not None or not row.needs_retry_after)",
-        "",
+        "(row.needs_retry_after and retry_after is None)",
+        "False",
         T_OUTCOME,
     ),
     Mutant(
