@@ -29,9 +29,6 @@ __all__ = ["Courier", "reason_of"]
 
 logger = logging.getLogger("pushsdk")
 
-# What is known for good of users that this was noted of.
-OUTCOMES = {Kind.ACCEPTED: Outcome.ACCEPTED, Kind.REJECTED: Outcome.REJECTED, Kind.UNKNOWN: Outcome.UNKNOWN}
-
 
 class Courier(ABC):
     """Delivers chunks, whole or cut, until they are through or the sending stops. Made inside the event loop."""
@@ -101,13 +98,11 @@ class Courier(ABC):
             await self._split(self._splitter(whole, parts))
             return
         verdict = await self._send(whole, doubtful=doubtful)
-        if verdict is None:
-            return
-        if verdict.outcome is Outcome.REJECTED:
+        if verdict is not None and verdict.outcome is Outcome.REJECTED:
             splitter = self._splitter(whole, [])
             if not self._report(splitter, whole, verdict):
                 await self._split(splitter)
-        elif verdict.outcome is Outcome.ACCEPTED:
+        elif verdict is not None and verdict.outcome is Outcome.ACCEPTED:
             self._engine.sizes.accepted()
 
     def _splitter(self, whole: Part, parts: list[Part]) -> Splitter[Part]:
@@ -173,7 +168,8 @@ class Courier(ABC):
         """Have it written how a request ended; not ``final`` where the part is about to be sent again."""
         self._write(part.piece, kind, verdict)
         now = self._now()
-        outcome = OUTCOMES.get(kind) if final else None
+        # A kind of the name of an outcome settles; the other kinds do not.
+        outcome = Outcome.__members__.get(kind.name) if final else None
         if outcome is None:
             self._watch.released(verdict.status, now)
         else:
