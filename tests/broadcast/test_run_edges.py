@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import sqlite3
+import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -431,10 +433,11 @@ async def test_a_durable_plan_is_written_away_from_the_loop(each: bool, tmp_path
 
 @virtual
 async def test_ids_that_can_not_be_kept_are_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Any, ids: Any) -> Iterator[list[str]]:
+    def full(**_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(planning.Distinct, "add", full)
+    monkeypatch.setattr(planning, "Distinct", functools.partial(planning.Distinct, memory=1))
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     async with client_of(FakeService()) as client:
         with pytest.raises(RunFileError, match="No space left on device"):
             await client.broadcast(users(4), MESSAGE)
