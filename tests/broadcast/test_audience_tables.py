@@ -512,6 +512,18 @@ def test_duckdb_is_not_asked_for_the_distinct_ids_of_very_many_rows(
     assert audience.summary == AudienceSummary(read=4, users=3, repeated=1)
 
 
+def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(self: object, counts: object) -> Iterator[list[str]]:
+        with _duck.explained("it"):
+            raise duckdb.OutOfMemoryException("no room")
+        yield []
+
+    monkeypatch.setattr(_tables.Query, "_distinct", none)
+    audience = Audience.query("SELECT unnest(['a', 'b', 'a']) AS user_id")
+    assert ids_of(audience, distinct=True) == ["a", "b"]
+    assert audience.summary == AudienceSummary(read=3, users=2, repeated=1)
+
+
 def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def some(self: object, counts: object) -> Iterator[list[str]]:
         yield ["a"]
