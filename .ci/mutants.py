@@ -1215,7 +1215,7 @@ COMMANDS = [
     ),
     Mutant(
         "a key file named in the settings file is looked for in the working directory",
-        CLI + "_key.py",
+        CLI + "settings.py",
         "_of_file(folder / str(value))",
         "_of_file(Path(str(value)))",
         T_SETTINGS,
@@ -1631,10 +1631,10 @@ EMULATOR_CONTROL = [
     ),
     Mutant(
         "any mention of images lets pictures in",
-        EMULATOR + "pages.py",
+        EMULATOR + "server.py",
         'request.query.get("images") == "1"',
         '"images" in request.query',
-        T_EMULATOR + "pages.py",
+        T_EMULATOR + "server.py",
     ),
     Mutant(
         "a campaign that begins anew keeps whom it had reached",

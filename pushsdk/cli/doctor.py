@@ -3,22 +3,133 @@
 from __future__ import annotations
 
 import platform
+import socket
+import ssl
+import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
+from pushsdk._core.endpoint import is_loopback
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._version import __version__
 from pushsdk.cli._exit import Exit, in_shell
 from pushsdk.cli._options import Flag, Pace, Patience, Service, given
-from pushsdk.cli._probe import Finding, probe
 from pushsdk.cli._terminal import print_json, visible
 from pushsdk.cli.settings import KEYS, Found, Settings, check, find
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "probe"]
+
+_PATIENCE = 5.0  # seconds for a connection, as the client has
+_SOON = 14  # days: a certificate that ends sooner should have been renewed by now
+_DATE = "%b %d %H:%M:%S %Y %Z"  # as the certificates' dates are written by Python
+_HINTS = {
+    "WRONG_VERSION_NUMBER": "the port does not speak TLS: is it meant for http?",
+    "RECORD_LAYER_FAILURE": "the port does not speak TLS: is it meant for http?",
+    "UNEXPECTED_EOF_WHILE_READING": "the other side hung up: is something in between refusing TLS?",
+}
+
+Address = tuple[socket.AddressFamily, tuple[object, ...]]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One line of the doctor: what was looked at, how it is, and what to do where it is not well."""
+
+    check: str
+    state: Literal["ok", "warn", "fail"]
+    text: str
+
+
+def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
+    """Look at each step on the way, up to the first that fails. Through a proxy, as far as the proxy."""
+    target = urlsplit(base_url if proxy is None else proxy)
+    host = target.hostname or ""
+    port = target.port or (443 if target.scheme == "https" else 80)
+    addresses: list[Address] = []
+    yield _resolve(host, port, addresses)
+    reached: list[Address] = []
+    for address in addresses:
+        yield _connect(address, reached)
+    if reached and proxy is not None:
+        yield Finding(check="tls", state="warn", text="not looked at: the way leads through a proxy")
+    elif reached and target.scheme == "https":
+        yield _handshake(host, reached[0])
+    elif reached and not is_loopback(host):
+        yield Finding(check="tls", state="warn", text="plain http: everybody on the way can read the Api-Key")
+
+
+def _resolve(host: str, port: int, addresses: list[Address]) -> Finding:
+    started = time.perf_counter()
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a host name"
+        text = f"{host} has no address: {reason}; check the name and the network"
+        return Finding(check="dns", state="fail", text=text)
+    addresses += dict.fromkeys((family, address) for family, _, _, _, address in found)
+    shown = ", ".join(str(address[0]) for _, address in addresses)
+    return Finding(check="dns", state="ok", text=f"{host} is {shown} ({_since(started)})")
+
+
+def _connect(address: Address, reached: list[Address]) -> Finding:
+    shown = f"{address[1][0]} port {address[1][1]}"
+    started = time.perf_counter()
+    try:
+        _open(address).close()
+    except OSError as error:
+        # The client goes on to the next address, so one that fails beside one that works only costs time.
+        state: Literal["warn", "fail"] = "warn" if reached else "fail"
+        text = f"{shown}: {_reason(error)}; is the service up, and does a firewall let you through?"
+        return Finding(check="tcp", state=state, text=text)
+    reached.append(address)
+    return Finding(check="tcp", state="ok", text=f"{shown} answers ({_since(started)})")
+
+
+def _handshake(host: str, address: Address) -> Finding:
+    started = time.perf_counter()
+    try:
+        # As the client does: the system's certificates, the host name checked.
+        context = ssl.create_default_context()
+        with _open(address) as opened, context.wrap_socket(opened, server_hostname=host) as secured:
+            certificate, version = secured.getpeercert() or {}, secured.version()
+    except ssl.SSLCertVerificationError as error:
+        text = f"the certificate can't be trusted: {error.verify_message}; it needs a person, never a switch"
+        return Finding(check="tls", state="fail", text=text)
+    except ssl.SSLError as error:
+        return Finding(check="tls", state="fail", text=_HINTS.get(error.reason or "", f"TLS failed: {error.reason}"))
+    except OSError as error:
+        return Finding(check="tls", state="fail", text=f"TLS failed: {_reason(error)}")
+    ends = datetime.strptime(str(certificate["notAfter"]), _DATE).replace(tzinfo=UTC)
+    days = (ends - datetime.now(UTC)).days
+    text = f"{version}, certificate valid until {ends:%Y-%m-%d}, {days} days ({_since(started)})"
+    return Finding(check="tls", state="ok" if days >= _SOON else "warn", text=text)
+
+
+def _open(address: Address) -> socket.socket:
+    opened = socket.socket(address[0], socket.SOCK_STREAM)
+    opened.settimeout(_PATIENCE)
+    try:
+        opened.connect(address[1])
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def _reason(error: OSError) -> str:
+    return "no answer" if isinstance(error, TimeoutError) else (error.strerror or type(error).__name__)
+
+
+def _since(started: float) -> str:
+    return f"{(time.perf_counter() - started) * 1e3:.0f} ms"
+
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 

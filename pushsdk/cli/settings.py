@@ -7,7 +7,9 @@ directory, where anybody may have left one that sends the key elsewhere. Errors 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -17,14 +19,64 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.endpoint import HeaderSecret, check_base_url, check_proxy, sealed
+from pushsdk._core.endpoint import HeaderSecret, check_base_url, check_key, check_proxy, sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.ownership import objection
 from pushsdk.cli._exit import usage
-from pushsdk.cli._key import read_key
 
-__all__ = ["KEYS", "Found", "Settings", "check", "find", "resolve", "resolve_rate"]
+__all__ = ["KEYS", "Found", "Settings", "check", "find", "read_key", "resolve", "resolve_rate"]
+
+_LARGEST = 64 * 1024
+_PATIENCE = 60.0  # seconds: a password manager may ask a person first
+
+
+def read_key(way: str, value: object, folder: Path) -> HeaderSecret:
+    """The key by this way: ``api_key``, ``api_key_file`` or ``api_key_command``.
+
+    Relative paths, of the command too, are below ``folder``. One line end after the key is dropped. Raises
+    ConfigurationError.
+    """
+    if way == "api_key_file":
+        return _checked(_of_file(folder / str(value)))
+    if way == "api_key_command":
+        return _checked(_of_command(str(value), folder))
+    return check_key(sealed(value))
+
+
+def _of_file(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_LARGEST)
+    except OSError as error:
+        raise ConfigurationError(f"can't read the file: {error.strerror}") from None
+
+
+def _of_command(command: str, folder: Path) -> bytes:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words:
+        raise ConfigurationError("expected a command and its arguments, quoted as for a shell")
+    try:
+        # Standard input stays ours: user ids may come by it. What the command says on stderr is for the user.
+        ended = subprocess.run(  # noqa: S603 - the user's own command, by no shell
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=folder, timeout=_PATIENCE, check=False
+        )
+    except OSError as error:
+        raise ConfigurationError(f"can't run the command: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(f"the command did not end within {_PATIENCE:.0f} s") from None
+    if ended.returncode:
+        raise ConfigurationError(f"the command failed with exit code {ended.returncode}")
+    return ended.stdout
+
+
+def _checked(content: bytes) -> HeaderSecret:
+    text = content.decode("ascii", "replace")
+    return check_key(sealed(text.removesuffix("\n").removesuffix("\r")))
+
 
 _Positive = Annotated[float, Meta(gt=0, lt=1e9)]
 
@@ -42,8 +94,6 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 }
 KEYS = ("api_key", "api_key_file", "api_key_command")
 """The ways to the key. Of one place (arguments, variables, file) one may be used."""
-
-_LARGEST = 64 * 1024
 
 
 class Found(Struct, frozen=True):

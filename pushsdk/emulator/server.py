@@ -5,25 +5,107 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import cached_property
+from importlib.resources import files
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
+from aiohttp import web
+
+from pushsdk.emulator.answers import PRIVATE, refuse
 from pushsdk.emulator.app import Service
 from pushsdk.emulator.bodies import Bodies
 from pushsdk.emulator.connections import Connections, bind
+from pushsdk.emulator.control import Control
 from pushsdk.emulator.faults import Fault, Rules
-from pushsdk.emulator.front import Front
-from pushsdk.emulator.guard import HOST, PREFIX, Guard, is_host
+from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refusal, is_host
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import Campaign, Delivered, Push, Request
 from pushsdk.emulator.rooms import Room, Rooms
+from pushsdk.emulator.routes import ROOT
 from pushsdk.emulator.search import parse
 from pushsdk.emulator.segment import Tables, segment_available
 from pushsdk.emulator.store import Box, Store
 
 __all__ = ["Emulator", "Inbox"]
+
+_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+_NO_FILE = Refusal(404, "no such page; the inbox is at /")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class Pages:
+    """Answers ``/`` and the files it loads. Pictures of other sites are shown where ``?images=1`` asks for them."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    @cached_property
+    def _files(self) -> dict[str, tuple[bytes, str]]:
+        """The content and the type of each, by its name. Nothing else is ever read, whatever a path says."""
+        folder = files("pushsdk.emulator") / "web"
+        return {
+            file.name: (file.read_bytes(), _TYPES[suffix])
+            for file in folder.iterdir()
+            if (suffix := PurePosixPath(file.name).suffix) in _TYPES
+        }
+
+    def answer(self, request: web.BaseRequest) -> web.Response | None:
+        """What a browser asks for: a file of the page, or a refusal. None where it is no browser's request."""
+        if request.method not in {"GET", "HEAD"}:
+            return None
+        name = request.path.removeprefix("/") or "index.html"
+        refusal = self._guard.foreign(request.headers) or (None if name in self._files else _NO_FILE)
+        if refusal is not None:
+            return refuse(Refusal(refusal.status, refusal.error, PRIVATE))
+        body, kind = self._files[name]
+        images = " https: http:" if request.query.get("images") == "1" else ""
+        headers = {**_HEADERS, "Content-Security-Policy": _POLICY.format(images=images)}
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+
+class Front:
+    """Hands each request on by its path."""
+
+    def __init__(self, service: Service, store: Store, guard: Guard, bodies: Bodies) -> None:
+        self._service = service
+        self._bodies = bodies
+        self._control = Control(service, store, guard, bodies)
+        self._pages = Pages(guard)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request, and give back what its body took."""
+        try:
+            return await self._handle(request)
+        finally:
+            self._bodies.release(request)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        # What no browser asks for is for the service, which says what paths it has.
+        path = request.path
+        if path.startswith(PREFIX):
+            return await self._service.handle(request)
+        if path.startswith(ROOT):
+            return await self._control.handle(request)
+        page = self._pages.answer(request)
+        return await self._service.handle(request) if page is None else page
 
 
 class Inbox:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support import wire_tls
 
-from pushsdk.cli import _probe
-from pushsdk.cli._probe import probe
+from pushsdk.cli import doctor
+from pushsdk.cli.doctor import probe
 
 KEY = "s3cret-key"
 
@@ -21,8 +21,8 @@ KEY = "s3cret-key"
 @pytest.fixture(autouse=True)
 def _trusting(monkeypatch):
     trusting = wire_tls.client_context()
-    monkeypatch.setattr(_probe.ssl, "create_default_context", lambda: trusting)
-    monkeypatch.setattr(_probe, "_PATIENCE", 60.0)
+    monkeypatch.setattr(doctor.ssl, "create_default_context", lambda: trusting)
+    monkeypatch.setattr(doctor, "_PATIENCE", 60.0)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def test_a_port_that_cannot_be_reached_ends_it(monkeypatch, error, says):
     def fail(*_args):
         raise error
 
-    monkeypatch.setattr(_probe.socket.socket, "connect", fail)
+    monkeypatch.setattr(doctor.socket.socket, "connect", fail)
     findings = list(probe("https://127.0.0.1:9"))
     assert states(findings) == {"dns": "ok", "tcp": "fail"}
     assert f"127.0.0.1 port 9: {says}" in findings[-1].text
@@ -150,7 +150,7 @@ def test_one_address_of_several_that_fails_is_a_warning(monkeypatch):
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1)),
         ]
-        monkeypatch.setattr(_probe.socket, "getaddrinfo", lambda *_args, **_kwargs: found)
+        monkeypatch.setattr(doctor.socket, "getaddrinfo", lambda *_args, **_kwargs: found)
         findings = list(probe(f"http://localhost:{port}"))
     assert [finding.state for finding in findings] == ["ok", "ok", "warn"]
 
@@ -159,7 +159,7 @@ def test_plain_http_elsewhere_is_a_warning(monkeypatch):
     with listening() as (host, _):
         port = int(host.rpartition(":")[2])
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
-        monkeypatch.setattr(_probe.socket, "getaddrinfo", lambda *_args, **_kwargs: found)
+        monkeypatch.setattr(doctor.socket, "getaddrinfo", lambda *_args, **_kwargs: found)
         finding = list(probe(f"http://push.example:{port}"))[-1]
     assert (finding.check, finding.state) == ("tls", "warn")
     assert "everybody on the way can read the Api-Key" in finding.text

@@ -21,12 +21,10 @@ from support.command_line import COMMAND
 
 from pushsdk import cli
 from pushsdk._version import __version__
-from pushsdk.cli import _emulator
 from pushsdk.cli import emulator as emulator_module
-from pushsdk.cli._emulator import Behaviour
 from pushsdk.cli._exit import CommandError
 from pushsdk.cli._interrupt import heard
-from pushsdk.cli.emulator import _heeded, _ran, emulator
+from pushsdk.cli.emulator import Behaviour, _heeded, _ran, emulator
 from pushsdk.emulator import Emulator
 
 
@@ -104,7 +102,7 @@ def given(monkeypatch):
             made.update(options)
             super().__init__(**options)
 
-    monkeypatch.setattr(_emulator, "Emulator", Noted)
+    monkeypatch.setattr(emulator_module, "Emulator", Noted)
     return made
 
 
@@ -129,13 +127,13 @@ def test_every_option_reaches_the_emulator(given, tmp_path, command):
 
 @pytest.mark.parametrize("preset", ["flaky", "poison-user"])
 def test_a_preset_is_as_good_as_a_file_of_faults(given, preset):
-    _emulator.made(Behaviour(faults=preset))
-    assert list(given["faults"]) == list(_emulator.PRESETS[preset].faults)
+    emulator_module.made(Behaviour(faults=preset))
+    assert list(given["faults"]) == list(emulator_module.PRESETS[preset].faults)
 
 
 def test_without_options_it_takes_all_and_fails_never(given):
-    _emulator.made(None)
-    assert (given["faults"], given["limits"]) == ([], _emulator.ServiceLimits())
+    emulator_module.made(None)
+    assert (given["faults"], given["limits"]) == ([], emulator_module.ServiceLimits())
 
 
 WRONG = {
@@ -217,7 +215,7 @@ def test_a_port_that_nobody_chose_is_said_without_advice(command, tmp_path):
 
 
 def test_tables_need_duckdb(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(_emulator, "segment_available", lambda: False)
+    monkeypatch.setattr(emulator_module, "segment_available", lambda: False)
     ended = command("emulator", "--audience", tmp_path)
     assert (ended.code, ended.err) == (4, "pushsdk: --audience needs duckdb: pip install 'pushsdk[cli]'\n")
 

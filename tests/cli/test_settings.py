@@ -13,8 +13,7 @@ import pytest
 from pushsdk import ConfigurationError, RetryPolicy, Timeout
 from pushsdk.cli import settings as module
 from pushsdk.cli._exit import CommandError, Exit
-from pushsdk.cli._key import read_key
-from pushsdk.cli.settings import Settings, check, find, resolve, resolve_rate
+from pushsdk.cli.settings import Settings, check, find, read_key, resolve, resolve_rate
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
@@ -306,7 +305,7 @@ def test_a_command_is_run_by_no_shell_and_gets_no_input(tmp_path):
 
 
 def test_a_command_that_hangs_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("pushsdk.cli._key._PATIENCE", 0.05)
+    monkeypatch.setattr("pushsdk.cli.settings._PATIENCE", 0.05)
     with pytest.raises(ConfigurationError, match="did not end within"):
         read_key("api_key_command", f"{sys.executable} -c 'import time; time.sleep(9)'", tmp_path)
 
