@@ -193,6 +193,8 @@ class Runner(Courier):
         if self._message.accepted and not self._varied:
             self._left += sum([piece.users for piece, _ in untried])
             self._work = iter([(piece, False) for piece, _ in untried])
+            # Read ahead, and beyond the limit.
+            self._read.clear()
             return bool(untried)
         for piece, verdict in untried:
             # They were noted as released when they were to be cut: here they are on their way no more.
