@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from support.fake_service import MESSAGE, client_of, idle
 from support.kill_judge import CLAIMED, RESENT, History, Plan, judge
 from support.kill_service import name_of, number_of
@@ -27,6 +27,7 @@ from support.virtual_time import run, turns
 
 from pushsdk import (
     AsyncPushClient,
+    Batching,
     BroadcastReport,
     ClientClosedError,
     Limits,
@@ -234,8 +235,13 @@ def _quiet() -> Iterator[None]:
     logger.disabled = False
 
 
+LOST = CALM._replace(faults=["lost"])
+REFUSED_AGAIN = CALM._replace(faults=["503 with Retry-After"], on_unknown="resend")
+
+
 @SHORT
 @given(world=WORLDS)
+@example(world=World(False, 1, Batching(max_users=1), 1000, frozenset(), [LOST, REFUSED_AGAIN], False))
 def test_every_run_is_true_to_every_user_through_all_of_its_lives(world: World) -> None:
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)
