@@ -21,13 +21,13 @@ class Call:
 
     def __init__(self) -> None:
         #: The caller's: spans and the like.
-        self.context = contextvars.copy_context()
+        self.context: contextvars.Context = contextvars.copy_context()
         #: What the waiting thread is to do for the loop, and None when the call has ended.
         self.box: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         #: Set by the loop when it takes the call in, when the work begins, and when it has ended.
         self.task: asyncio.Task[None] | None = None
-        self.begun = False
-        self.ended = False
+        self.begun: bool = False
+        self.ended: bool = False
         self.result: Any = None
         self.error: BaseException | None = None
 

@@ -55,7 +55,7 @@ class Plan:
         #: Users that get a message of their own.
         self.single: list[str] = ids[users:]
         self.seed = seed
-        self.size = users + personalized
+        self.size: int = users + personalized
         # Below the client's own bound of 1000 users, so that requests have to be halved.
         limit = min(500, max(8, users // 100))
         hits = min(10, max(1, personalized // 100))
