@@ -147,8 +147,8 @@ def test_users_do_not_make_a_body_large():
 
 def test_a_user_sees_no_large_message_and_not_more_of_all_than_can_be_drawn():
     large = got({"userIds": ["ann"], "message": {"title": {"en": "x" * 70_000}}}, id=2)
-    long = [got({"message": {"title": {"en": "x" * 60_000}}}, id=number) for number in range(3, 63)]
-    view = user(got({"message": {"title": {"en": "old"}}}), large, *long, got({"message": {}}, id=63))
+    long = [got({"message": {"iosEnabled": True, "title": {"en": "x" * 60_000}}}, id=number) for number in range(3, 63)]
+    view = user(got({"message": {"title": {"en": "old"}}}), large, *long, got({"message": {"iosEnabled": True}}, id=63))
     shown = {push["id"] for push in view["pushes"] if push["message"] is not None}
     assert len(view["pushes"]) == 63
     assert shown == set(range(29, 64))

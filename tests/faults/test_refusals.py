@@ -78,7 +78,8 @@ async def test_one_culprit_is_found_and_its_neighbours_are_pushed(status: int, c
         ledger = await push_together(server)
     assert [user for user, each in ledger.endings.items() if each.outcome is Outcome.REJECTED] == [culprit]
     assert ledger.count[Outcome.ACCEPTED] == len(USERS) - 1
-    assert server.begun <= 1 + 2 * math.ceil(math.log2(len(USERS)))
+    # The whole, 8 calls alone while the message may be to blame, then two requests a level.
+    assert server.begun <= 1 + 8 + 2 * math.ceil(math.log2(len(USERS)))
 
 
 @pytest.mark.parametrize("status", [400, 422])
