@@ -34,6 +34,9 @@ from pushsdk.options import ClientOptions, RunOptions
 __all__ = ["PushClient", "PushView", "tell_late"]
 
 
+logger: logging.Logger = logging.getLogger("pushsdk")
+
+
 def tell_late(client: AsyncPushClient, user_ids: Any, call: Call) -> None:
     """In the loop: what the call would have returned or raised, nobody will see."""
     engine = client._engine
@@ -61,9 +64,6 @@ def _endings(users: tuple[str, ...], call: Call) -> list[tuple[Outcome, tuple[st
         return [(error.outcome, users, error.attempts)]
     # It was cancelled before it began; anything else is a mistake in the call, found before anything was sent.
     return [(Outcome.NOT_SENT, users, ())] if isinstance(error, asyncio.CancelledError) else []
-
-
-logger: logging.Logger = logging.getLogger("pushsdk")
 
 
 class PushView:

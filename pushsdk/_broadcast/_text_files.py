@@ -26,6 +26,10 @@ Lines = tuple[int, list[str]]
 """The number of the first line, from 1, and the lines without their ends (a carriage return may be left)."""
 
 
+# A line of a table may be longer than an id: it holds other columns.
+LONGEST_ROW = 16 * LONGEST
+
+
 def bad_line(name: str, number: int, text: str) -> ValidationError:
     """What is wrong with a line, in the words that all formats share."""
     return ValidationError(f"{plain(name)}, line {number}: {text}")
@@ -91,10 +95,6 @@ def _decoded(data: bytes, name: str, number: int, longest: int) -> list[str]:
 
 def _too_long(name: str, number: int, longest: int) -> ValidationError:
     return bad_line(name, number, f"longer than {longest // 1024} KiB: is this the right file?")
-
-
-# A line of a table may be longer than an id: it holds other columns.
-LONGEST_ROW = 16 * LONGEST
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -27,6 +27,12 @@ from pushsdk.claims._guard import Guard
 __all__ = ["AHEAD", "Dispatcher"]
 
 
+# Chunks that wait on either side, beside those on their way: to be sent, and to be fetched.
+AHEAD = 16
+
+Box = SimpleQueue[Callable[[], object] | None]
+
+
 class Load:
     """One chunk under its claim: see ``claims._guard.Load``."""
 
@@ -80,12 +86,6 @@ class Load:
             ids = wire.encode_user_ids(chunk.users[start:stop])[1:-1]
             parts.append(Part(Piece(self.number, start, stop), ids, message, custom_fields))
         return parts
-
-
-# Chunks that wait on either side, beside those on their way: to be sent, and to be fetched.
-AHEAD = 16
-
-Box = SimpleQueue[Callable[[], object] | None]
 
 
 class Dispatcher(Courier):

@@ -29,6 +29,20 @@ from pushsdk.claims.store import Claim, ClaimStore
 __all__ = ["Guard", "Load", "guard_of"]
 
 
+T = TypeVar("T")
+
+logger = logging.getLogger("pushsdk")
+# A write that fails is tried once more: a connection may have gone stale while the push was out.
+TRIES = 2
+# Work that somebody's cancellation of all tasks ended is begun again. Who cancels more often than this means it.
+BEGUN_AGAIN = 10
+# Seconds between two tries to tell a store that fails: the first, and the longest.
+PAUSE, LONGEST_PAUSE = 0.1, 1.0
+# What a store that fails leaves behind.
+SENT = "a push that has ended stays claimed, which is unknown to other processes"
+UNUSED = "a claim that nothing was sent under stays, which is unknown to other processes"
+
+
 class Sending:
     """See ``_guard.Load``."""
 
@@ -111,20 +125,6 @@ def _shares(call: Call) -> tuple[Share, ...]:
     if not call.left:
         return tuple(call.parts)
     return (*call.parts, (unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)))
-
-
-T = TypeVar("T")
-
-logger = logging.getLogger("pushsdk")
-# A write that fails is tried once more: a connection may have gone stale while the push was out.
-TRIES = 2
-# Work that somebody's cancellation of all tasks ended is begun again. Who cancels more often than this means it.
-BEGUN_AGAIN = 10
-# Seconds between two tries to tell a store that fails: the first, and the longest.
-PAUSE, LONGEST_PAUSE = 0.1, 1.0
-# What a store that fails leaves behind.
-SENT = "a push that has ended stays claimed, which is unknown to other processes"
-UNUSED = "a claim that nothing was sent under stays, which is unknown to other processes"
 
 
 class Load(Protocol):

@@ -37,6 +37,7 @@ _HINTS = {
 }
 
 Address = tuple[socket.AddressFamily, tuple[object, ...]]
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -129,9 +130,6 @@ def _reason(error: OSError) -> str:
 
 def _since(started: float) -> str:
     return f"{(time.perf_counter() - started) * 1e3:.0f} ms"
-
-
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(

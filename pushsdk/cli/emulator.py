@@ -34,6 +34,16 @@ __all__ = ["Behaviour", "app", "emulator", "execute"]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 _LARGEST = 64 * 1024
+_ENDS = (signal.SIGINT, signal.SIGTERM)
+_PATIENCE = 2.0  # seconds for the counts at the end
+_FORWARDED = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+]
+_FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends them to all that run in front of it
+
+app: App = App(name="emulator", help="Run the push service on this machine, with the faults and limits you like.")
 
 
 @Parameter(name="*")
@@ -113,18 +123,6 @@ def _said_with(option: str, advice: str = "") -> Iterator[None]:
         raise usage(f"{option}: {error}") from None
     except OSError as error:
         raise usage(f"{option}: {error.strerror}{advice}") from None
-
-
-_ENDS = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 2.0  # seconds for the counts at the end
-_FORWARDED = [
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
-]
-_FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends them to all that run in front of it
-
-app: App = App(name="emulator", help="Run the push service on this machine, with the faults and limits you like.")
 
 
 @app.default

@@ -29,6 +29,22 @@ __all__ = ["KEYS", "Found", "Settings", "check", "find", "read_key", "resolve", 
 
 _LARGEST = 64 * 1024
 _PATIENCE = 60.0  # seconds: a password manager may ask a person first
+_Positive = Annotated[float, Meta(gt=0, lt=1e9)]
+
+# name: (its type, in words). The argument is --name-with-dashes, the variable PUSHSDK_NAME, in the file it is `name`.
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "base_url": (str, "a URL"),
+    "timeout": (_Positive, "a number of seconds greater than 0"),
+    "attempt_timeout": (_Positive, "a number of seconds greater than 0"),
+    "retry": (Literal["safe", "collapsible", "at-least-once", "none"], "safe, collapsible, at-least-once or none"),
+    "in_flight": (Annotated[int, Meta(ge=1, lt=10**9)], "a whole number, 1 or more"),
+    "rate": (_Positive, "a number of users per second greater than 0"),
+    "requests_per_second": (_Positive, "a number greater than 0"),
+    "allow_insecure": (bool, "true or false"),
+    "proxy": (str, "a URL"),
+}
+KEYS = ("api_key", "api_key_file", "api_key_command")
+"""The ways to the key. Of one place (arguments, variables, file) one may be used."""
 
 
 def read_key(way: str, value: object, folder: Path) -> HeaderSecret:
@@ -76,24 +92,6 @@ def _of_command(command: str, folder: Path) -> bytes:
 def _checked(content: bytes) -> HeaderSecret:
     text = content.decode("ascii", "replace")
     return check_key(sealed(text.removesuffix("\n").removesuffix("\r")))
-
-
-_Positive = Annotated[float, Meta(gt=0, lt=1e9)]
-
-# name: (its type, in words). The argument is --name-with-dashes, the variable PUSHSDK_NAME, in the file it is `name`.
-_KINDS: Mapping[str, tuple[Any, str]] = {
-    "base_url": (str, "a URL"),
-    "timeout": (_Positive, "a number of seconds greater than 0"),
-    "attempt_timeout": (_Positive, "a number of seconds greater than 0"),
-    "retry": (Literal["safe", "collapsible", "at-least-once", "none"], "safe, collapsible, at-least-once or none"),
-    "in_flight": (Annotated[int, Meta(ge=1, lt=10**9)], "a whole number, 1 or more"),
-    "rate": (_Positive, "a number of users per second greater than 0"),
-    "requests_per_second": (_Positive, "a number greater than 0"),
-    "allow_insecure": (bool, "true or false"),
-    "proxy": (str, "a URL"),
-}
-KEYS = ("api_key", "api_key_file", "api_key_command")
-"""The ways to the key. Of one place (arguments, variables, file) one may be used."""
 
 
 class Found(Struct, frozen=True):

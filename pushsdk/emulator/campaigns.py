@@ -25,6 +25,17 @@ _START_NOW = "START_NOW"
 # Seconds reach it in the year 5138, milliseconds reached it in 1973.
 _MILLISECONDS = 100_000_000_000
 _AHEAD = 10 * 366 * 86_400  # seconds; nobody plans for longer, but a wrong unit looks like it
+T = TypeVar("T")
+
+_AT_A_TIME = 2  # segments
+_MOST = 10_000  # that wait for their start or their turn: two of them run for at most 30 s at a time
+_FARTHEST = 86_400.0  # seconds that a timer is set for; a later start sets it again
+_NO_SEGMENT = "the campaign has no segment with a query: nobody gets it"
+_STRANGER = (
+    "the segment was not run: the request came without the emulator's token (Authorization: Bearer);"
+    " start the campaign on the page"
+)
+_NO_TABLES = "the segment was not run: give the emulator a folder of audience tables, with pushsdk[audience] installed"
 
 
 class Start(Struct, frozen=True):
@@ -74,19 +85,6 @@ def _without_time(type: str | None, now: float) -> Start:  # noqa: A002
 
 def _called(type: str) -> str:  # noqa: A002
     return f"type {type}" if re.fullmatch(r"[A-Z][A-Z0-9_]{0,39}", type) else "another type"
-
-
-T = TypeVar("T")
-
-_AT_A_TIME = 2  # segments
-_MOST = 10_000  # that wait for their start or their turn: two of them run for at most 30 s at a time
-_FARTHEST = 86_400.0  # seconds that a timer is set for; a later start sets it again
-_NO_SEGMENT = "the campaign has no segment with a query: nobody gets it"
-_STRANGER = (
-    "the segment was not run: the request came without the emulator's token (Authorization: Bearer);"
-    " start the campaign on the page"
-)
-_NO_TABLES = "the segment was not run: give the emulator a folder of audience tables, with pushsdk[audience] installed"
 
 
 class Campaigns:

@@ -38,6 +38,17 @@ MAX_LINKS = 128
 # Worst first.
 _BAD = (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED)
 _FIGURES = {outcome: f"pushsdk.{outcome.lower()}" for outcome in Outcome}
+logger: logging.Logger = logging.getLogger("pushsdk")
+# aiohttp's instrumentation makes no span where this is set in the current context: its
+# ``is_http_instrumentation_enabled``, since 0.60b0. The key has a random part, so it can only be had from the API.
+_SUPPRESS: str = getattr(otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation")
+
+# Looked up once: what is reached by a dot costs more than a global.
+_ACCEPTED, _CLIENT = Outcome.ACCEPTED, SpanKind.CLIENT
+_current = otel_context.get_current
+
+_Endpoint = Literal["push", "campaigns"]
+_Value = str | int
 
 
 class Work:
@@ -98,19 +109,6 @@ def end(span: Span) -> None:
 def complain(error: Exception) -> None:
     """Log what OpenTelemetry raised, by its type."""
     logger.error("OpenTelemetry raised %s; the send goes on", type(error).__name__)
-
-
-logger: logging.Logger = logging.getLogger("pushsdk")
-# aiohttp's instrumentation makes no span where this is set in the current context: its
-# ``is_http_instrumentation_enabled``, since 0.60b0. The key has a random part, so it can only be had from the API.
-_SUPPRESS: str = getattr(otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation")
-
-# Looked up once: what is reached by a dot costs more than a global.
-_ACCEPTED, _CLIENT = Outcome.ACCEPTED, SpanKind.CLIENT
-_current = otel_context.get_current
-
-_Endpoint = Literal["push", "campaigns"]
-_Value = str | int
 
 
 class ClientObserver:

@@ -39,6 +39,7 @@ _STANDING = {
     Mark.CLAIMED: (Outcome.UNKNOWN, "claimed, and not settled so far"),
     Mark.OPEN: (Outcome.NOT_SENT, "not sent so far"),
 }
+_COLUMNS = ["user_id", "outcome", "status", "reason"]
 
 
 def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
@@ -150,9 +151,6 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
         else:
             return
         raise refusal(Path(self.file), f"the outcomes can't be read ({why})", outcome=Outcome.UNKNOWN)
-
-
-_COLUMNS = ["user_id", "outcome", "status", "reason"]
 
 
 def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
