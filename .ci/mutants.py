@@ -1586,7 +1586,7 @@ SEGMENTS = [
     ),
     Mutant(
         "the process of a query gets the key",
-        EMULATOR + "segment_process.py",
+        EMULATOR + "segment.py",
         'if not name.startswith("PUSHSDK_")',
         "if name",
         T_EMULATOR + "segment.py",
@@ -1765,7 +1765,7 @@ EMULATOR_STORE = [
     ),
     Mutant(
         "the smallest inbox gives its bytes first",
-        EMULATOR + "keeping.py",
+        EMULATOR + "store.py",
         "in sizes.most_common():",
         "in reversed(sizes.most_common()):",
         T_EMULATOR + "store.py",

@@ -25,7 +25,7 @@ from msgspec import UNSET
 from pushsdk.emulator.answers import abort, cut, json_answer, refuse
 from pushsdk.emulator.bodies import Bodies, Unread
 from pushsdk.emulator.campaigns import Campaigns
-from pushsdk.emulator.cards import describe
+from pushsdk.emulator.delivery import describe
 from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal
 from pushsdk.emulator.limits import Limiter

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pushsdk.emulator import segment_child, segment_process
-from pushsdk.emulator.segment import SegmentError, Tables
+from pushsdk.emulator import segment, segment_child
+from pushsdk.emulator.segment import Child, SegmentError, Tables
 from pushsdk.emulator.segment_child import frames
 from pushsdk.emulator.segment_frames import Failed, Job, packed
-from pushsdk.emulator.segment_process import Child
 from pushsdk.emulator.segment_query import tables_in
 from pushsdk.emulator.tables import find_tables
 
@@ -356,15 +355,15 @@ def test_a_query_that_brings_down_its_process_says_so(folder: Path) -> None:
 
 
 def test_a_process_that_ends_without_a_word_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_process, "_COMMAND", (sys.executable, "-c", "raise SystemExit(7)"))
+    monkeypatch.setattr(segment, "_COMMAND", (sys.executable, "-c", "raise SystemExit(7)"))
     with pytest.raises(SegmentError, match=r"\(with status 7\): make it simpler$"), Tables(folder).run(GOOD, "user_id"):
         pass
 
 
 def test_a_process_that_goes_on_without_a_word_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_process, "_END", 0.01)
+    monkeypatch.setattr(segment, "_END", 0.01)
     code = "import os, sys; sys.stdin.buffer.read(1); os.write(1, b'half'); os.close(1); sys.stdin.buffer.read()"
-    monkeypatch.setattr(segment_process, "_COMMAND", (sys.executable, "-c", code))
+    monkeypatch.setattr(segment, "_COMMAND", (sys.executable, "-c", code))
     with pytest.raises(SegmentError, match="brought down"), Tables(folder).run(GOOD, "user_id"):
         pass
 
@@ -372,9 +371,9 @@ def test_a_process_that_goes_on_without_a_word_is_killed(folder: Path, monkeypat
 def test_a_process_that_does_not_end_when_it_has_said_all_is_killed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_process, "_END", 0.01)
+    monkeypatch.setattr(segment, "_END", 0.01)
     code = f"import os, sys; os.write(1, {packed(Failed('no'))!r}); sys.stdin.buffer.read()"
-    monkeypatch.setattr(segment_process, "_COMMAND", (sys.executable, "-c", code))
+    monkeypatch.setattr(segment, "_COMMAND", (sys.executable, "-c", code))
     child = Child(Job({}, "", "", 0), timeout=10)
     with pytest.raises(SegmentError, match=r"^no$"), child:
         child.frame()
@@ -401,7 +400,7 @@ def test_the_end_of_the_input_ends_the_process() -> None:
 
 def test_a_process_that_gets_no_job_ends(folder: Path) -> None:
     ended = subprocess.run(
-        segment_process._COMMAND,
+        segment._COMMAND,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
