@@ -342,10 +342,14 @@ class Guard:
             self._late = visit.start(self._pay_late(), then=lambda: None)
 
     async def _pay_late(self) -> None:
-        """Tell the store what it could not be told, for as long as that takes and the client is open."""
-        pause = PAUSE
+        """Tell the store what it could not be told, for as long as that takes and the client is open.
+
+        A client that closes waits for a store that is silent, as long as its drain, but not for one that fails at
+        once: that is hardly ever a short outage, and often a wrong address.
+        """
+        pause, is_hopeless = PAUSE, False
         while keys := self._owed.overdue(self._store.at_a_time):
-            if self._engine.sender.closed:
+            if self._engine.sender.closed or is_hopeless:
                 logger.warning("the client was closed before the claim store could be told: %s", UNUSED)
                 return
             tries = [self._in_turn(key, self._owed.paying(key)) for key in keys]
@@ -354,7 +358,9 @@ class Guard:
             for key, why in failed.items():
                 self._owed.postpone(key, why)
             _check_paid(False not in answers)
-            if failed:
+            is_silent = any(isinstance(why, TimeoutError) for why in failed.values())
+            is_hopeless = bool(failed) and not is_silent and self._engine.closed
+            if failed and not is_hopeless:
                 await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE) if failed else PAUSE
 

@@ -365,6 +365,17 @@ async def test_closing_waits_as_long_as_the_drain_for_a_store_that_is_stopped(
     assert claims.marks() == ([[OPEN]] if stopped < 20.0 else [])
 
 
+@virtual
+async def test_closing_does_not_wait_for_a_store_that_fails_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    service, claims = FakeService(), ShakyClaims(add=["down"] * 99, get=["down"] * 99)
+    client = service.client(claims=claims)
+    assert isinstance(await deliver(client), ClaimStoreError)
+    began = now()
+    await client.aclose(drain=20.0)
+    assert now() - began < 2.0
+    assert "closed" in caplog.records[-1].message
+
+
 # -- after the send ---------------------------------------------------------------------------------------------------
 
 
@@ -386,6 +397,7 @@ async def test_a_settlement_that_fails_changes_nothing_for_the_caller_and_is_tol
         receipt = await deliver(client)
         assert isinstance(receipt, Receipt)
         assert (receipt.deduplicated, len(receipt.attempts)) == (0, 1)
+        await asyncio.sleep(20.0)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert (
