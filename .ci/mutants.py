@@ -1634,7 +1634,7 @@ EMULATOR_CONTROL = [
         EMULATOR + "server.py",
         'request.query.get("images") == "1"',
         '"images" in request.query',
-        T_EMULATOR + "server.py",
+        T_EMULATOR + "pages.py",
     ),
     Mutant(
         "a campaign that begins anew keeps whom it had reached",
