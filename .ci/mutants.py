@@ -554,13 +554,6 @@ COALESCING = [
         T_CALLS,
     ),
     Mutant(
-        "who is cancelled gives away the place of a batch that went without it",
-        IO + "coalescer.py",
-        "not batch.shared and call in batch.calls:",
-        "not batch.shared:",
-        T_CALLS,
-    ),
-    Mutant(
         "a crowd is through before its callers know",
         IO + "ledger.py",
         "asyncio.get_running_loop().call_soon(self._end_all, piece)",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.audiences import ids_of, made, refused, rows_of
 
@@ -452,6 +452,7 @@ def test_many_rows_of_json_come_in_batches(folder: Path) -> None:
     assert audience.summary == AudienceSummary(read=30_000, users=30_000)
 
 
+@example([str(number) for number in range(100)], 30, False)
 @given(st.lists(st.integers(0, 99).map(str), max_size=300), st.integers(1, 70), st.booleans())
 def test_chunks_hold_the_ids_and_all_but_the_last_are_full(users: list[str], size: int, distinct: bool) -> None:
     file = io.BytesIO("".join(f"{user}\n" for user in users).encode())

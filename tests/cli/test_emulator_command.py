@@ -352,8 +352,9 @@ while True:
         for times in (1, 2, 3):
             keys.write(b"\x03")
             until(b"interrupted", times)
-        os.kill(child, signal.SIGUSR1)
-        until(b"all handed on")
+            # What is handed on comes in order: a second SIGINT would come before this.
+            os.kill(child, signal.SIGUSR1)
+            until(b"all handed on", times)
         os.kill(child, signal.SIGTERM)
         until(b"requests")
         os.waitpid(child, 0)

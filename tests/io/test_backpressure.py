@@ -228,3 +228,20 @@ async def test_calls_that_gave_up_waiting_for_room_are_forgotten() -> None:
         await asyncio.gather(*tasks)
         assert idle(client)
     assert sum(service.processed.values()) == 2
+
+
+@virtual
+async def test_a_call_that_waited_for_room_and_joins_a_batch_takes_no_more_room_than_its_ids() -> None:
+    service = FakeService(then=answer(after=1.0))
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
+        tasks = [start(client.send("first", OTHER))]
+        await turns()
+        tasks.append(start(client.send("a", MESSAGE)))
+        other = start(client.send("gone", titled(1)))
+        await turns()
+        tasks.append(start(client.send("b", MESSAGE)))
+        await turns()
+        other.cancel()
+        await asyncio.gather(*tasks)
+        assert idle(client)
+    assert service.sent == [("first",), ("a", "b")]

@@ -208,6 +208,20 @@ async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls: int, 
 
 
 @virtual
+async def test_a_lone_call_that_is_cancelled_as_it_gets_its_place_gives_that_back() -> None:
+    service = FakeService()
+    async with client_of(service, batching=Batching(linger=0.01)) as client:
+        task = start(client.send("a", MESSAGE))
+        await asyncio.sleep(0)
+        (departure,) = client._engine.coalescer._lingering.values()
+        # In the loop's turn of the departure, and after it.
+        asyncio.get_running_loop().call_at(departure.when() + 5e-10, task.cancel)
+        assert isinstance(await outcome_of(task), asyncio.CancelledError)
+        assert client.stats().in_flight == 0
+    assert service.requests == []
+
+
+@virtual
 async def test_who_is_cancelled_as_its_batch_gets_a_place_does_not_give_that_away() -> None:
     service = FakeService(then=answer(after=0.1))
     async with client_of(service, batching=Batching(linger=0.01), limits=Limits(in_flight=1)) as client:

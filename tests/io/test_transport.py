@@ -482,6 +482,7 @@ async def test_the_body_is_bytes_and_can_be_written_without_a_length() -> None:
     written: list[bytes] = []
 
     async def write(data: bytes) -> None:
+        assert not bodies[0]._evidence.written, "before it is"
         written.append(data)
 
     left, right = socket.socketpair()

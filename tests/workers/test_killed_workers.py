@@ -35,7 +35,7 @@ def test_with_a_dedupe_key_nobody_is_pushed_twice(name: str, tmp_path: Path, red
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_without_one_somebody_is(name: str, tmp_path: Path, redis_url: str) -> None:
-    # Whoever is killed has a push on its way that will be accepted.
-    crashes, faults = [Crash(100, SIGKILL), Crash(200, SIGKILL)], [Fault.delay(0.1)]
+    # Every other request is slow, so at any time a push is in flight that will be accepted after the kill.
+    crashes, faults = [Crash(100, SIGKILL), Crash(200, SIGKILL)], [Fault.delay(0.1, every=2)]
     told = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, dedupe=False)
     assert told.doubled > 0
