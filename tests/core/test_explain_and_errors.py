@@ -183,6 +183,7 @@ def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library(
         assert (headers["x-trace"], headers.get("X-TRACE"), headers["SET-COOKIE"]) == ("1", "1", "a")
         assert ("x-TRACE" in headers, "x" in headers, headers.get("x")) == (True, False, None)
         assert headers == dict(headers) == {"X-Trace": "1", "Set-Cookie": "a"}
+        assert len(headers) == 2
         assert repr(headers) == "{'X-Trace': '1', 'Set-Cookie': 'a'}"
     assert b"multidict" not in data
 

@@ -256,3 +256,17 @@ async def test_who_is_cancelled_as_the_crowd_is_through_is_in_the_report_of_the_
     others += [start(client.send(user, MESSAGE)) for user in "bcd"]
     report = await leader
     assert [(event.outcome, event.user_ids) for event in report.abandoned] == [("ACCEPTED", (user,)) for user in "bcd"]
+
+
+@virtual
+async def test_a_call_that_is_about_to_wait_as_the_client_ends_was_not_sent() -> None:
+    client = client_of(FakeService(hang()), limits=Limits(in_flight=1))
+    first = start(client.send("a", {"title": {"en": "Other"}}))
+    await turns()
+    task = start(client.send("b", MESSAGE))
+    # In one turn it looks for calls to travel with; in the next it would wait for its place.
+    await turns(1)
+    client._engine.sender.closed = True
+    assert isinstance(await outcome_of(task), ClientClosedError)
+    await client.aclose(drain=0)
+    assert isinstance(await outcome_of(first), OutcomeUnknownError)
