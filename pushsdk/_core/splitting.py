@@ -140,7 +140,7 @@ class MessageRecord(msgspec.Struct, eq=False):
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the message itself seems to be rejected."""
+        """Return True if the message itself, not a user, seems to be rejected."""
         return not self.accepted and self.rejected >= PROBES
 
 

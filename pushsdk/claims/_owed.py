@@ -73,7 +73,7 @@ class Held(NamedTuple):
 
 
 class Owed:
-    """What the store is still to be told, by key: before anything else is asked about that key."""
+    """Debts to the store by key: what it is still to be told before anything else is asked about that key."""
 
     def __init__(self) -> None:
         self._debts: dict[str, list[Debt]] = {}

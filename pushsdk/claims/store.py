@@ -1,4 +1,4 @@
-"""What every claim store is: three operations on named entries, each of them atomic. Nothing of pushes is in here."""
+"""The interface of every claim store: three operations on named entries, each of them atomic. Knows no pushes."""
 
 from __future__ import annotations
 
