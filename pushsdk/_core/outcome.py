@@ -62,6 +62,7 @@ class Failure(StrEnum):
     QUEUE_FULL = "the client's queue is full"
     PAUSED = "the service asked to wait longer than the call can"
     BUDGET = "the retry budget is used up"
+    UNCLAIMED = "the claim was refused or could not be made"
     OTHER = "the transport failed"
 
 
@@ -80,6 +81,7 @@ PROVEN_BY_TYPE = frozenset(
         Failure.CERTIFICATE,
         Failure.PROXY,
         Failure.CREDENTIALS,
+        Failure.UNCLAIMED,
     }
 )
 """Failures that prove by themselves that no connection was had, also where a mock stands in for the transport."""

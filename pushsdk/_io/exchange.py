@@ -12,7 +12,7 @@ import math
 import select
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from types import FunctionType
 from typing import Any, NoReturn
@@ -30,7 +30,20 @@ if sys.platform == "linux":  # pragma: no branch - the tests run there
     from fcntl import ioctl
     from termios import TIOCOUTQ
 
-__all__ = ["HEAD_LIMITS", "WHOLE_BODY_LIMIT", "Answer", "Exchange", "Head", "StaleConnectionError", "confirm", "look"]
+__all__ = [
+    "HEAD_LIMITS",
+    "WHOLE_BODY_LIMIT",
+    "Answer",
+    "Claim",
+    "Exchange",
+    "Head",
+    "StaleConnectionError",
+    "UnclaimedError",
+    "claimed",
+    "confirm",
+    "is_own",
+    "look",
+]
 
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
 WHOLE_BODY_LIMIT = 48 * 1024
@@ -41,8 +54,19 @@ HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 
 _SOCKET = "_pushsdk_socket"
 
 
+Claim = Callable[[], Awaitable[bytes | None]]
+"""A hook for the last moment before the first byte: awaited once the connection is had.
+
+Returns the body to send, as long as the one it replaces or shorter; None if nothing is to be sent.
+"""
+
+
 class StaleConnectionError(Exception):
     """The connection was dead, or had input waiting before the request. Nothing was written."""
+
+
+class UnclaimedError(Exception):
+    """The claim was refused, or could not be made. Nothing was written."""
 
 
 class _Socket:
@@ -89,12 +113,32 @@ def look(protocol: Any, evidence: Evidence) -> None:
     if sock is None:
         sock = _Socket(transport)
         setattr(protocol, _SOCKET, sock)
+    _look_again(protocol, evidence)
+
+
+def _look_again(protocol: Any, evidence: Evidence) -> None:
+    sock = getattr(protocol, _SOCKET)
     # An answer to nothing is either read already (should_close), or still in the socket. And what was answered before
     # it had been read is still being written. A fresh TLS connection may have session tickets waiting.
     must_be_silent = sock.is_plain or evidence.reused
     if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):
         raise StaleConnectionError
     sock.began = monotonic()
+
+
+async def claimed(claim: Claim, protocol: Any, evidence: Evidence) -> bytes:
+    """Return the body that is claimed, after one more look at the connection: a claim may take a while.
+
+    Raises UnclaimedError, or StaleConnectionError.
+    """
+    body = await claim()
+    # With an outcome the attempt is over, and the claim given back: aiohttp writes in a task of its own.
+    if body is None or evidence.failure is not None or evidence.status is not None:
+        raise UnclaimedError
+    if protocol.transport is None or protocol.transport.is_closing():
+        raise StaleConnectionError
+    _look_again(protocol, evidence)
+    return body
 
 
 def confirm(protocol: Any, evidence: Evidence) -> None:
@@ -164,7 +208,7 @@ class Exchange:
     @classmethod
     def over(cls, session: aiohttp.ClientSession, release: str = aiohttp.__version__) -> Exchange | None:
         """One for this session, None where its requests have to be aiohttp's own."""
-        plain = release.startswith(KNOWN_RELEASES) and all(map(_is_own, (_REQUEST, _SEND, _START)))
+        plain = release.startswith(KNOWN_RELEASES) and all(map(is_own, (_REQUEST, _SEND, _START)))
         return cls(session) if plain and _is_plain(session) else None
 
     def takes(self, body: bytes) -> bool:
@@ -179,7 +223,14 @@ class Exchange:
             and aiohttp.ClientResponse.start is _START
         )
 
-    async def post(self, head: Head, body: bytes, evidence: Evidence, timeout: aiohttp.ClientTimeout) -> Answer:
+    async def post(
+        self,
+        head: Head,
+        body: bytes,
+        evidence: Evidence,
+        timeout: aiohttp.ClientTimeout,
+        claim: Claim | None = None,
+    ) -> Answer:
         """Send the request and wait for the answer's head. Raises as a session does."""
         try:
             connection = await self._connector.connect(head.request, [], timeout)
@@ -189,6 +240,8 @@ class Exchange:
             protocol = connection.protocol
             assert protocol is not None  # noqa: S101 - of a connection that was just opened
             look(protocol, evidence)
+            if claim is not None:
+                body = await claimed(claim, protocol, evidence)
             protocol.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
             evidence.started_writing = True
             head.write(protocol.transport, body)
@@ -197,6 +250,9 @@ class Exchange:
             if 200 <= message.code < 300:
                 confirm(protocol, evidence)
             return Answer(connection, message, content)
+        except UnclaimedError:
+            connection.release()
+            raise
         except BaseException:
             connection.close()
             raise
@@ -210,8 +266,8 @@ async def _answer(protocol: ResponseHandler) -> tuple[Any, aiohttp.StreamReader]
             return message, content
 
 
-def _is_own(function: Any) -> bool:
-    """Whether this is aiohttp's own, and nobody's mock or wrapper around it."""
+def is_own(function: Any) -> bool:
+    """Return True if this function is aiohttp's own, and not a mock or a wrapper around it."""
     return type(function) is FunctionType and any(function.__globals__ is names for names in _MODULES)
 
 

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -34,7 +34,7 @@ from pushsdk._io.transport import Transport
 if TYPE_CHECKING:
     from pushsdk._io.retrying import Steps
 
-__all__ = ["Job", "Sender", "emitter"]
+__all__ = ["Claimant", "Job", "Sender", "emitter"]
 
 logger = logging.getLogger("pushsdk")
 # Without a handler of the application's, nothing is to appear on its stderr.
@@ -42,6 +42,24 @@ logger.addHandler(logging.NullHandler())
 # The service wants fewer requests. A 503 is repeatable where it came with a Retry-After.
 THROTTLES = frozenset({429, 503})
 PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
+
+
+class Claimant(Protocol):
+    """Whoever remembers, across processes, which users of a request may have been sent to."""
+
+    async def claim(self) -> bytes | None:
+        """Claim the users, after the connection is had and before the first byte. Raises nothing but a cancellation.
+
+        Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
+        """
+        ...
+
+    def settle(self, verdict: Verdict) -> None:
+        """Take the verdict on the request so far. Called after each post, whether the claim was begun or not.
+
+        A claim that is still being made when this is called, or comes later, holds no more.
+        """
+        ...
 
 
 class Job(msgspec.Struct, eq=False, gc=False):
@@ -69,6 +87,8 @@ class Job(msgspec.Struct, eq=False, gc=False):
     """Whether a rotated key was used already."""
     watched: Any = None
     """The attempt that is on its way, where there is an observer."""
+    claim: Claimant | None = None
+    """Claims the users of each attempt, and is told its verdict. None if nothing needs to survive the process."""
 
     def __repr__(self) -> str:
         return f"Job({self.endpoint}, users={self.users}, bytes={len(self.body)}, attempts={len(self.attempts)})"
@@ -200,6 +220,7 @@ class Sender:
                             connect=job.timeout.connect,
                             read=job.endpoint == "campaigns",
                             watched=job.watched,
+                            claim=None if job.claim is None else job.claim.claim,
                         )
                 except NoKeyError as error:
                     evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
@@ -207,11 +228,18 @@ class Sender:
                     if evidence.status is None:
                         evidence.failure = Failure.CANCELLED
                     self._note(job, self._judge(job, evidence, started))
+                    if job.claim is not None:
+                        job.claim.settle(job.verdict())
                     raise
                 if scope.expired is not None and evidence.status is None:
                     late = scope.expired is Failure.DEADLINE and limit < job.deadline
                     evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
                 attempt = self._judge(job, evidence, started)
+                if job.claim is not None:
+                    job.claim.settle(sum_up((*job.attempts, attempt), evidence))
+                    if evidence.failure is Failure.UNCLAIMED:
+                        job.failure = Failure.UNCLAIMED
+                        return False
                 if evidence.failure is Failure.STALE and self._may_replace(job):
                     continue
                 self._note(job, attempt)

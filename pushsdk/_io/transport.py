@@ -26,7 +26,19 @@ from yarl import URL
 from pushsdk._core.endpoint import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure, is_json
-from pushsdk._io.exchange import HEAD_LIMITS, Answer, Exchange, Head, StaleConnectionError, confirm, look
+from pushsdk._io.exchange import (
+    HEAD_LIMITS,
+    Answer,
+    Claim,
+    Exchange,
+    Head,
+    StaleConnectionError,
+    UnclaimedError,
+    claimed,
+    confirm,
+    is_own,
+    look,
+)
 from pushsdk._io.observer import WatchedAttempt
 from pushsdk._version import __version__
 
@@ -54,12 +66,14 @@ class Transport(Protocol):
         connect: float | None,
         read: bool,
         watched: WatchedAttempt | None = None,
+        claim: Claim | None = None,
     ) -> None:
         """POST ``body`` to ``path`` below the base URL and fill ``evidence``.
 
         Never raises but for a cancellation, and then the evidence is true as far as it goes. ``connect`` is the
         connect timeout in seconds; ``read`` asks for the body of a 2xx; ``watched`` is this attempt as its
-        observer sees it: its headers go along.
+        observer sees it: its headers go along. ``claim`` is awaited after the connection is had and before the first
+        byte, and returns the body to send, or None if nothing is to be sent.
         """
         ...
 
@@ -76,11 +90,12 @@ class _Body(payload.Payload):
     _filename = None
     _headers = CIMultiDict({"Content-Type": "application/json"})
 
-    def __init__(self, value: bytes, evidence: Evidence) -> None:
+    def __init__(self, value: bytes, evidence: Evidence, claim: Claim | None) -> None:
         # Not the base's: it makes headers for each body, which costs as much as all of this.
         self._value = value
         self._size = len(value)
         self._evidence = evidence
+        self._claim = claim
         # The connection, and its parser of this request's answer. Set when the body is written.
         self._protocol: Any = None
         self._parser: object = None
@@ -102,6 +117,10 @@ class _Body(payload.Payload):
         protocol = self._protocol = writer.protocol  # type: ignore[attr-defined]
         look(protocol, evidence)
         self._parser = protocol._parser
+        if self._claim is not None:
+            body = await claimed(self._claim, protocol, evidence)
+            # The head names the length by now. JSON may end in white space.
+            self._value = body.ljust(len(self._value))
         evidence.started_writing = True
         await writer.write(self._value)
         evidence.written = True
@@ -178,6 +197,7 @@ class AiohttpTransport:
         connect: float | None,
         read: bool,
         watched: WatchedAttempt | None = None,
+        claim: Claim | None = None,
     ) -> None:
         """See ``Transport.post``."""
         if self._session.closed:
@@ -192,10 +212,13 @@ class AiohttpTransport:
         try:
             if exchange is not None and exchange.takes(body):
                 evidence.touched = True
-                response = await exchange.post(self._head(url, key, headers), body, evidence, timeout)
+                response = await exchange.post(self._head(url, key, headers), body, evidence, timeout, claim)
             else:
+                if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
+                    # A mock or a recorder, which may never ask the body to write.
+                    body, claim = await _claimed_early(claim), None
                 # What session.post() calls, without the context manager that it wraps it in.
-                data = _Body(body, evidence)
+                data = _Body(body, evidence, claim)
                 with _UNWATCHED if watched is None else watched.current():
                     response = await self._session._request(
                         "POST",
@@ -338,8 +361,11 @@ _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 
 def _failure_of(error: Exception, evidence: Evidence) -> Failure:
-    if evidence.touched and not evidence.started_writing and _is_stale(error):
-        return Failure.STALE
+    if not evidence.started_writing:
+        if _is_caused_by(UnclaimedError, error):
+            return Failure.UNCLAIMED
+        if evidence.touched and _is_caused_by(StaleConnectionError, error):
+            return Failure.STALE
     for kind, failure in _FAILURES:
         if isinstance(error, kind):
             return failure
@@ -348,13 +374,20 @@ def _failure_of(error: Exception, evidence: Evidence) -> Failure:
     return Failure.OTHER
 
 
-def _is_stale(error: BaseException | None) -> bool:
-    """Whether the body refused the connection: aiohttp wraps what a body raises."""
+def _is_caused_by(kind: type[Exception], error: BaseException | None) -> bool:
+    """Return True if the body refused to be written for this reason: aiohttp wraps what a body raises."""
     while error is not None:
-        if isinstance(error, StaleConnectionError):
+        if isinstance(error, kind):
             return True
         error = error.__cause__
     return False
+
+
+async def _claimed_early(claim: Claim) -> bytes:
+    body = await claim()
+    if body is None:
+        raise UnclaimedError
+    return body
 
 
 def check_session(session: object) -> None:

@@ -16,7 +16,8 @@ import msgspec
 from multidict import CIMultiDict
 
 from pushsdk._core.endpoint import HeaderSecret
-from pushsdk._core.outcome import Evidence
+from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._io.exchange import Claim
 from pushsdk._io.observer import WatchedAttempt
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
@@ -45,21 +46,26 @@ class FakeRequest:
         read: bool,
         tally: Counter[str],
         headers: Mapping[str, str] | None = None,
+        claim: Claim | None = None,
     ) -> None:
-        content = msgspec.json.decode(body)
         self.path = path
-        self.body = body
         self.api_key = api_key
         self.headers: Mapping[str, str] = headers or {}
-        self.user_ids: tuple[str, ...] = tuple(content.get("userIds", ()))
-        self.message: dict[str, Any] = content.get("message", {})
-        self.custom_fields: dict[str, Any] | None = content.get("customFields")
+        self._set_body(body)
         self.started: float = asyncio.get_running_loop().time()
         self.ended: float | None = None  # set by the service, however it ends
         self.accepted: bool = False  # set by _take
         self._evidence = evidence
         self._read = read
         self._tally = tally
+        self._claim = claim
+
+    def _set_body(self, body: bytes) -> None:
+        content = msgspec.json.decode(body)
+        self.body: bytes = body
+        self.user_ids: tuple[str, ...] = tuple(content.get("userIds", ()))
+        self.message: dict[str, Any] = content.get("message", {})
+        self.custom_fields: dict[str, Any] | None = content.get("customFields")
 
     @property
     def content(self) -> bytes:
@@ -74,6 +80,12 @@ class FakeRequest:
         if answer.connecting:
             await asyncio.sleep(answer.connecting)
         if answer.leaves != "nothing":
+            if self._claim is not None:
+                body = await self._claim()
+                if body is None:
+                    self._evidence.failure = Failure.UNCLAIMED
+                    return
+                self._set_body(body)
             self._write(whole=answer.leaves == "all")
         if answer.failure is None and answer.code is None:
             self._take(answer)
@@ -173,11 +185,14 @@ class FakeService:
         connect: float | None,
         read: bool,
         watched: WatchedAttempt | None = None,
+        claim: Claim | None = None,
     ) -> None:
         """Take a request; for the client."""
         evidence.touched = True
         headers = None if watched is None else watched.headers
-        request = self._request(path, body, str(key), evidence=evidence, read=read, tally=self._tally, headers=headers)
+        request = self._request(
+            path, body, str(key), evidence=evidence, read=read, tally=self._tally, headers=headers, claim=claim
+        )
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -192,7 +207,14 @@ class FakeService:
         """Nothing is open; for the client."""
 
     async def _answer(self, request: FakeRequest) -> None:
-        await request._meet(self._next(request))
+        scripted = bool(self._answers)
+        answer = self._next(request)
+        await request._meet(answer)
+        if request._evidence.failure is Failure.UNCLAIMED:
+            # Nothing of it left the client: it never came.
+            self.requests.remove(request)
+            if scripted:
+                self._answers.insert(0, answer)
 
     def _next(self, request: FakeRequest) -> Answer:
         if self._answers:

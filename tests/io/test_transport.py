@@ -505,7 +505,7 @@ def test_a_unix_socket_is_not_asked_what_its_peer_has_read() -> None:
 
 def test_a_connection_that_another_request_has_by_now_says_nothing_about_this_one() -> None:
     evidence = Evidence(written=True)
-    body = _Body(BODY, evidence)
+    body = _Body(BODY, evidence, None)
     body._protocol, body._parser = SimpleNamespace(_parser="another's"), "ours"
     body.confirm()
     assert evidence.written

@@ -168,10 +168,11 @@ class Service(FakeService):
         connect: float | None,
         read: bool,
         watched: Any = None,
+        claim: Any = None,
     ) -> None:
         async with self.begun:
             self.begun.notify_all()
-        await super().post(path, body, key, evidence, connect=connect, read=read, watched=watched)
+        await super().post(path, body, key, evidence, connect=connect, read=read, watched=watched, claim=claim)
 
     async def wait_for(self, requests: int) -> None:
         async with self.begun:
