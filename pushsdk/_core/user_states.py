@@ -1,0 +1,226 @@
+"""The state of every user of a plan or of a claim: a run-length list over positions.
+
+Values only. Position 0 is the first user of the plan, or of the sorted users of a claim; user ids are never kept here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterator
+from enum import StrEnum
+from itertools import pairwise
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+__all__ = ["UserState", "UserStates", "UserStatus"]
+
+
+class UserState(StrEnum):
+    """What is known of one user."""
+
+    PENDING = "PENDING"
+    """Not sent, or proven that the service was never asked about this user: may be sent to."""
+    CLAIMED = "CLAIMED"
+    """Being sent to. UNKNOWN to everybody else until it is settled."""
+    ACCEPTED = "ACCEPTED"
+    REJECTED = "REJECTED"
+    UNKNOWN = "UNKNOWN"
+
+    # Enum's own hash is a Python function, and UserStates looks states up several times per request.
+    __hash__ = str.__hash__
+
+
+class UserStatus(NamedTuple):
+    """The state of a user, and why it is so."""
+
+    state: UserState
+    status: int | None = None
+    """The HTTP status of the last response, if there was one."""
+    reason: str = ""
+    """Why the user was not accepted, in fixed words: never a user id or a text."""
+    resent: bool = False
+    """Sent again although an earlier try was UNKNOWN: the user may have been pushed twice."""
+
+
+class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Neighbors of equal status, as JSON keeps them: ``[state, users, status, reason, resent]``, defaults left out."""
+
+    state: UserState
+    users: Annotated[int, msgspec.Meta(ge=1)]
+    status: int | None = None
+    reason: str = ""
+    resent: bool = False
+
+
+_PENDING = UserStatus(UserState.PENDING)
+_decode_runs = msgspec.json.Decoder(list[_Run]).decode
+
+
+class UserStates:
+    """The status of the users 0 to ``users`` - 1, kept as runs of equal neighbors. All are PENDING at first."""
+
+    __slots__ = ("_counts", "_starts", "_statuses", "resent", "users")
+
+    def __init__(self, users: int = 0) -> None:
+        #: How many users there are. Changed by ``extend``.
+        self.users = 0
+        #: How many of them were sent again although they were UNKNOWN.
+        self.resent = 0
+        # The first position of each run, ascending, and its status. Equal neighbors are one run.
+        self._starts: list[int] = []
+        self._statuses: list[UserStatus] = []
+        self._counts = dict.fromkeys(UserState, 0)
+        self.extend(users)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{state}={users}" for state, users in self._counts.items() if users)
+        return f"UserStates({counts})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UserStates):
+            return NotImplemented
+        return (self.users, self._starts, self._statuses) == (other.users, other._starts, other._statuses)
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def copy(self) -> UserStates:
+        """Return an independent copy."""
+        copy = UserStates()
+        copy.users, copy.resent = self.users, self.resent
+        copy._starts, copy._statuses, copy._counts = self._starts[:], self._statuses[:], self._counts.copy()
+        return copy
+
+    def count(self, state: UserState) -> int:
+        """Return the number of users in this state."""
+        return self._counts[state]
+
+    def extend(self, users: int) -> None:
+        """Add PENDING users at the end."""
+        if users < 0:
+            raise ValueError("the number of users must not be negative")
+        self._append(users, _PENDING)
+
+    def set(self, start: int, stop: int, status: UserStatus) -> None:
+        """Set the status of the users ``start`` to ``stop`` - 1; a user once ``resent`` stays so."""
+        if not 0 <= start < stop <= self.users:
+            raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
+        starts = self._starts
+        first = bisect_right(starts, start) - 1
+        # The runs from ``first`` up to, not including, ``last`` are changed.
+        last = first + 1
+        if last < len(starts) and starts[last] < stop:
+            last = bisect_left(starts, stop, last)
+        if last - first == 1:
+            self._set_in_run(first, start, stop, status)
+        else:
+            self._set_runs(first, last, start, stop, status)
+
+    def at(self, position: int) -> UserStatus:
+        """Return the status of one user."""
+        if not 0 <= position < self.users:
+            raise IndexError(f"there is no user {position}, only {self.users}")
+        return self._statuses[bisect_right(self._starts, position) - 1]
+
+    def runs(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, UserStatus]]:
+        """Yield start, stop and status of the runs between two positions, cut there. Don't change states meanwhile."""
+        stop = self.users if stop is None else stop
+        if not 0 <= start <= stop <= self.users:
+            raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
+        if start == stop:
+            return
+        first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, stop)
+        edges = (start, *self._starts[first + 1 : last], stop)
+        for (low, high), status in zip(pairwise(edges), self._statuses[first:last], strict=True):
+            yield low, high, status
+
+    def next(self, states: Container[UserState], start: int = 0) -> tuple[int, int, UserStatus] | None:
+        """Return start, stop and status of the next run in one of these states, cut at ``start``; None at the end."""
+        starts, statuses = self._starts, self._statuses
+        for number in range(max(0, bisect_right(starts, start) - 1), len(starts)):
+            stop = self._stop(number)
+            if statuses[number].state in states and start < stop:
+                return max(starts[number], start), stop, statuses[number]
+        return None
+
+    def to_json(self) -> bytes:
+        """Return the runs as a JSON list of ``[state, users, status, reason, resent]``, without defaults at the end."""
+        return msgspec.json.encode([_as_list(stop - start, status) for start, stop, status in self.runs()])
+
+    @classmethod
+    def from_json(cls, data: bytes) -> UserStates:
+        """Return the states that ``to_json`` wrote. Raises ValueError for anything else."""
+        states = cls()
+        for run in _decode_runs(data):
+            states._append(run.users, UserStatus(run.state, run.status, run.reason, run.resent))
+        return states
+
+    def _append(self, users: int, status: UserStatus) -> None:
+        if users:
+            if not self.users or self._statuses[-1] != status:
+                self._starts.append(self.users)
+                self._statuses.append(status)
+            self.users += users
+            self.resent += users * status.resent
+            self._counts[status.state] += users
+
+    def _stop(self, number: int) -> int:
+        return self._starts[number + 1] if number + 1 < len(self._starts) else self.users
+
+    def _set_in_run(self, number: int, start: int, stop: int, status: UserStatus) -> None:
+        """Set users of one run: nearly every claim and every settlement. Inserts or moves as few items as possible."""
+        starts, statuses = self._starts, self._statuses
+        old = statuses[number]
+        if old.resent and not status.resent:
+            status = _resent(status)
+        if old == status:
+            return
+        users, counts = stop - start, self._counts
+        counts[old.state] -= users
+        counts[status.state] += users
+        self.resent += users * (status.resent - old.resent)
+        low, high = starts[number], self._stop(number)
+        joins_left = start == low and number > 0 and statuses[number - 1] == status
+        joins_right = stop == high and number + 1 < len(starts) and statuses[number + 1] == status
+        if start > low:
+            number += 1
+        # Here ``number`` is where the new run begins; the old run has users before it, after it, both or neither.
+        if stop < high:
+            if start > low:
+                starts[number:number] = (start, stop)
+                statuses[number:number] = (status, old)
+            elif joins_left:
+                starts[number] = stop
+            else:
+                starts.insert(number + 1, stop)
+                statuses.insert(number, status)
+        elif start > low:
+            if joins_right:
+                starts[number] = start
+            else:
+                starts.insert(number, start)
+                statuses.insert(number, status)
+        else:
+            statuses[number] = status
+            if joins_right:
+                del starts[number + 1], statuses[number + 1]
+            if joins_left:
+                del starts[number], statuses[number]
+
+    def _set_runs(self, first: int, last: int, start: int, stop: int, status: UserStatus) -> None:
+        """Set users of several runs, one run after the other; a neighbor that became equal joins at once."""
+        edges = [*self._starts[first + 1 : last], stop]
+        for edge in edges:
+            self._set_in_run(bisect_right(self._starts, start) - 1, start, edge, status)
+            start = edge
+
+
+def _as_list(users: int, status: UserStatus) -> list[object]:
+    values: list[object] = [status.state, users, status.status, status.reason, status.resent]
+    while not values[-1]:
+        values.pop()
+    return values
+
+
+def _resent(status: UserStatus) -> UserStatus:
+    return UserStatus(status.state, status.status, status.reason, True)
