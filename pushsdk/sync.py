@@ -6,6 +6,7 @@ The same core as AsyncPushClient, in one event loop in a thread of its own (``_s
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -25,7 +26,7 @@ from pushsdk._core.policy import RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.sender import emitter
-from pushsdk._sync.call import Call
+from pushsdk._sync.loop_thread import Call
 from pushsdk._sync.portal import Place, Portal
 from pushsdk._sync.reading import read, readable
 from pushsdk.client import AsyncPushClient, AsyncPushView
@@ -35,6 +36,8 @@ __all__ = ["PushClient", "PushView", "tell_late"]
 
 
 logger: logging.Logger = logging.getLogger("pushsdk")
+# Seconds between two looks at a ``threading.Event`` that stops a run.
+LOOK_EVERY = 0.05
 
 
 def tell_late(client: AsyncPushClient, user_ids: Any, call: Call) -> None:
@@ -99,7 +102,7 @@ class PushView:
         call.work = lambda: view.send(
             users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, dedupe_key=dedupe_key
         )
-        receipt: Receipt = self._portal.call(place, call, lambda call: tell_late(place.client, users, call))
+        receipt: Receipt = place.thread.perform(call, lambda call: tell_late(place.client, users, call))
         return receipt
 
     def create_campaign(
@@ -113,7 +116,7 @@ class PushView:
         place, view = self._enter()
         call = Call()
         call.work = lambda: view.create_campaign(request, timeout=timeout, retry=retry)
-        created: CampaignCreated = self._portal.call(place, call)
+        created: CampaignCreated = place.thread.perform(call)
         return created
 
     def broadcast(
@@ -132,7 +135,7 @@ class PushView:
         ``user_ids`` is read, and ``on_progress`` called, in the thread that called this. ``stop`` is set from another.
         """
         call = Call()
-        users = readable("user_ids", user_ids, call.box.put)
+        users = readable("user_ids", user_ids, call.callbacks.put)
         return self._run(
             call,
             lambda view, stop: view.broadcast(
@@ -152,7 +155,7 @@ class PushView:
     ) -> BroadcastReport:
         """Send many requests, each with a message of its own: see ``AsyncPushClient.send_each``, and ``broadcast``."""
         call = Call()
-        given = readable("requests", requests, call.box.put)
+        given = readable("requests", requests, call.callbacks.put)
         return self._run(call, lambda view, stop: view.send_each(given, run=run, stop=stop, **options), stop, options)
 
     def resume(
@@ -173,7 +176,7 @@ class PushView:
         place, view = self._enter()
         call = Call()
         call.work = view.flush
-        self._portal.call(place, call)
+        place.thread.perform(call)
 
     def stats(self) -> ClientStats:
         """The client's counters as of now, in this process."""
@@ -190,11 +193,12 @@ class PushView:
         options: RunOptions,
     ) -> BroadcastReport:
         """Run what ``start`` starts. Its options are of this call alone: ``on_progress`` is replaced in them."""
+        if stop is not None and not isinstance(stop, threading.Event):
+            raise ConfigurationError("stop is a threading.Event: set it in another thread to end it early")
         place, view = self._enter()
-        stopping = _Stop(place, stop)
         options["on_progress"] = _told(options.get("on_progress"), call)
-        call.work = lambda: start(view, stopping.event)
-        report: BroadcastReport = self._portal.call(place, call, look=stopping.look)
+        call.work = functools.partial(_stoppable, functools.partial(start, view), stop)
+        report: BroadcastReport = place.thread.perform(call)
         return report
 
     def _enter(self) -> tuple[Place, AsyncPushView]:
@@ -258,21 +262,24 @@ class PushClient(PushView):
         return self._portal.close(check_seconds("drain", drain, or_zero=True))
 
 
-class _Stop:
-    """The caller's ``threading.Event``, watched for the loop while the caller waits."""
+async def _stoppable(
+    start: Callable[[asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]], stop: threading.Event | None
+) -> BroadcastReport:
+    """In the loop: the run, with the caller's ``threading.Event`` watched for it."""
+    if stop is None:
+        return await start(None)
+    event = asyncio.Event()
 
-    def __init__(self, place: Place, stop: threading.Event | None) -> None:
-        if stop is not None and not isinstance(stop, threading.Event):
-            raise ConfigurationError("stop is a threading.Event: set it in another thread to end it early")
-        self._loop = place.worker.loop
-        self._stop = stop
-        #: The loop's.
-        self.event = None if stop is None else asyncio.Event()
-        self.look = None if stop is None else self._look
+    async def watch() -> None:
+        while not stop.is_set():  # noqa: ASYNC110 - a threading.Event can't be awaited
+            await asyncio.sleep(LOOK_EVERY)
+        event.set()
 
-    def _look(self) -> None:
-        if self._stop is not None and self.event is not None and self._stop.is_set():
-            self._loop.call_soon_threadsafe(self.event.set)
+    watching = asyncio.create_task(watch())
+    try:
+        return await start(event)
+    finally:
+        watching.cancel()
 
 
 def _told(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
@@ -286,4 +293,4 @@ def _told(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
         except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
             logger.error("on_progress raised %s", type(error).__name__)
 
-    return lambda progress: call.box.put(lambda: tell(progress))
+    return lambda progress: call.callbacks.put(lambda: tell(progress))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Unpack
 
@@ -11,16 +10,12 @@ import pyarrow as pa
 
 from pushsdk._core.brake import Brake
 from pushsdk._core.endpoint import sealed
-from pushsdk._core.errors import ConfigurationError, OutcomeUnknownError
+from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.results import DrainReport
-from pushsdk._io.clock import fork_generation
 from pushsdk._io.credentials import KeySource
-from pushsdk._sync.call import Call
-from pushsdk._sync.portal import ended, errands
-from pushsdk._sync.process import opened
+from pushsdk._sync.loop_thread import Call, LoopThread
 from pushsdk._sync.reading import Reader
-from pushsdk._sync.worker import Worker
 from pushsdk.arrow._chunks import Recipe
 from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
 from pushsdk.claims._guard import Guard
@@ -113,29 +108,30 @@ class _Push:
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The outcomes; nothing is opened before the first is asked for."""
         call = self._call
-        chunks = Reader(self._recipe.chunks(batches), call.box.put, block=AHEAD // 2, some=1)
+        chunks = Reader(self._recipe.chunks(batches), call.callbacks.put, block=AHEAD // 2, some=1)
         call.work = lambda: self._work(chunks)
-        worker = Worker(self._close)
+        thread = LoopThread(self._close)
         try:
-            opened(worker)
-            worker.submit(call)
-            for errand in errands(worker, call):
-                batch = None if errand is None else errand()
-                self._make_room(worker)
+            thread.start()
+            thread.submit(call)
+            for callback in thread.callbacks_of(call):
+                batch = None if callback is None else callback()
+                self._make_room(thread)
                 if batch is not None:
                     yield batch
-                    _check_process(worker)
+                    # What a fork has copied is the parent's: the child must not hand it out again.
+                    thread.check(call)
             if call.error is not None:
                 raise call.error
         finally:
             call.error = None
-            _end(worker)
+            _end(thread)
 
-    def _make_room(self, worker: Worker) -> None:
+    def _make_room(self, thread: LoopThread) -> None:
         dispatcher = self._dispatcher
         if dispatcher is not None and dispatcher.waits:
             with contextlib.suppress(RuntimeError):  # the loop has come to its end
-                worker.loop.call_soon_threadsafe(dispatcher.wake)
+                thread.loop.call_soon_threadsafe(dispatcher.wake)
 
     # -- in the loop ----------------------------------------------------------------------------------------------
 
@@ -153,7 +149,7 @@ class _Push:
             guard=Guard(store, client._engine),
             brake=self._brake,
             varied=self._recipe.personal is not None,
-            box=self._call.box,
+            box=self._call.callbacks,
         )
         await self._dispatcher.run(chunks)
 
@@ -165,21 +161,12 @@ class _Push:
                 await self._store.aclose()
 
 
-def _check_process(worker: Worker) -> None:
-    """What a fork has copied is the parent's: the child must not hand it out again."""
-    if worker.forks != fork_generation():
-        raise OutcomeUnknownError("outcome unknown: the process was forked in this call, which goes on in the parent")
-
-
-def _end(worker: Worker) -> None:
+def _end(thread: LoopThread) -> None:
     """Have the thread end, and wait for that."""
-    if worker.forks != fork_generation():
+    if thread.is_inherited or not thread.has_started:
         return
-    if worker.thread.ident is None:
-        # It could not be started.
-        worker.loop.close()
-    elif worker.thread.ident == threading.get_ident():
+    if thread.is_current:
         # Dropped, and collected by the very thread that would have to be waited for.
-        worker.end(DRAIN)
+        thread.close_soon(DRAIN)
     else:
-        ended(worker, DRAIN)
+        thread.close(DRAIN)

@@ -29,8 +29,7 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
-from pushsdk._sync import process
-from pushsdk._sync.portal import ended
+from pushsdk._sync import loop_thread
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims
@@ -254,7 +253,7 @@ def test_a_generator_that_a_fork_has_copied_is_left_alone_by_the_child(push_env:
 def test_closed_by_the_end_of_the_interpreter_it_does_not_seem_complete(push_env: PushInbox, claims: Make) -> None:
     outcomes = push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=2))
     found = [next(outcomes)]
-    ended(next(each for each in process._open if each.thread.is_alive()), 30.0)
+    next(iter(loop_thread._open)).close(30.0)
     with pytest.raises(ClientClosedError, match="closed before the end of the plan: take the plan up again"):
         found.extend(outcomes)
     said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
@@ -268,13 +267,13 @@ def test_on_the_other_side_of_a_fork_nothing_is_handed_out_again(
 ) -> None:
     outcomes = push_batches(plan(100), MESSAGE, run="spring", claims=MemoryClaims)
     next(outcomes)
-    worker = next(each for each in process._open if each.thread.is_alive())
+    thread = next(iter(loop_thread._open))
     with monkeypatch.context() as forked:
-        forked.setattr(worker, "forks", -1)
+        forked.setattr(thread, "_forks", -1)
         with pytest.raises(OutcomeUnknownError, match="the process was forked in this call"):
             next(outcomes)
-        assert worker.thread.is_alive()
-    ended(worker, 30.0)
+        assert thread.thread.is_alive()
+    thread.close(30.0)
 
 
 def test_a_thread_that_can_not_be_started_is_an_error_and_leaves_nothing(

@@ -177,8 +177,8 @@ def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(serv
         """
         client = PushClient()
         client.send("before", HELLO)
-        fds = {key.fd for key in client._portal._places[0].worker.selector.get_map().values()}
-        fds.add(client._portal._places[0].worker.selector.fileno())
+        fds = {key.fd for key in client._portal._places[0].thread.selector.get_map().values()}
+        fds.add(client._portal._places[0].thread.selector.fileno())
 
         def child():
             return {os.readlink(f"/proc/self/fd/{fd}") for fd in fds}, any(map(os.get_inheritable, fds))

@@ -19,10 +19,8 @@ from support.service_thread import HANGS, Service
 
 import pushsdk
 from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
-from pushsdk._sync import portal
-from pushsdk._sync import worker as worker_module
-from pushsdk._sync.call import Call
-from pushsdk._sync.worker import Worker
+from pushsdk._sync import loop_thread
+from pushsdk._sync.loop_thread import Call, LoopThread
 from pushsdk.emulator import Fault
 
 HELLO = MobilePush(body={"en": "hi"})
@@ -118,7 +116,7 @@ def test_an_interrupted_close_ends_what_is_on_its_way(service: Service) -> None:
     service.wait_for(1)
 
     def closing() -> None:
-        wait_until(lambda: client._portal._places[0].worker.closing)
+        wait_until(lambda: client._portal._places[0].thread.closing)
 
     with limited(closing):
         client.close()
@@ -149,17 +147,17 @@ class Moment:
 
 def test_a_result_that_nobody_took_is_told(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[object] = []
-    waiting = portal._wait
+    waiting = LoopThread.callbacks_of
 
-    def interrupted(worker: Worker, call: Call, look: object = None) -> None:
-        waiting(worker, call)
-        monkeypatch.setattr(portal, "_wait", waiting)
+    def interrupted(thread: LoopThread, call: Call) -> Iterator[object]:
+        yield from waiting(thread, call)
+        monkeypatch.setattr(LoopThread, "callbacks_of", waiting)
         raise SoftTimeLimitExceededError
 
     with PushClient(on_event=events.append) as client:
         for answer in (204, 400, 500):
             service.faults = [Fault.status(answer)]
-            monkeypatch.setattr(portal, "_wait", interrupted)
+            monkeypatch.setattr(LoopThread, "callbacks_of", interrupted)
             with pytest.raises(SoftTimeLimitExceededError):
                 client.send(["u", "v", "u"], HELLO, retry=RetryPolicy.none())
         client.flush()
@@ -179,7 +177,7 @@ def test_an_interruption_around_the_submission_hangs_nobody(
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
         client.send("first", HELLO)
-        Moment(monkeypatch, Worker, "submit", after=after)
+        Moment(monkeypatch, LoopThread, "submit", after=after)
         with pytest.raises(SoftTimeLimitExceededError):
             client.send("u", HELLO)
         assert client.send("v", HELLO).users == 1
@@ -189,20 +187,8 @@ def test_an_interruption_around_the_submission_hangs_nobody(
     assert (told[0][0] is Outcome.NOT_SENT) == ("u" not in service.users())
 
 
-def test_a_lost_wake_up_is_made_up_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    with PushClient() as client:
-        client.send("first", HELLO)
-        Moment(monkeypatch, Worker, "wake", after=False)
-        with pytest.raises(SoftTimeLimitExceededError):
-            client.send("u", HELLO)
-        # As if the interrupted thread had not got to it.
-        client._portal._places[0].worker._awake = True
-        assert client.send("v", HELLO).users == 1
-    assert service.users()["v"] == 1
-
-
 def test_a_thread_does_not_wait_for_a_call_that_will_not_end(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "UNWIND", 0.05)
+    monkeypatch.setattr(loop_thread, "UNWIND", 0.05)
     held, go_on = threading.Event(), threading.Event()
 
     def key() -> str:

@@ -13,10 +13,10 @@ import pytest
 from support.programs import run_program
 from support.service_thread import HANGS, Service
 
-from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient, PushError
+from pushsdk import ClientClosedError, DrainReport, MobilePush, Outcome, PushClient, PushError
 from pushsdk._io.threads import DaemonThreads
-from pushsdk._sync import process
-from pushsdk._sync.call import Call
+from pushsdk._sync import loop_thread
+from pushsdk._sync.loop_thread import Call
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
 
@@ -152,35 +152,26 @@ def test_ended_clients_are_not_kept(service: Service) -> None:
     for _ in range(3):
         with PushClient() as client:
             client.send("u", HELLO)
-    assert len(process._open) <= 1
+    assert len(loop_thread._open) <= 1
 
 
 def test_a_call_that_finds_its_thread_gone_is_told_so(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    worker = client._portal._places[0].worker
-    client.close()
-    worker.closing = False
+    client._portal._places[0].thread.close(0.0)
     with pytest.raises(ClientClosedError):
         client.send("v", HELLO)
-    # As where the thread ended between the call and its wake-up.
-    worker._awake = True
-    with pytest.raises(ClientClosedError):
-        client.send("v", HELLO)
+    assert client.close() == DrainReport()
 
 
-def test_what_is_in_the_inbox_at_the_end_is_told_so(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_submitted_and_not_begun_at_the_end_is_told_so(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    worker = client._portal._places[0].worker
-    late = Call()
-    worker.loop.call_soon_threadsafe(lambda: setattr(worker, "_take", lambda: None))
-    worker._inbox.append(late)
-    closing = worker._end(0.0)
-    worker.loop.call_soon_threadsafe(lambda: worker.loop.create_task(closing))
-    worker.thread.join(HANGS)
-    assert isinstance(late.error, ClientClosedError)
+    thread, late = client._portal._places[0].thread, Call()
+    # The loop has stopped, and is not closed yet.
+    thread._calls.add(late)
     client.close()
+    assert isinstance(late.error, ClientClosedError)
 
 
 def test_a_thread_that_can_not_be_started_leaves_nothing(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,9 +292,9 @@ QUIET: dict[str, str] = {
             raise AssertionError
     client.send("u", MobilePush())
     atexit._clear()
-    from pushsdk._sync import process
+    from pushsdk._sync import loop_thread
     atexit.register(late)
-    atexit.register(process._at_exit)
+    atexit.register(loop_thread._at_exit)
     """,
 }
 
@@ -375,9 +366,9 @@ DAEMON = """
         time.sleep(0.001)
     started = time.monotonic()
     import atexit
-    atexit.unregister(process._at_exit)
+    atexit.unregister(loop_thread._at_exit)
     atexit.register(lambda: print(time.monotonic() - started))
-    atexit.register(process._at_exit)
+    atexit.register(loop_thread._at_exit)
 """
 
 
@@ -386,7 +377,7 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
     service: Service, fault: Fault, least: float, most: float
 ) -> None:
     service.faults = [fault]
-    limits = "\n    from pushsdk._sync import process\n    process.AT_EXIT = 2.0\n"
+    limits = "\n    from pushsdk._sync import loop_thread\n    loop_thread.AT_EXIT = 2.0\n"
     ended = run_program(HEAD + limits + DAEMON)
     assert (ended.code, ended.err) == (0, "")
     assert least < float(ended.out) < most
@@ -394,8 +385,8 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
 
 def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: Service) -> None:
     body = """
-    from pushsdk._sync import process
-    process.AT_EXIT = process.GRACE = 0.2
+    from pushsdk._sync import loop_thread
+    loop_thread.AT_EXIT = loop_thread.GRACE = 0.2
     held = threading.Event()
     def on_event(event):
         held.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,9 +22,9 @@ from pushsdk import (
     SendAbandoned,
 )
 from pushsdk._io.threads import DaemonThreads
-from pushsdk._sync import portal, process, reading
-from pushsdk._sync.call import Call
-from pushsdk._sync.worker import Worker
+from pushsdk._sync import loop_thread
+from pushsdk._sync.loop_thread import Call, LoopThread
+from pushsdk._sync.reading import Reader
 from pushsdk.emulator import Fault
 from pushsdk.sync import tell_late
 
@@ -45,89 +46,74 @@ def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
     call = Call()
     call.work = endless
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: client._portal.call(client._portal.enter(), call))
+        waiting = pool.submit(lambda: client._portal.enter().thread.perform(call))
         assert begun.wait(HANGS)
         client.close(drain=0.0)
         with pytest.raises(OutcomeUnknownError, match="was closed before this call had ended"):
             waiting.result(HANGS)
 
 
-def test_a_close_that_is_interrupted_before_the_loop_has_begun_it_is_an_end_all_the_same(service: Service) -> None:
-    client = PushClient()
-    client.send("u", HELLO)
-    worker, held = client._portal._places[0].worker, threading.Event()
-    worker.loop.call_soon_threadsafe(held.wait, HANGS)
-    call = worker.end(30.0)
-    assert call is not None
-    worker.loop.call_soon_threadsafe(worker._cancel, call, None)
-    held.set()
-    worker.thread.join(HANGS)
-    assert not worker.thread.is_alive()
-    assert client.close() == DrainReport()
-
-
 def test_a_thread_that_looks_up_finds_a_call_that_has_ended_or_ends_it(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    worker = client._portal._places[0].worker
+    thread = client._portal._places[0].thread
     client.close()
     call = Call()
-    portal._check(worker, call)
+    thread.check(call)
     assert isinstance(call.error, ClientClosedError)
     call.error = None
-    portal._check(worker, call)
+    thread.check(call)
     assert call.error is None
 
 
-def test_a_thread_that_looks_up_while_the_loop_is_closing_waits_on(service: Service) -> None:
+def test_a_call_that_its_thread_did_not_end_is_unknown(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    worker = client._portal._places[0].worker
+    thread, call = client._portal._places[0].thread, Call()
     client.close()
-
-    class Closing(Worker):
-        def __init__(self) -> None:
-            self.forks, self.loop, self.thread = worker.forks, worker.loop, threading.current_thread()
-
-    call = Call()
-    portal._check(Closing(), call)
-    assert not call.ended
+    call.begun = True
+    with pytest.raises(OutcomeUnknownError, match="was closed before this call had ended"):
+        for _ in thread.callbacks_of(call):
+            pass
 
 
-def test_an_end_that_is_interrupted_before_it_began_can_be_asked_for_again(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Service) -> None:
+    client = PushClient()
+    client.send("u", HELLO)
+    thread, call, begun = client._portal._places[0].thread, Call(), threading.Event()
+
+    def begin() -> None:
+        thread._begin(call)
+        assert call.task is not None
+        call.task.cancel()
+        begun.set()
+
+    thread.loop.call_soon_threadsafe(begin)
+    assert begun.wait(HANGS)
+    client.close()
+    assert isinstance(call.error, ClientClosedError)
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch, submitted: bool
 ) -> None:
-    def submit(worker: Worker, call: Call) -> None:
+    submit = LoopThread.submit
+
+    def interrupted(thread: LoopThread, call: Call) -> None:
+        if submitted:
+            submit(thread, call)
         raise InterruptionError
 
     client = PushClient()
     client.send("u", HELLO)
+    thread = client._portal._places[0].thread
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "submit", submit)
+        patch.setattr(LoopThread, "submit", interrupted)
         with pytest.raises(InterruptionError):
             client.close()
     assert client.close() == DrainReport()
-
-
-def test_an_end_that_is_interrupted_when_it_was_asked_for_goes_on(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submit = Worker.submit
-
-    def submit_and_raise(worker: Worker, call: Call) -> None:
-        submit(worker, call)
-        raise InterruptionError
-
-    client = PushClient()
-    client.send("u", HELLO)
-    worker = client._portal._places[0].worker
-    with monkeypatch.context() as patch:
-        patch.setattr(Worker, "submit", submit_and_raise)
-        with pytest.raises(InterruptionError):
-            client.close()
-    worker.thread.join(HANGS)
-    assert not worker.thread.is_alive()
-    assert client.close() == DrainReport()
+    assert not thread.thread.is_alive()
 
 
 def test_a_first_call_that_is_interrupted_before_anything_was_done_tells_nobody(service: Service) -> None:
@@ -138,10 +124,10 @@ def test_a_first_call_that_is_interrupted_before_anything_was_done_tells_nobody(
 
 def test_users_that_ended_differently_are_told_by_outcome(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[object] = []
-    waiting = portal._wait
+    waiting = LoopThread.callbacks_of
 
-    def interrupted(worker: Worker, call: Call, look: object = None) -> None:
-        waiting(worker, call)
+    def interrupted(thread: LoopThread, call: Call) -> Iterator[object]:
+        yield from waiting(thread, call)
         if isinstance(call.error, PartialError):
             raise InterruptionError
 
@@ -149,7 +135,7 @@ def test_users_that_ended_differently_are_told_by_outcome(service: Service, monk
     good, bad = "good" * 100, "bad" * 100
     service.faults = [Fault.status(413, more_than_users=1), Fault.status(400, user=bad)]
     with PushClient(on_event=events.append) as client:
-        monkeypatch.setattr(portal, "_wait", interrupted)
+        monkeypatch.setattr(LoopThread, "callbacks_of", interrupted)
         with pytest.raises(InterruptionError):
             client.send([good, bad], HELLO, retry=RetryPolicy.none())
         client.flush()
@@ -169,41 +155,57 @@ def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
     assert [each.outcome for each in events if isinstance(each, SendAbandoned)] == [Outcome.NOT_SENT]
 
 
-def test_a_block_that_comes_too_late_is_dropped() -> None:
+def test_a_call_that_never_began_is_counted_without_a_listener_too(service: Service) -> None:
+    with PushClient() as client:
+        client.send("first", HELLO)
+        call = Call()
+        call.error = asyncio.CancelledError()
+        tell_late(client._portal.client, "u", call)
+        assert client.stats().abandoned == 1
+
+
+def test_a_block_that_is_asked_for_too_late_is_not_read() -> None:
+    asked: list[Callable[[], object]] = []
+    items = iter(["u"])
+
     async def main() -> None:
-        waiter: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
-        waiter.cancel()
-        reading._settle(waiter, ["u"], None)
+        reading = asyncio.create_task(anext(aiter(Reader(items, asked.append))))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(ClientClosedError):
+            await reading
 
     asyncio.run(main())
+    asked[0]()
+    assert next(items) == "u"
 
 
 def test_a_worker_that_is_closing_at_a_fork_has_nothing_to_let_go_of(service: Service) -> None:
     with PushClient() as client:
         client.send("u", HELLO)
-        worker = client._portal._places[0].worker
-    process._disconnect(worker)
-    assert worker.loop.is_closed()
+        thread = client._portal._places[0].thread
+    loop_thread._disconnect(thread)
+    assert thread.loop.is_closed()
 
 
 def test_nothing_is_opened_when_the_interpreter_is_ending(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     client = PushClient()
     with monkeypatch.context() as patch:
-        patch.setattr(process, "_ending", True)
+        patch.setattr(loop_thread, "_ending", True)
         with pytest.raises(ClientClosedError, match="the interpreter is ending"):
             client.send("u", HELLO)
     assert service.requests == 0
 
 
 def test_a_client_that_is_just_starting_in_another_thread_is_not_forgotten(service: Service) -> None:
-    starting = Worker(PushClient()._portal.client.aclose)
-    process._open.add(starting)
+    starting = LoopThread(PushClient()._portal.client.aclose)
+    loop_thread._open.add(starting)
     try:
         with PushClient() as client:
             client.send("u", HELLO)
-            assert starting in process._open
+            assert starting in loop_thread._open
     finally:
-        process._open.discard(starting)
+        loop_thread._open.discard(starting)
         starting.loop.close()
 
 

@@ -153,11 +153,11 @@ def test_calls_that_are_taken_in_together_keep_their_contexts(service: Service) 
 
     with PushClient(api_key=key) as client:
         client.send("first", HELLO)
-        worker = client._portal._places[0].worker
-        worker.loop.call_soon_threadsafe(go_on.wait)
+        thread = client._portal._places[0].thread
+        thread.loop.call_soon_threadsafe(go_on.wait)
         with ThreadPoolExecutor(4) as pool:
             running = [pool.submit(work, number) for number in range(4)]
-            while len(worker._inbox) < 4:
+            while len(thread._calls) < 4:
                 time.sleep(0.001)
             go_on.set()
             for each in running:
@@ -226,7 +226,7 @@ def test_a_close_in_the_clients_own_thread_is_refused_while_another_closes_too(s
     assert sending.wait(HANGS)
     closer = threading.Thread(target=client.close)
     closer.start()
-    while not next(iter(client._portal._places.values())).worker.closing:
+    while not client._portal.closed:
         time.sleep(0.001)
     closing.set()
     sender.join(HANGS)
