@@ -2069,17 +2069,31 @@ CLAIM_STORES = [
     ),
     Mutant(
         "a store that asks again takes its own claim for another's",
-        CLAIMS + "_owed.py",
-        "if found.token in self.written:",
-        "if False:",
-        T_CLAIMS + "owed.py",
+        CLAIMS + "store.py",
+        "return stored.token == self.claim.token or stored.token in self.expected",
+        "return stored.token in self.expected",
+        T_CLAIMS + "stores.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
-        "a store that asks to swap again sends to those who were reached",
-        CLAIMS + "_owed.py",
-        "return self.written[found.token]",
-        "return Held(self.key, found.token, self._ours.opened(), self._ours)",
-        T_CLAIMS + "owed.py " + T_CLAIMS + "trouble.py",
+        "PostgreSQL takes its own claim for another's when it is asked again",
+        CLAIMS + "postgres.py",
+        " OR stored.token = excluded.token",
+        "",
+        T_CLAIMS + "stores.py",
+    ),
+    Mutant(
+        "processes that put the same rows in another order block one another",
+        CLAIMS + "postgres.py",
+        "left = sorted(puts, key=lambda put: put.key)",
+        "left = list(puts)",
+        T_CLAIMS + "each_store.py",
+    ),
+    Mutant(
+        "a row that was deleted between two looks counts as stored",
+        CLAIMS + "postgres.py",
+        "left = [put for put in left if put.key not in stored]",
+        "break",
+        T_CLAIMS + "each_store.py",
     ),
     Mutant(
         "a claim that comes late, when it was undone, holds its users",
@@ -2182,15 +2196,15 @@ CLAIM_STORES = [
     Mutant(
         "a settled claim never expires in Redis",
         CLAIMS + "redis.py",
-        "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])",
-        "redis.call('SET', KEYS[1], ARGV[2])",
+        "redis.call('SET', key, entry, 'PX', ARGV[1])",
+        "redis.call('SET', key, entry)",
         T_CLAIMS + "stores.py " + T_CLAIMS + "each_store.py",
     ),
     Mutant(
-        "an expired claim is swapped in SQLite",
+        "an expired claim is found in SQLite",
         CLAIMS + "sqlite.py",
-        'WHERE key = ? AND token = ? AND expires > ?"\n_SWEEP',
-        'WHERE key = ? AND token = ? AND expires > ? - 9e9"\n_SWEEP',
+        'WHERE key = ? AND expires > ?"\n_PUT',
+        'WHERE key = ? AND expires > ? - 9e9"\n_PUT',
         T_CLAIMS + "stores.py",
     ),
 ]
@@ -2292,7 +2306,7 @@ BY_SPARK = [
     Mutant(
         "a run by Spark is sent without its claims",
         "pushsdk/spark/_canary.py",
-        "return ask(lambda store: store.get(digest_of(run))) is not None",
+        "return ask(lambda store: store.get([digest_of(run)])) != [None]",
         "return True",
         "tests/engines/test_folder.py",
     ),
@@ -2385,11 +2399,17 @@ BY_ARROW = [
         T_CLAIMS + "directory.py",
     ),
     Mutant(
-        "what is remembered of an entry is believed",
-        CLAIMS + "directory.py",
-        "                newer = self._last(key, last)\n",
-        "                newer = last\n",
-        "tests/claims/test_stores.py",
+        "work that no thread could be started for is done later",
+        "pushsdk/_io/threads.py",
+        """        if not self._resting.acquire(blocking=False) and self._count < self._most:
+            self._start()
+        self._todo.put(work)
+""",
+        """        self._todo.put(work)
+        if not self._resting.acquire(blocking=False) and self._count < self._most:
+            self._start()
+""",
+        T_CLAIMS + "blocking.py",
     ),
     Mutant(
         "a claim is linked before it is on the disk",
@@ -2557,7 +2577,7 @@ BLOCKING = [
     Mutant(
         "the folder of claims is closed under what hangs in it",
         CLAIMS + "_blocking.py",
-        "            self._out += 1\n",
+        "            self._left += 1\n",
         "",
         T_BLOCKING,
     ),
@@ -2571,7 +2591,7 @@ BLOCKING = [
     Mutant(
         "a store of claims that nobody closed keeps its threads",
         CLAIMS + "_blocking.py",
-        "                weakref.finalize(self, threads.shutdown).atexit = False\n",
+        "        weakref.finalize(self, self._threads.shutdown).atexit = False\n",
         "",
         T_BLOCKING,
     ),

@@ -1,4 +1,4 @@
-"""Scenario 10: claims a second of each store: one claim made and settled, one at a time and 64 at a time.
+"""Scenario 10: claims a second of each store: one claim made and settled by a call each, and 64 by a call.
 
 Without pushes. The servers are on this machine, by Unix sockets, and as durable as their tables say; what a server
 does shows in the seconds, not in the CPU time of the client.
@@ -11,10 +11,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.harness import Contender, Plan, Run, Spread, compare, with_workers
+from benchmarks.harness import Contender, Plan, Run, Spread, compare
 from benchmarks.report import Goal, result
 from benchmarks.sink import sink
-from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import (
+    Claim,
+    ClaimStore,
+    DirectoryClaims,
+    MemoryClaims,
+    PostgresClaims,
+    Put,
+    RedisClaims,
+    SqliteClaims,
+)
 
 PLAN, QUICK = Plan(8, 0.4), Plan(2, 0.1)
 WEEK = 7 * 86400.0
@@ -25,23 +34,22 @@ CLAIMED, SETTLED = (Claim(TOKEN, b'{"' + b"x" * length + b'":0}') for length in 
 Make = Callable[[], ClaimStore]
 
 
-async def claim(store: ClaimStore, number: int) -> None:
+async def claim(store: ClaimStore, numbers: range) -> None:
+    """Make these claims by one call, and settle them by another."""
     # Spread over the alphabet, as the hashes that keys are.
-    key = f"{number % 256:02x}{number:062x}"
-    if await store.add(key, CLAIMED, WEEK) is not None or not await store.swap(key, TOKEN, SETTLED, WEEK):
-        raise AssertionError("the claim is somebody else's")
+    keys = [f"{number % 256:02x}{number:062x}" for number in numbers]
+    for made in (CLAIMED, SETTLED):
+        if any(await store.put([Put(key, made) for key in keys], WEEK)):
+            raise AssertionError("the claim is somebody else's")
 
 
 @asynccontextmanager
-async def at_work(base_url: str, *, make: Make, many: bool) -> AsyncIterator[Run]:
+async def at_work(base_url: str, *, make: Make, size: int) -> AsyncIterator[Run]:
     async with make() as store:
 
         async def run(numbers: range) -> None:
-            if many:
-                await with_workers(partial(claim, store), numbers)
-            else:
-                for number in numbers:
-                    await claim(store, number)
+            for first in range(0, len(numbers), size):
+                await claim(store, numbers[first : first + size])
 
         yield run
 
@@ -71,9 +79,9 @@ def stores() -> Iterator[dict[str, Make]]:
 async def run(*, quick: bool) -> dict[str, Any]:
     with sink() as server, stores() as makers:
         field = [
-            Contender(f"{name}, {many}", partial(at_work, make=make, many=many == "64"), posts="none")
+            Contender(f"{name}, {size}", partial(at_work, make=make, size=size), posts="none")
             for name, make in makers.items()
-            for many in ("1", "64")
+            for size in (1, 64)
         ]
         series = await compare(field, server, QUICK if quick else PLAN)
     goals = [

@@ -40,9 +40,10 @@ class DaemonThreads(ThreadPoolExecutor):
                 except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
                     future.set_exception(error)
 
-        self._todo.put(work)
+        # First a thread, then the work: work that is told to have failed must not be done.
         if not self._resting.acquire(blocking=False) and self._count < self._most:
             self._start()
+        self._todo.put(work)
         return future
 
     def _start(self) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pushsdk.claims.postgres import PostgresClaims
     from pushsdk.claims.redis import RedisClaims
     from pushsdk.claims.sqlite import SqliteClaims
-    from pushsdk.claims.store import Claim, ClaimStore
+    from pushsdk.claims.store import Claim, ClaimStore, Put
 
 else:  # a type checker would take any name for one that this finds
 
@@ -32,8 +32,18 @@ _MODULES = {
     "DirectoryClaims": "directory",
     "MemoryClaims": "memory",
     "PostgresClaims": "postgres",
+    "Put": "store",
     "RedisClaims": "redis",
     "SqliteClaims": "sqlite",
 }
 
-__all__ = ["Claim", "ClaimStore", "DirectoryClaims", "MemoryClaims", "PostgresClaims", "RedisClaims", "SqliteClaims"]
+__all__ = [
+    "Claim",
+    "ClaimStore",
+    "DirectoryClaims",
+    "MemoryClaims",
+    "PostgresClaims",
+    "Put",
+    "RedisClaims",
+    "SqliteClaims",
+]

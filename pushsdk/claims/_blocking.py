@@ -6,16 +6,15 @@ import asyncio
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.threads import DaemonThreads
 
-__all__ = ["Blocking", "uncancelled"]
+__all__ = ["Blocking"]
 
 
 class _Closable(Protocol):
@@ -26,126 +25,101 @@ T = TypeVar("T", bound=_Closable)
 R = TypeVar("R")
 
 
-class _Order(NamedTuple):
-    """What a thread is to do, and who is told."""
-
-    work: Callable[[Any], Any]
-    told: Future[Any]
-
-
 class Blocking(Generic[T]):
-    """Work on what ``make`` makes, up to ``most`` at a time. It is made by the first that can, in its thread.
+    """Work on the thing that ``make`` returns, up to ``most`` at a time. The first thread that needs it makes it.
 
-    What is ordered is done: also where its caller has gone, and after the end of the main thread. So is what hangs,
-    on a mount whose server is away, once that is back; meanwhile it keeps open what it works on, as the number of a
-    closed file would soon be that of another one.
+    Ordered work is done, even if its caller is cancelled or the main thread ends. Work that hangs, on a mount whose
+    server is away, ends once the mount is back; until then the thing stays open, as the number of a closed file would
+    soon be that of another file.
     """
 
     def __init__(self, make: Callable[[], T], *, most: int) -> None:
         self._make = make
-        self._most = most
-        # Held for what takes no time, in the event loop too. It guards all but the thing.
+        self._threads = DaemonThreads(most, name="pushsdk-claims")
+        # If nobody closes this, the threads end with it.
+        weakref.finalize(self, self._threads.shutdown).atexit = False
+        # Guards the next three, and is held for no longer than they take, in the event loop too.
         self._lock = threading.Lock()
-        self._orders: deque[_Order] = deque()
-        # Orders that have not ended, and one more for this until ``aclose``. Whoever makes it 0 closes the thing.
-        self._out = 1
-        self._closed = False
-        # Of the process that used it first.
-        self._threads: DaemonThreads | None = None
+        # The process of the first use, 0 before that.
         self._process = 0
-        # Held while it is made, by the threads alone.
+        self._closed = False
+        # Work that has not ended, and 1 more until ``aclose``. Whoever makes it 0 closes the thing.
+        self._left = 1
+        # Guards the thing while it is made, among the threads.
         self._making = threading.Lock()
-        self._made: T | None = None
-        # Set when it is closed.
-        self._gone = uncancelled()
+        self._thing: T | None = None
+        # Set when the thing is closed.
+        self._gone = _uncancelled()
 
     @property
     def is_used(self) -> bool:
-        """Whether there ever was an order, or this is closed."""
-        return self._threads is not None or self._closed
+        """Return True if there ever was work, or this is closed."""
+        return bool(self._process) or self._closed
 
     async def do(self, work: Callable[[T], R]) -> R:
-        """What the work returns or raises. A call that is cancelled leaves its work to be done.
+        """Return or raise what the work does. A cancelled call leaves its work to be done. Raises as ``order``."""
+        answer: R = await self.order(work)
+        return answer
 
-        Raises ConfigurationError after ``aclose``, and on the other side of a fork.
-        """
-        told = uncancelled()
-        self._order(_Order(work, told))
-        done: R = await asyncio.wrap_future(told)
-        return done
+    def order(self, work: Callable[[T], R]) -> asyncio.Future[R]:
+        """Have the work done, and return its future. Raises ConfigurationError after ``aclose`` or a fork."""
+        if self._is_inherited():
+            raise ConfigurationError("the claim store was used before a fork: make one in each process")
+        done = _uncancelled()
+        with self._lock:
+            if self._closed:
+                raise ConfigurationError("the claim store is closed: close the client before it")
+            self._threads.submit(self._work, work, done)
+            self._process = os.getpid()
+            self._left += 1
+        return asyncio.wrap_future(done)
 
     async def aclose(self, timeout: float) -> None:
-        """Take no more, and close the thing after what was ordered; wait for that so many seconds at most."""
+        """Take no more work, and close the thing after the last; wait for that at most ``timeout`` seconds."""
         if self._is_inherited():
             return
         with self._lock:
-            threads = self._threads
-            if threads is not None and not self._closed:
-                threads.submit(self._let_go)
-                threads.shutdown()
+            if self._process and not self._closed:
+                self._threads.submit(self._let_go)
+                self._threads.shutdown()
             self._closed = True
-        if threads is not None:
+        if self._process:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await asyncio.wrap_future(self._gone)
 
     def _is_inherited(self) -> bool:
-        # To be asked before the lock is taken: a thread of the parent may have had it.
+        # Asked before the lock is taken: a thread of the parent may have held it.
         return self._process not in (0, os.getpid())
-
-    def _order(self, order: _Order) -> None:
-        if self._is_inherited():
-            raise ConfigurationError("the claim store was used before a fork: make one in each process")
-        with self._lock:
-            if self._closed:
-                raise ConfigurationError("the claim store is closed: close the client before it")
-            self._process = os.getpid()
-            threads = self._threads or DaemonThreads(self._most, name="pushsdk-claims")
-            threads.submit(self._work)
-            if self._threads is None:
-                self._threads = threads
-                # Where nobody closes it, the threads do not stay for ever.
-                weakref.finalize(self, threads.shutdown).atexit = False
-            # After what may raise: what is told to have failed must not be done.
-            self._orders.append(order)
-            self._out += 1
 
     # -- in the threads -----------------------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        with self._lock:
-            if not self._orders:  # no thread could be started for it, and now there is one
-                return
-            order = self._orders.popleft()
+    def _work(self, work: Callable[[T], Any], done: Future[Any]) -> None:
         try:
-            order.told.set_result(order.work(self._thing()))
+            with self._making:
+                if self._thing is None:
+                    self._thing = self._make()
+            done.set_result(work(self._thing))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            order.told.set_exception(error)
-        # What it raised leads back to here.
-        del order
+            done.set_exception(error)
+        # The error leads back to here.
+        del work, done
         self._let_go()
-
-    def _thing(self) -> T:
-        with self._making:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
 
     def _let_go(self) -> None:
         with self._lock:
-            self._out -= 1
-            if self._out:
+            self._left -= 1
+            if self._left:
                 return
-        made, self._made = self._made, None
-        if made is not None:
+        if self._thing is not None:
             # Nothing is lost by that: what was written has been told.
-            with suppress(OSError):
-                made.close()
+            with suppress(Exception):
+                self._thing.close()
         self._gone.set_result(None)
 
 
-def uncancelled() -> Future[Any]:
-    """Who waits for it by asyncio may be cancelled, and it is not."""
+def _uncancelled() -> Future[Any]:
+    """Return a future that stays valid if somebody who waits for it by asyncio is cancelled."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future

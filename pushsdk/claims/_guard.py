@@ -22,9 +22,9 @@ from pushsdk._core.results import Receipt
 from pushsdk._io.engine import Engine
 from pushsdk._io.ledger import unsettled
 from pushsdk._io.offload import settled
-from pushsdk.claims._owed import Add, Debt, Get, Held, Op, Owed, Steps, Taking, looking
+from pushsdk.claims._owed import Debt, Get, Held, Op, Owed, Steps, Swap, Taking, looking
 from pushsdk.claims._turns import Turns
-from pushsdk.claims.store import Claim, ClaimStore
+from pushsdk.claims.store import Claim, ClaimStore, Put
 
 __all__ = ["Guard", "Load", "guard_of"]
 
@@ -32,6 +32,8 @@ __all__ = ["Guard", "Load", "guard_of"]
 T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")
+# Visits to the store at a time.
+AT_A_TIME = 16
 # A write that fails is tried once more: a connection may have gone stale while the push was out.
 TRIES = 2
 # Work that somebody's cancellation of all tasks ended is begun again. Who cancels more often than this means it.
@@ -210,9 +212,7 @@ class Guard:
     def __init__(self, store: ClaimStore, engine: Engine) -> None:
         self._store = store
         self._engine = engine
-        if store.at_a_time < 1:
-            raise ConfigurationError("at_a_time of a claim store is at least 1")
-        self._turns = Turns(store.at_a_time)
+        self._turns = Turns(AT_A_TIME)
         self._owed = Owed()
         # Tells the store what it could not be told at once, while there is such. Set by ``_pay``.
         self._late: asyncio.Task[None] | None = None
@@ -348,7 +348,7 @@ class Guard:
         once: that is hardly ever a short outage, and often a wrong address.
         """
         pause, is_hopeless = PAUSE, False
-        while keys := self._owed.overdue(self._store.at_a_time):
+        while keys := self._owed.overdue(AT_A_TIME):
             if self._engine.sender.closed or is_hopeless:
                 logger.warning("the client was closed before the claim store could be told: %s", UNUSED)
                 return
@@ -390,11 +390,12 @@ class Guard:
 
     async def _ask(self, key: str, op: Op) -> Claim | bool | None:
         store = self._store
-        if isinstance(op, Add):
-            return await store.add(key, op.claim, store.claim_ttl)
         if isinstance(op, Get):
-            return await store.get(key)
-        return await store.swap(key, op.token, op.claim, store.claim_ttl)
+            (found,) = await store.get([key])
+            return found
+        expected = (op.token,) if isinstance(op, Swap) else ()
+        (found,) = await store.put([Put(key, op.claim, expected)], store.claim_ttl)
+        return found is None if isinstance(op, Swap) else found
 
 
 def guard_of(claims: object, engine: Engine) -> Guard | None:

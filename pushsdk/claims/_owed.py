@@ -26,7 +26,7 @@ KEPT = 10_000
 
 
 class Add(NamedTuple):
-    """``ClaimStore.add``: answered with the claim that is there, or None."""
+    """A put that expects nothing: answered with the claim that is there, or None."""
 
     claim: Claim
 
@@ -36,7 +36,7 @@ class Get(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """``ClaimStore.swap``: answered with whether it was done."""
+    """A put that expects this token, or nothing there: answered with whether it was done."""
 
     token: str
     claim: Claim
@@ -143,9 +143,6 @@ class Taking:
             if found is None:
                 return fresh
             assert isinstance(found, Claim)  # noqa: S101 - which is what a store answers
-            if found.token in self.written:
-                # A store that asks again after a lost answer meets its own claim: that of an add, or of a swap.
-                return self.written[found.token]
             # Of all that was asked before, nothing was done.
             self.written.clear()
             record = dedupe.read(found.record, self._ours)

@@ -5,30 +5,31 @@ The one thing that has to be atomic, on any file system and over NFS, is that a 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import functools
 import itertools
 import os
 import secrets
-import threading
 import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.ownership import objection
 from pushsdk.claims._blocking import Blocking
-from pushsdk.claims.store import Claim, ClaimStore
+from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
 
 __all__ = ["DirectoryClaims"]
+
+T = TypeVar("T")
 
 # The file that says whose directory it is, and the version of the files in it.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
 # Operations at a time: over a network each waits for a server, and none for another.
 THREADS = 16
-# Entries of ours that are remembered, so that their next change needs no reading.
-REMEMBERED = 10_000
 # A folder, or a file system, where a second name of a file is not allowed.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 # Not everything is there on every system, and this module may be imported on all.
@@ -50,8 +51,6 @@ class DirectoryClaims(ClaimStore):
     Expiry goes by the clocks of the hosts: they have to agree to within a small part of ``claim_ttl``. A store can be
     pickled before its first use. Nothing is opened before that.
     """
-
-    at_a_time: int = THREADS
 
     def __init__(
         self,
@@ -77,14 +76,31 @@ class DirectoryClaims(ClaimStore):
             raise TypeError("a claim store in use is not pickled: pickle it before its first use, or make one there")
         return _remade, (str(self._path), self.claim_ttl, self.timeout, self._durable)
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        return await self._blocking.do(lambda files: files.add(key, claim, ttl))
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        return await self._spread(lambda files, put: files.put(put, ttl), puts)
 
-    async def get(self, key: str) -> Claim | None:
-        return await self._blocking.do(lambda files: files.get(key))
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        return await self._spread(_Files.get, keys)
 
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        return await self._blocking.do(lambda files: files.swap(key, token, claim, ttl))
+    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+        for folder in await self._blocking.do(_Files.folders):
+            keys = await self._blocking.do(functools.partial(_Files.keys, folder=folder))
+            for first in range(0, len(keys), PAGE):
+                page = keys[first : first + PAGE]
+                for key, claim in zip(page, await self.get(page), strict=True):
+                    if claim is not None:
+                        yield key, claim
+
+    async def _spread(self, work: Callable[[_Files, T], Claim | None], items: Sequence[T]) -> list[Claim | None]:
+        """Work on all items, divided among the threads."""
+
+        def share(first: int) -> asyncio.Future[list[Claim | None]]:
+            return self._blocking.order(lambda files: [work(files, item) for item in items[first::THREADS]])
+
+        answers: list[Claim | None] = [None] * len(items)
+        for first, part in enumerate(await asyncio.gather(*map(share, range(min(THREADS, len(items)))))):
+            answers[first::THREADS] = part
+        return answers
 
     async def aclose(self) -> None:
         """Close the directory, after what is being written; wait for that no longer than ``timeout`` seconds."""
@@ -124,9 +140,6 @@ class _Files:
         # Of the temporary files: no two hosts meet.
         self._temporary = f".{secrets.token_hex(16)}"
         self._numbers = itertools.count()
-        # The last states that were written here, by key. The oldest go first.
-        self._known: dict[str, _Entry] = {}
-        self._lock = threading.Lock()
         try:
             self._check()
         except BaseException:
@@ -136,59 +149,54 @@ class _Files:
     def close(self) -> None:
         os.close(self._root)
 
-    def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        """See ``ClaimStore.add``."""
-        known = self._known.get(key)
-        last = None if known is None else self._last(key, known)
+    def put(self, put: Put, ttl: float) -> Claim | None:
+        """See ``ClaimStore.put``."""
         while True:
-            now = time.time()
-            there = None if last is None else last.at(now)
-            if there is not None:
-                return there
+            last, now = self._last(put.key), time.time()
+            stored = None if last is None else last.at(now)
+            if stored is not None and not put.may_replace(stored):
+                return stored
             number = 0 if last is None else last.number + 1
-            if self._make(key, _Entry(number, claim, now + ttl)):
+            # Another process may make this number first.
+            if self._make(put.key, _Entry(number, put.claim, now + ttl)):
                 return None
-            last = self._last(key, self._read(key, number))
 
     def get(self, key: str) -> Claim | None:
-        """See ``ClaimStore.get``."""
-        last = self._last(key, self._known.get(key) or self._read(key, 0))
+        """Return the claim of this key, None if there is none."""
+        last = self._last(key)
         return None if last is None else last.at(time.time())
 
-    def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        """See ``ClaimStore.swap``."""
-        last = self._known.get(key) or self._last(key, self._read(key, 0))
-        while True:
-            if last is None:
-                return False
-            now = time.time()
-            there = last.at(now)
-            if there is None or there.token != token:
-                # What is remembered may be old.
-                newer = self._last(key, last)
-                if newer is last:
-                    return False
-                last = newer
-            elif self._make(key, _Entry(last.number + 1, claim, now + ttl)):
-                return True
-            else:
-                last = self._last(key, self._read(key, last.number + 1))
+    def folders(self) -> list[str]:
+        """Return the folders of entries."""
+        return sorted(name for name in self._names(".") if len(name) == 2)
+
+    def keys(self, folder: str) -> list[str]:
+        """Return the keys of all entries in a folder."""
+        self._trust(folder)
+        # Each entry has a file of number 0; a temporary file begins with a dot.
+        files = (name.partition(".") for name in self._names(folder))
+        return sorted(folder + name for name, _, number in files if name and number == "0")
 
     # -- the files ----------------------------------------------------------------------------------------------
 
-    def _last(self, key: str, first: _Entry | None) -> _Entry | None:
-        """The last state of an entry that has this one. The numbers have no gaps: it is found by ever longer steps."""
-        if first is None:
-            return None
-        step = 1
-        while step:
-            further = self._read(key, first.number + step)
+    def _last(self, key: str) -> _Entry | None:
+        """Return the last state of an entry. The numbers have no gaps: it is found by ever longer steps."""
+        last, step = self._read(key, 0), 1
+        while last is not None and step:
+            further = self._read(key, last.number + step)
             if further is not None:
-                first = further
+                last = further
                 step *= 2
             else:
                 step //= 2
-        return first
+        return last
+
+    def _names(self, folder: str) -> list[str]:
+        file = os.open(folder, _FOLDER, dir_fd=self._root)
+        try:
+            return os.listdir(file)
+        finally:
+            os.close(file)
 
     def _read(self, key: str, number: int) -> _Entry | None:
         try:
@@ -203,17 +211,9 @@ class _Files:
         return _Entry(number, Claim(token.decode(), record), float(expires))
 
     def _make(self, key: str, entry: _Entry) -> bool:
-        """Whether this state is the entry's now; False where another has its number."""
+        """Return True if this is the entry's last state now, False if another state has its number."""
         claim = entry.claim
-        data = b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record)
-        if not self._write(_name(key, entry.number), data):
-            return False
-        with self._lock:
-            self._known.pop(key, None)
-            self._known[key] = entry
-            if len(self._known) > REMEMBERED:
-                del self._known[next(iter(self._known))]
-        return True
+        return self._write(_name(key, entry.number), b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record))
 
     def _write(self, name: str, data: bytes) -> bool:
         """A file of this name, whole from the first moment; False where there is one."""
@@ -296,7 +296,7 @@ class _Files:
         _check_trusted(self._root)
         found = self._marker()
         while found is None:
-            names = os.listdir(self._root)
+            names = self._names(".")
             if MARKER not in names and any(not name.startswith(".") for name in names):
                 break
             # Another process may be first.

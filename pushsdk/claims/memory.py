@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 
-from pushsdk.claims.store import Claim, ClaimStore
+from pushsdk.claims.store import Claim, ClaimStore, Put
 
 __all__ = ["MemoryClaims"]
 
-# Expired claims looked for at each new one: more than come in, so that they do not pile up.
+# Expired claims looked for at each put: more than come in, so that they do not pile up.
 SWEPT = 4
 
 
@@ -22,8 +22,6 @@ class MemoryClaims(ClaimStore):
     What a process knew dies with it: a job that is delivered again after a crash is pushed again. Use another store
     where that matters.
     """
-
-    at_a_time: int = sys.maxsize
 
     def __init__(self, *, claim_ttl: float = 7 * 86400.0) -> None:
         """See ``ClaimStore``."""
@@ -35,41 +33,36 @@ class MemoryClaims(ClaimStore):
     def __repr__(self) -> str:
         return f"MemoryClaims(claims={len(self._claims)})"
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        # The loop's clock: on virtual time claims expire with it.
+        now = asyncio.get_running_loop().time()
         with self._lock:
-            self._sweep()
-            found = self._find(key)
-            if found is None:
-                self._put(key, claim, ttl)
-            return found
+            return [self._put(put, ttl, now) for put in puts]
 
-    async def get(self, key: str) -> Claim | None:
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        now = asyncio.get_running_loop().time()
         with self._lock:
-            return self._find(key)
+            return [self._find(key, now) for key in keys]
 
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
         with self._lock:
-            found = self._find(key)
-            if found is None or found.token != token:
-                return False
-            self._put(key, claim, ttl)
-            return True
+            keys = list(self._claims)
+        for key in keys:
+            (claim,) = await self.get([key])
+            if claim is not None:
+                yield key, claim
 
-    def _find(self, key: str) -> Claim | None:
+    def _find(self, key: str, now: float) -> Claim | None:
         claim, expires = self._claims.get(key, (None, 0.0))
-        return claim if expires > self._now() else None
+        return claim if expires > now else None
 
-    def _put(self, key: str, claim: Claim, ttl: float) -> None:
-        self._claims[key] = claim, self._now() + ttl
-        self._claims.move_to_end(key)
-
-    def _sweep(self) -> None:
-        now = self._now()
+    def _put(self, put: Put, ttl: float, now: float) -> Claim | None:
+        stored = self._find(put.key, now)
+        if stored is not None and not put.may_replace(stored):
+            return stored
         for key in list(islice(self._claims, SWEPT)):
             if self._claims[key][1] <= now:
                 del self._claims[key]
-
-    @staticmethod
-    def _now() -> float:
-        # The loop's clock: on virtual time claims expire with it.
-        return asyncio.get_running_loop().time()
+        self._claims[put.key] = put.claim, now + ttl
+        self._claims.move_to_end(put.key)
+        return None

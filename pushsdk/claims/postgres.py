@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+
 from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError
-from pushsdk.claims.store import Claim, ClaimStore, LoopBound
+from pushsdk.claims.store import PAGE, Claim, ClaimStore, LoopBound, Put
 
 __all__ = ["PostgresClaims"]
 
@@ -35,11 +38,17 @@ CREATE TABLE IF NOT EXISTS {table} (
 );
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires);
 """
-_ADD = """INSERT INTO {table} VALUES ($1, $2, $3, clock_timestamp() + make_interval(secs => $4))
-ON CONFLICT DO NOTHING RETURNING true"""
-_FIND = "SELECT token, record, expires > clock_timestamp() AS alive FROM {table} WHERE key = $1"
-_REPLACE = """UPDATE {table} SET token = $3, record = $4, expires = clock_timestamp() + make_interval(secs => $5)
-WHERE key = $1 AND token = $2 AND (expires > clock_timestamp()) = $6 RETURNING true"""
+# The columns as arrays, and the expected tokens of the keys that have such as a JSON object.
+_PUT = """INSERT INTO {table} AS stored (key, token, record, expires)
+SELECT key, token, record, clock_timestamp() + make_interval(secs => $5)
+FROM unnest($1::text[], $2::text[], $3::text[]) AS put(key, token, record)
+ON CONFLICT (key) DO UPDATE SET token = excluded.token, record = excluded.record, expires = excluded.expires
+WHERE stored.expires <= clock_timestamp() OR stored.token = excluded.token
+    OR ($4::jsonb -> stored.key) ? stored.token
+RETURNING key"""
+_FIND = "SELECT key, token, record, expires > clock_timestamp() AS alive FROM {table} WHERE key = ANY($1::text[])"
+_PAGE = """SELECT key, token, record FROM {table} WHERE key > $1 AND expires > clock_timestamp()
+ORDER BY key LIMIT $2"""
 _SWEEP = """DELETE FROM {table} WHERE key IN (
     SELECT key FROM {table} WHERE expires <= clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)"""
 
@@ -51,8 +60,6 @@ class PostgresClaims(ClaimStore):
     make it with ``PostgresClaims.schema()``. Expiry goes by the clock of the server. A claim is committed when the push
     leaves: hence a pool, not a connection, so that it is in no transaction of yours.
     """
-
-    at_a_time: int = CONNECTIONS
 
     def __init__(
         self,
@@ -67,18 +74,11 @@ class PostgresClaims(ClaimStore):
         self._schema = self.schema(table)
         self._sql = {
             name: sql.format(table=table)
-            for name, sql in (
-                ("add", _ADD),
-                ("find", _FIND),
-                ("replace", _REPLACE),
-                ("sweep", _SWEEP),
-            )
+            for name, sql in (("put", _PUT), ("find", _FIND), ("page", _PAGE), ("sweep", _SWEEP))
         }
         self._table = table
         self._url = _checked_url(sealed(server)) if isinstance(server, str) else None
         self._pool: Any = None if isinstance(server, str) else _checked_pool(server)
-        if self._pool is not None:
-            self.at_a_time = self._pool.get_max_size()
         self._loop = LoopBound()
         # Held while the first use opens the pool and makes the table.
         self._opening = asyncio.Lock()
@@ -97,29 +97,33 @@ class PostgresClaims(ClaimStore):
             )
         return _SCHEMA.format(table=table, index=table.rpartition(".")[2] + "_expires")
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        pool, sql, record = await self._open(), self._sql, claim.record.decode()
-        while not await pool.fetchval(sql["add"], key, claim.token, record, ttl):
-            row = await pool.fetchrow(sql["find"], key)
-            if row is None:
-                continue  # expired, and swept in between
-            if row["alive"]:
-                return Claim(row["token"], row["record"].encode())
-            if await pool.fetchval(sql["replace"], key, row["token"], claim.token, record, ttl, False):
-                break
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        pool, stored = await self._open(), dict[str, Claim]()
+        # All processes lock rows in the same order, so none waits for a process that waits for it.
+        left = sorted(puts, key=lambda put: put.key)
+        while left:
+            columns = zip(*((put.key, put.claim.token, put.claim.record.decode()) for put in left), strict=True)
+            expected = msgspec.json.encode({put.key: put.expected for put in left if put.expected}).decode()
+            made = {row["key"] for row in await pool.fetch(self._sql["put"], *columns, expected, ttl)}
+            if left := [put for put in left if put.key not in made]:
+                rows = await pool.fetch(self._sql["find"], [put.key for put in left])
+                stored |= {row["key"]: _claim(row) for row in rows}
+                # A row that was deleted in between refuses nothing.
+                left = [put for put in left if put.key not in stored]
         await self._sweep(pool)
-        return None
+        return [stored.get(put.key) for put in puts]
 
-    async def get(self, key: str) -> Claim | None:
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         pool = await self._open()
-        row = await pool.fetchrow(self._sql["find"], key)
-        return Claim(row["token"], row["record"].encode()) if row is not None and row["alive"] else None
+        stored = {row["key"]: _claim(row) for row in await pool.fetch(self._sql["find"], keys) if row["alive"]}
+        return [stored.get(key) for key in keys]
 
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        pool = await self._open()
-        return bool(
-            await pool.fetchval(self._sql["replace"], key, token, claim.token, claim.record.decode(), ttl, True)
-        )
+    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+        pool, last = await self._open(), ""
+        while rows := await pool.fetch(self._sql["page"], last, PAGE):
+            for row in rows:
+                yield row["key"], _claim(row)
+            last = rows[-1]["key"]
 
     async def aclose(self) -> None:
         """Close the connections, where they are not yours."""
@@ -157,6 +161,10 @@ class PostgresClaims(ClaimStore):
             await pool.execute(self._sql["sweep"], SWEPT)
 
 
+def _claim(row: Any) -> Claim:
+    return Claim(row["token"], row["record"].encode())
+
+
 def _checked_url(url: str) -> str:
     if not url.startswith(SCHEMES):
         raise ConfigurationError("the address of a PostgreSQL begins with postgres:// or postgresql://")
@@ -185,7 +193,7 @@ def _is_plain(url: str) -> bool:
 
 
 def _checked_pool(server: object) -> Any:
-    needed = ("acquire", "fetchval", "fetchrow", "execute", "get_max_size")
+    needed = ("acquire", "fetch", "execute")
     if not all(hasattr(server, name) for name in needed) or hasattr(server, "transaction"):
         raise ConfigurationError("PostgresClaims takes a URL, or an asyncpg.Pool")
     return server

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError
-from pushsdk.claims.store import Claim, ClaimStore, LoopBound
+from pushsdk.claims.store import PAGE, Claim, ClaimStore, LoopBound, Put
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -17,16 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["RedisClaims"]
 
 SCHEMES = ("redis://", "rediss://", "unix://")
-# Commands at a time: a pool of redis-py fails where more connections are asked for than it may have, rather than wait.
-AT_A_TIME = 16
 # An entry is its token (so many digits), then the record.
 TOKEN = 32
-# A comparison and a change that nothing comes between.
-_SWAP = """
-local found = redis.call('GET', KEYS[1])
-if not found or string.sub(found, 1, 32) ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return 1
+# The first argument is the ttl in milliseconds; then come, for each key, its new entry and the expected tokens.
+_PUT = """
+local answers = {}
+for i, key in ipairs(KEYS) do
+    local entry, expected = ARGV[2 * i], ARGV[2 * i + 1]
+    local stored = redis.call('GET', key)
+    local token = stored and string.sub(stored, 1, 32)
+    if not stored or token == string.sub(entry, 1, 32) or string.find(expected, token, 1, true) then
+        redis.call('SET', key, entry, 'PX', ARGV[1])
+        stored = false
+    end
+    answers[i] = stored
+end
+return answers
 """
 
 
@@ -37,10 +44,9 @@ class RedisClaims(ClaimStore):
 
     A claim is as durable as that Redis: without AOF a crash of the server loses all since the last snapshot, with
     ``appendfsync everysec`` a second; a failover, what had not been replicated; eviction (``allkeys-*``) any. A job
-    whose claim is lost is pushed again when it is delivered again.
+    whose claim is lost is pushed again when it is delivered again. A Redis Cluster can't be used: a script may change
+    keys of one node only.
     """
-
-    at_a_time: int = AT_A_TIME
 
     def __init__(
         self,
@@ -56,36 +62,35 @@ class RedisClaims(ClaimStore):
             raise ConfigurationError("prefix is a str that is not empty")
         self._prefix = prefix
         self._loop = LoopBound()
-        self._turns = asyncio.Semaphore(AT_A_TIME)
         self._own = isinstance(server, str)
         self._redis: Any = _connected(sealed(server), self.timeout) if isinstance(server, str) else _checked(server)
 
     def __repr__(self) -> str:
         return f"RedisClaims(prefix={self._prefix!r})"
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         self._loop.check()
-        name, value = self._prefix + key, _value(claim)
-        async with self._turns:
-            while True:
-                if await self._redis.set(name, value, nx=True, px=int(ttl * 1000)):
-                    return None
-                found = await self._redis.get(name)
-                # None: it has expired in between.
-                if found is not None:
-                    return _claim(found)
+        names = [self._prefix + put.key for put in puts]
+        values = [value for put in puts for value in (_entry(put.claim), ",".join(put.expected))]
+        return [_claim(entry) for entry in await self._redis.eval(_PUT, len(names), *names, int(ttl * 1000), *values)]
 
-    async def get(self, key: str) -> Claim | None:
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         self._loop.check()
-        async with self._turns:
-            found = await self._redis.get(self._prefix + key)
-        return None if found is None else _claim(found)
+        return [_claim(entry) for entry in await self._redis.mget([self._prefix + key for key in keys])]
 
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
+    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+        """See ``ClaimStore.held``; a key may come twice if Redis resizes its table meanwhile."""
         self._loop.check()
-        name = self._prefix + key
-        async with self._turns:
-            return bool(await self._redis.eval(_SWAP, 1, name, token, _value(claim), int(ttl * 1000)))
+        # The prefix may hold characters of a pattern.
+        pattern = re.sub(r"([\\*?\[\]])", r"\\\1", self._prefix) + "*"
+        cursor = None
+        while cursor != 0:
+            cursor, names = await self._redis.scan(cursor or 0, match=pattern, count=PAGE)
+            keys = [(name if isinstance(name, str) else name.decode())[len(self._prefix) :] for name in names]
+            # MGET of no keys is an error.
+            for key, claim in zip(keys, await self.get(keys) if keys else (), strict=True):
+                if claim is not None:
+                    yield key, claim
 
     async def aclose(self) -> None:
         """Close the connections, where they are not yours."""
@@ -107,7 +112,9 @@ def _connected(url: str, timeout: float) -> Redis:
 
 
 def _checked(server: object) -> Any:
-    is_redis = all(hasattr(server, name) for name in ("set", "get", "eval"))
+    if hasattr(server, "keyslot"):
+        raise ConfigurationError("RedisClaims can't use a Redis Cluster: give it a Redis that is a single node")
+    is_redis = all(hasattr(server, name) for name in ("eval", "mget", "scan"))
     # What all commands of redis-py go through: it tells its two kinds apart.
     run = getattr(server, "execute_command", None)
     if not is_redis or not (run is None or inspect.iscoroutinefunction(run)):
@@ -115,10 +122,12 @@ def _checked(server: object) -> Any:
     return server
 
 
-def _value(claim: Claim) -> bytes:
+def _entry(claim: Claim) -> bytes:
     return claim.token.encode() + claim.record
 
 
-def _claim(found: bytes | str) -> Claim:
-    data = found.encode() if isinstance(found, str) else found
+def _claim(entry: bytes | str | None) -> Claim | None:
+    if entry is None:
+        return None
+    data = entry.encode() if isinstance(entry, str) else entry
     return Claim(data[:TOKEN].decode(), data[TOKEN:])

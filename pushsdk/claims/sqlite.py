@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import os
 import sqlite3
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.forks import unforked
 from pushsdk._io.ownership import database_objection
-from pushsdk._io.threads import DaemonThreads
-from pushsdk.claims._blocking import uncancelled
-from pushsdk.claims.store import Claim, ClaimStore
+from pushsdk.claims._blocking import Blocking
+from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
 
 __all__ = ["SqliteClaims"]
 
@@ -38,26 +33,17 @@ CREATE INDEX claims_by_expiry ON claims(expires);
 SWEEP_EVERY, SWEPT = 60.0, 1000
 
 _FIND = "SELECT token, record FROM claims WHERE key = ? AND expires > ?"
-_ADD = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)"
-_SWAP = "UPDATE claims SET token = ?, record = ?, expires = ? WHERE key = ? AND token = ? AND expires > ?"
+_PUT = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)"
+_PAGE = "SELECT key, token, record FROM claims WHERE key > ? AND expires > ? ORDER BY key LIMIT ?"
 _SWEEP = "DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE expires <= ? LIMIT ?)"
-
-Work = Callable[[sqlite3.Connection, float], Any]
-
-
-class _Order(NamedTuple):
-    """What the thread is to do, and who is told."""
-
-    work: Work
-    told: Future[Any]
 
 
 class SqliteClaims(ClaimStore):
     """Claims in the file at ``path``, made where there is none (mode 0600, with a write-ahead log beside it).
 
-    Any number of processes of one machine may share the file; not over a network's file system. What comes while a
-    commit is under way shares the next one. A claim survives the death of the process; ``durable`` syncs it to the disk
-    as well, for a loss of power. Expiry goes by the clock of the system. Nothing is opened before the first use.
+    Any number of processes of one machine may share the file; not over a network's file system. The claims of a call
+    share a commit. A claim survives the death of the process; ``durable`` syncs it to the disk as well, for a loss of
+    power. Expiry goes by the clock of the system. Nothing is opened before the first use.
     """
 
     def __init__(
@@ -71,166 +57,125 @@ class SqliteClaims(ClaimStore):
         """See ``ClaimStore`` for ``claim_ttl`` and ``timeout``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._path = Path(path).absolute()
-        self._durable = durable
-        self._lock = threading.Lock()
-        # What the thread takes next; guarded by the lock, as is the rest.
-        self._orders: list[_Order] = []
-        # Whether the thread will look for orders. Set when it is woken, cleared when it finds none.
-        self._busy = False
-        self._thread: DaemonThreads | None = None
-        self._process = 0
-        self._closed = False
-        # Of the thread alone.
-        self._db: sqlite3.Connection | None = None
-        self._swept = 0.0
+        make = functools.partial(_File, self._path, durable=durable, timeout=self.timeout)
+        self._blocking = Blocking(make, most=1)
 
     def __repr__(self) -> str:
         return f"SqliteClaims({str(self._path)!r})"
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        def work(db: sqlite3.Connection, now: float) -> Claim | None:
-            row = db.execute(_FIND, (key, now)).fetchone()
-            if row is not None:
-                return Claim(*row)
-            db.execute(_ADD, (key, claim.token, claim.record, now + ttl))
-            self._sweep(db, now)
-            return None
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        return await self._blocking.do(lambda file: file.put(puts, ttl))
 
-        found: Claim | None = await self._have_done(work)
-        return found
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        return await self._blocking.do(lambda file: file.get(keys))
 
-    async def get(self, key: str) -> Claim | None:
-        row = await self._have_done(lambda db, now: db.execute(_FIND, (key, now)).fetchone())
-        return None if row is None else Claim(*row)
-
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        return bool(
-            await self._have_done(
-                lambda db, now: db.execute(_SWAP, (claim.token, claim.record, now + ttl, key, token, now)).rowcount
-            )
-        )
+    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+        last = ""
+        while rows := await self._blocking.do(functools.partial(_File.page, last=last)):
+            for key, claim in rows:
+                yield key, claim
+            last = key
 
     async def aclose(self) -> None:
-        """Close the file, after what is being written."""
-        with self._lock:
-            self._closed = True
-            thread, self._thread = self._thread, None
-        if thread is not None and self._process == os.getpid():
-            closed = thread.submit(self._close)
-            thread.shutdown(wait=False)
-            await asyncio.wrap_future(closed)
+        """Close the file, after what is being written; wait for that no longer than ``timeout`` seconds."""
+        await self._blocking.aclose(self.timeout)
 
-    async def _have_done(self, work: Work) -> Any:
-        order = _Order(work, uncancelled())
-        with self._lock:
-            if self._closed:
-                raise ConfigurationError("the claim store is closed: close the client before it")
-            if self._thread is None:
-                self._thread = DaemonThreads(1, name="pushsdk-claims")
-                self._process = os.getpid()
-            if self._process != os.getpid():
-                raise ConfigurationError("the claim store was used before a fork: make one in each process")
-            if not self._busy:
-                self._thread.submit(self._work)
-                self._busy = True
-            # After what may raise: what is told to have failed must not be done.
-            self._orders.append(order)
-        # What is ordered is done: a cancelled call gives its claim back by a later order.
-        return await asyncio.wrap_future(order.told)
 
-    # -- in the thread ------------------------------------------------------------------------------------------
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                orders, self._orders = self._orders, []
-                if not orders:
-                    self._busy = False
-                    return
-            try:
-                answers = self._commit(orders)
-            except Exception as error:  # noqa: BLE001 - told to those who wait
-                for order in orders:
-                    order.told.set_exception(error)
-            else:
-                for order, answer in zip(orders, answers, strict=True):
-                    order.told.set_result(answer)
+class _File:
+    """The open file. A fork waits while a thread is in one of these methods."""
 
     @unforked
-    def _commit(self, orders: list[_Order]) -> list[Any]:
-        """All of them in one transaction."""
-        db = self._db or self._open()
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            now = time.time()
-            answers = [order.work(db, now) for order in orders]
-            db.execute("COMMIT")
-            return answers
-        finally:
-            db.rollback()  # what was not committed
-
-    def _open(self) -> sqlite3.Connection:
+    def __init__(self, path: Path, *, durable: bool, timeout: float) -> None:
         # Made here, not by SQLite: for its owner only, from the first moment on.
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         opened = os.fstat(file)
         os.close(file)
-        db = sqlite3.connect(
-            f"{self._path.as_uri()}?mode=rw",
-            uri=True,
-            timeout=self.timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        self._swept = 0.0
+        self._db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, isolation_level=None)
         try:
-            if why := database_objection(self._path, opened):
+            if why := database_objection(path, opened):
                 raise ConfigurationError(f"the file of the claim store can't be trusted: {why}")
-            self._prepare(db)
+            _prepare(self._db, timeout)
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         except BaseException:
-            db.close()
+            self._db.close()
             raise
-        self._db = db
-        return db
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        db.execute("PRAGMA trusted_schema = OFF")
-        db.execute("BEGIN")
-        is_new = _is_new(db)
-        db.execute("COMMIT")
-        self._log_ahead(db)
-        db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
-        if is_new:
-            db.execute("BEGIN IMMEDIATE")
-            # Another process may have been first.
-            if _is_new(db):
-                for statement in SCHEMA.split(";"):
-                    db.execute(statement)
-            db.execute("COMMIT")
-
-    def _log_ahead(self, db: sqlite3.Connection) -> None:
-        """For this change alone SQLite does not wait for a process that makes it, too."""
-        until = time.monotonic() + self.timeout
-        while True:
-            try:
-                (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                    raise
-                time.sleep(0.002)
-                continue
-            if mode != "wal":
-                raise ConfigurationError("the folder of the claim store allows no write-ahead log")
-            return
-
-    def _sweep(self, db: sqlite3.Connection, now: float) -> None:
-        if now >= self._swept + SWEEP_EVERY and db.execute(_SWEEP, (now, SWEPT)).rowcount < SWEPT:
-            self._swept = now
 
     @unforked
-    def _close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with suppress(sqlite3.Error):
-                db.close()
+    def close(self) -> None:
+        self._db.close()
+
+    @unforked
+    def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        """See ``ClaimStore.put``; all in one transaction."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            now = time.time()
+            answers = [self._put(put, ttl, now) for put in puts]
+            self._sweep(now)
+            self._db.execute("COMMIT")
+            return answers
+        finally:
+            self._db.rollback()  # what was not committed
+
+    @unforked
+    def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        """See ``ClaimStore.get``."""
+        now = time.time()
+        return [self._find(key, now) for key in keys]
+
+    @unforked
+    def page(self, last: str) -> list[tuple[str, Claim]]:
+        """Return the next claims by key, after this one."""
+        rows = self._db.execute(_PAGE, (last, time.time(), PAGE)).fetchall()
+        return [(key, Claim(token, record)) for key, token, record in rows]
+
+    def _put(self, put: Put, ttl: float, now: float) -> Claim | None:
+        stored = self._find(put.key, now)
+        if stored is not None and not put.may_replace(stored):
+            return stored
+        self._db.execute(_PUT, (put.key, put.claim.token, put.claim.record, now + ttl))
+        return None
+
+    def _find(self, key: str, now: float) -> Claim | None:
+        row = self._db.execute(_FIND, (key, now)).fetchone()
+        return None if row is None else Claim(*row)
+
+    def _sweep(self, now: float) -> None:
+        if now >= self._swept + SWEEP_EVERY and self._db.execute(_SWEEP, (now, SWEPT)).rowcount < SWEPT:
+            self._swept = now
+
+
+def _prepare(db: sqlite3.Connection, timeout: float) -> None:
+    """Make the table if there is none, and have a write-ahead log."""
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("BEGIN")
+    is_new = _is_new(db)
+    db.execute("COMMIT")
+    _log_ahead(db, timeout)
+    if is_new:
+        db.execute("BEGIN IMMEDIATE")
+        # Another process may have been first.
+        if _is_new(db):
+            for statement in SCHEMA.split(";"):
+                db.execute(statement)
+        db.execute("COMMIT")
+
+
+def _log_ahead(db: sqlite3.Connection, timeout: float) -> None:
+    """Change the journal. For this change alone SQLite does not wait for a process that makes it, too."""
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.002)
+            continue
+        if mode != "wal":
+            raise ConfigurationError("the folder of the claim store allows no write-ahead log")
+        return
 
 
 def _is_new(db: sqlite3.Connection) -> bool:

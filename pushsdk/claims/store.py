@@ -1,9 +1,10 @@
-"""The interface of every claim store: three operations on named entries, each of them atomic. Knows no pushes."""
+"""The interface of every claim store: named entries that are put, read and listed. Knows no pushes."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -13,11 +14,13 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import check_seconds
 from pushsdk._io.clock import fork_generation
 
-__all__ = ["Claim", "ClaimStore", "LoopBound"]
+__all__ = ["PAGE", "Claim", "ClaimStore", "LoopBound", "Put"]
 
 WEEK = 7 * 86400.0
 # Below a minute a claim could expire under a send; above a year it is a mistake.
 SHORTEST, LONGEST = 60.0, 366 * 86400.0
+# Claims that ``held`` reads at a time.
+PAGE = 1000
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -30,21 +33,31 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         return f"Claim(record bytes={len(self.record)})"
 
 
-class ClaimStore(ABC):
-    """Where claims are kept, so that a job that is delivered twice does not push twice.
+class Put(msgspec.Struct, frozen=True, gc=False):
+    """Store ``claim`` under ``key`` if no claim is there, or one whose token is the same or among the ``expected``."""
 
-    A store of your own implements ``add``, ``get`` and ``swap``: atomic among all who share it, and what
-    they write is written before they return. Keys and tokens are hexadecimal digits (64 and 32). What they raise
-    becomes the cause of a ClaimStoreError. A claim past its time is as good as none.
+    key: str
+    claim: Claim
+    expected: tuple[str, ...] = ()
+
+    def may_replace(self, stored: Claim) -> bool:
+        """Return True if the token of the stored claim is the same or an expected one."""
+        return stored.token == self.claim.token or stored.token in self.expected
+
+    def __repr__(self) -> str:
+        return f"Put({self.claim!r})"
+
+
+class ClaimStore(ABC):
+    """The place of the claims, so that a job that is delivered twice does not push twice.
+
+    A store of your own implements ``put``, ``get`` and, for operators, ``held``. Keys and tokens are hexadecimal digits
+    (64 and 32). An error of the store becomes the cause of a ClaimStoreError. An expired claim counts as none.
 
     ``claim_ttl`` is how long a claim is kept after its last change, in seconds (7 days; a minute to a year): longer
     than a job may be redelivered. It belongs to the store, for all who share one have to agree on it. ``timeout`` is
-    how long the store may take before a send, and for one write after it, in seconds. ``at_a_time`` is how much a
-    client asks of it at the same time (1000: as many users as fill a request); set it where there are fewer
-    connections. What waits for that is not on the store's time, but on the call's.
+    how long the store may take before a send, and for one write after it, in seconds.
     """
-
-    at_a_time: int = 1000
 
     def __init__(self, *, claim_ttl: float = WEEK, timeout: float = 5.0) -> None:
         """Raises ConfigurationError for a number that makes no sense."""
@@ -54,16 +67,25 @@ class ClaimStore(ABC):
         self.timeout: float = check_seconds("timeout", timeout)
 
     @abstractmethod
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        """Store the claim for ``ttl`` seconds if there is none, and return None; else return the one that is there."""
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        """Make up to 1,000 changes of different keys. For each, return None if it was made, else the stored claim.
+
+        A change is made if no claim is stored, if the stored one has expired, or if its token is that of the new claim
+        or an expected one. The new claim expires after ``ttl`` seconds. Each change is atomic among all who share the
+        store, and durable when this returns. That the same token is as good as an expected one makes repetition
+        harmless: a client of a server that asks again after a lost answer meets its own claim.
+        """
 
     @abstractmethod
-    async def get(self, key: str) -> Claim | None:
-        """The claim that is there, or None."""
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        """Return the stored claim of each of up to 1,000 keys, None if there is none."""
 
-    @abstractmethod
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        """Put the claim in place of the one with this token, for ``ttl`` seconds from now; False where that is gone."""
+    def held(self) -> AsyncIterator[tuple[str, Claim]]:
+        """Iterate over all keys and claims, read in pages; for operators.
+
+        A claim that is put meanwhile may be missing. Raises ConfigurationError if the store has no way to list them.
+        """
+        raise ConfigurationError(f"{type(self).__name__} can't list its claims: it does not implement held()")
 
     async def aclose(self) -> None:  # noqa: B027 - not every store has something to close
         """Close what the store opened itself. Call it after the client was closed."""

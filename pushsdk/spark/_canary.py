@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 
 from pushsdk._core.dedupe import digest_of
-from pushsdk.claims.store import Claim, ClaimStore
+from pushsdk.claims.store import Claim, ClaimStore, Put
 from pushsdk.spark._asking import asked
 
 __all__ = ["is_there", "plant"]
@@ -17,10 +17,10 @@ def plant(make: Callable[[], ClaimStore], run: str) -> None:
     claim = Claim(secrets.token_hex(16), b"{}")
     with asked(make) as ask:
         # No chunk's key: those go on behind the run's name.
-        ask(lambda store: store.add(digest_of(run), claim, store.claim_ttl))
+        ask(lambda store: store.put([Put(digest_of(run), claim)], store.claim_ttl))
 
 
 def is_there(make: Callable[[], ClaimStore], run: str) -> bool:
     """Whether the store that this makes is the one with the claims of the run. Raises ClaimStoreError."""
     with asked(make) as ask:
-        return ask(lambda store: store.get(digest_of(run))) is not None
+        return ask(lambda store: store.get([digest_of(run)])) != [None]

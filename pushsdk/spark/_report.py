@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from pushsdk._broadcast.place import refusal
@@ -12,7 +11,7 @@ from pushsdk._broadcast.report import Row
 from pushsdk._core.dedupe import Mark, Record, recorded
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError
 from pushsdk._core.outcome import Outcome
-from pushsdk.claims.store import Claim, ClaimStore
+from pushsdk.claims.store import Claim
 from pushsdk.spark._asking import asked
 from pushsdk.spark._canary import is_there
 from pushsdk.spark._folder import Folder
@@ -93,7 +92,8 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, Reco
             plan = ds.dataset(folder.plan(manifest.run), format="parquet")
             for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=AT_A_TIME):
                 names, chunks = batch.column("chunk_id").to_pylist(), batch.column("user_ids")
-                found = ask(partial(_looked_up, keys=[claim_key(manifest.run, name) for name in names]))
+                keys = [claim_key(manifest.run, name) for name in names]
+                found = ask(methodcaller("get", keys))
                 for chunk, claim in zip(chunks, found, strict=True):
                     yield chunk.values, None if claim is None else _record(claim, len(chunk.values))
     except ClaimStoreError as error:
@@ -102,10 +102,6 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, Reco
     except (OSError, pa.ArrowException) as error:
         why = f"its plan can't be read ({type(error).__name__})"
         raise refusal(folder.path, why, outcome=Outcome.UNKNOWN) from None
-
-
-async def _looked_up(store: ClaimStore, *, keys: Sequence[str]) -> list[Claim | None]:
-    return await asyncio.gather(*map(store.get, keys))
 
 
 def _record(claim: Claim, users: int) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from pushsdk._core.dedupe import Mark
 from pushsdk._core.policy import Share
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
-from pushsdk.claims import Claim, MemoryClaims
+from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.claims._guard import Guard
 
 NO_BRAKE = Brake.off()
@@ -212,9 +212,9 @@ async def test_a_failure_after_a_slow_input_is_not_taken_for_a_long_outage() -> 
 @virtual
 async def test_a_run_that_finds_all_settled_is_no_outage() -> None:
     class Slow(MemoryClaims):
-        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-            await asyncio.sleep(4.0)
-            return await super().add(key, claim, ttl)
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            await asyncio.sleep(0.0 if puts[0].expected else 4.0)
+            return await super().put(puts, ttl)
 
     service, claims = FakeService(), Slow()
     for _ in range(2):
@@ -347,10 +347,10 @@ async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
 @virtual
 async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
     class Slow(ShakyClaims):
-        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-            if self.ops:
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            if self.ops and not puts[0].expected:
                 await asyncio.sleep(1.0)
-            return await super().add(key, claim, ttl)
+            return await super().put(puts, ttl)
 
     service, claims = FakeService(answer(401)), Slow()
     async with client_of(service) as client:
@@ -520,9 +520,10 @@ async def test_of_personal_chunks_few_are_claimed_at_a_time() -> None:
     claimed = []
 
     class Counting(ShakyClaims):
-        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-            claimed.append(sum(Mark.CLAIMED in each for each in self.marks()))
-            return await super().add(key, claim, ttl)
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            if not puts[0].expected:
+                claimed.append(sum(Mark.CLAIMED in each for each in self.marks()))
+            return await super().put(puts, ttl)
 
     service = FakeService(then=lambda request: answer(after=1.0))
     async with client_of(service, limits=Limits(in_flight=8)) as client:

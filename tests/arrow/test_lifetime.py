@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from pushsdk import (
 from pushsdk._sync import loop_thread
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
 from pushsdk.emulator import Fault
 from pushsdk.testing import PushInbox
 
@@ -219,10 +219,10 @@ def test_dropped_into_the_hands_of_its_own_thread_it_ends_too(push_env: PushInbo
     held: list[Any] = []
 
     class Store(MemoryClaims):
-        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             if held:
                 held.pop().close()
-            return await super().add(key, claim, ttl)
+            return await super().put(puts, ttl)
 
     outcomes = push_batches(plan(1000), MESSAGE, run="spring", claims=Store, limits=Limits(in_flight=1))
     next(outcomes)
@@ -299,11 +299,11 @@ class Failing(MemoryClaims):
         super().__init__()
         self._left = at
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        self._left -= 1
-        if -20 <= self._left < 0:
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        self._left -= not puts[0].expected
+        if -20 <= self._left < 0 and not puts[0].expected:
             raise OSError("down")
-        return await super().add(key, claim, ttl)
+        return await super().put(puts, ttl)
 
 
 def test_a_store_that_is_down_ends_it_when_what_was_on_its_way_is_settled(push_env: PushInbox) -> None:

@@ -236,12 +236,6 @@ async def test_what_no_thread_could_be_started_for_is_not_done_later(monkeypatch
     assert (thing.done, thing.closed) == ([f"{each}" for each in range(5)], 1)
 
 
-async def test_work_that_a_thread_finds_gone_is_no_work(blocking: Blocking[Thing], thing: Thing) -> None:
-    assert await blocking.do(lambda it: it.do("done")) == "done"
-    blocking._work()
-    assert thing.closed == 0
-
-
 async def test_it_is_not_used_on_the_other_side_of_a_fork_whoever_had_its_lock(
     blocking: Blocking[Thing], thing: Thing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import multiprocessing
 import os
 import pickle
 import stat
@@ -14,19 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.claim_puts import KEY, ONE, THREE, TWO, WEEK, key_of, put
 
 from pushsdk import ClaimStoreError, ConfigurationError
-from pushsdk.claims import Claim, DirectoryClaims
+from pushsdk.claims import Claim, DirectoryClaims, Put
 from pushsdk.claims import directory as module
 from pushsdk.testing import FakeService
 
-KEY, WEEK = "0f" * 32, 7 * 86400.0
-ONE, TWO, THREE = (Claim(f"{number}" * 32, b'{"v":%d}' % number) for number in (1, 2, 3))
 HELLO = {"title": {"en": "Hello"}}
-
-
-def key(number: int) -> str:
-    return f"{number:064x}"
 
 
 def files(folder: Path) -> list[str]:
@@ -49,8 +43,8 @@ async def test_folders_and_files_are_for_their_owner_only(tmp_path: Path) -> Non
     old = os.umask(0)
     try:
         async with store_of(tmp_path) as store:
-            await store.add(KEY, ONE, WEEK)
-            await store.swap(KEY, ONE.token, TWO, WEEK)
+            await put(store, ONE)
+            await put(store, TWO, ONE)
     finally:
         os.umask(old)
     modes = {str(each.relative_to(tmp_path)): stat.S_IMODE(each.stat().st_mode) for each in everything(tmp_path)}
@@ -64,11 +58,11 @@ async def test_folders_and_files_are_for_their_owner_only(tmp_path: Path) -> Non
 
 async def test_every_state_of_an_entry_is_a_file_that_is_never_changed(tmp_path: Path) -> None:
     async with store_of(tmp_path) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         first = tmp_path / "c" / "0f" / f"{KEY[2:]}.0"
         was = first.read_bytes()
-        await store.swap(KEY, ONE.token, TWO, WEEK)
-        await store.swap(KEY, TWO.token, THREE, WEEK)
+        await put(store, TWO, ONE)
+        await put(store, THREE, TWO)
     assert first.read_bytes() == was
     assert was.startswith(b"1" * 32 + b" ")
     assert was.endswith(b'\n{"v":1}')
@@ -88,11 +82,11 @@ async def test_files_and_the_names_of_files_are_synced_where_asked(
         real(file)
 
     async with store_of(tmp_path, durable=durable) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         monkeypatch.setattr(os, "fsync", fsync)
-        await store.swap(KEY, ONE.token, TWO, WEEK)
+        await put(store, TWO, ONE)
         assert synced == ([False, True] if durable else [])
-        await store.add(key(1), ONE, WEEK)
+        await put(store, ONE, key=key_of(1))
     # A folder of its own, too.
     assert synced[2:] == ([True, False, True] if durable else [])
 
@@ -104,13 +98,13 @@ async def test_claims_are_on_the_disk_unless_told_otherwise(tmp_path: Path) -> N
 
 async def test_the_last_of_many_states_is_found_with_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with store_of(tmp_path) as store, store_of(tmp_path) as other:
-        await store.add(KEY, claim_of(0), WEEK)
+        await put(store, claim_of(0))
         for number in range(1, 500):
-            assert await store.swap(KEY, claim_of(number - 1).token, claim_of(number), WEEK)
+            assert await put(store, claim_of(number), claim_of(number - 1)) is None
         looks = []
         real = module._Files._read
         monkeypatch.setattr(module._Files, "_read", lambda *words: looks.append(words[2]) or real(*words))
-        assert await other.add(KEY, ONE, WEEK) == claim_of(499)
+        assert await put(other, ONE) == claim_of(499)
     assert len(looks) < 40
 
 
@@ -118,22 +112,15 @@ def claim_of(number: int) -> Claim:
     return Claim(f"{number:032x}", b"{}")
 
 
-async def test_only_so_many_entries_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REMEMBERED", 2)
-    async with store_of(tmp_path) as store:
-        for number in range(5):
-            await store.add(key(number), ONE, WEEK)
-        assert list(await store._blocking.do(lambda files: files._known)) == [key(3), key(4)]
-        for number in range(5):
-            assert await store.swap(key(number), ONE.token, TWO, WEEK)
-
-
 # -- many at a time ---------------------------------------------------------------------------------------------------
 
 
-async def test_operations_do_not_wait_for_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("calls", [1, module.THREADS])
+async def test_operations_do_not_wait_for_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
     async with store_of(tmp_path) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         together, real = threading.Barrier(module.THREADS), os.link
 
         def link(*words: Any, **options: Any) -> None:
@@ -142,22 +129,9 @@ async def test_operations_do_not_wait_for_one_another(tmp_path: Path, monkeypatc
 
         monkeypatch.setattr(os, "link", link)
         monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, link})
-        await asyncio.gather(*(store.add(key(number), ONE, WEEK) for number in range(module.THREADS)))
-
-
-def _take(path: str, number: int) -> list[int]:
-    async def take() -> list[int]:
-        async with DirectoryClaims(path, durable=False) as store:
-            found = await asyncio.gather(*(store.add(key(each), claim_of(number), WEEK) for each in range(200)))
-            return [each for each, there in enumerate(found) if there is None]
-
-    return asyncio.run(take())
-
-
-def test_processes_that_begin_at_the_same_time_share_the_directory(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        taken = pool.starmap(_take, [(str(tmp_path / "c"), number) for number in range(4)])
-    assert sorted(each for some in taken for each in some) == list(range(200))
+        puts = [Put(key_of(number), ONE) for number in range(module.THREADS)]
+        await asyncio.gather(*(store.put(puts[number::calls], WEEK) for number in range(calls)))
+        assert await store.get([each.key for each in puts]) == [ONE] * module.THREADS
 
 
 # -- where it may be used ---------------------------------------------------------------------------------------------
@@ -167,8 +141,8 @@ async def test_it_can_be_pickled_before_its_first_use_and_not_after(tmp_path: Pa
     store = store_of(tmp_path, claim_ttl=3600.0, timeout=1.0)
     copy = pickle.loads(pickle.dumps(store))
     assert (copy.claim_ttl, copy.timeout, copy._durable, repr(copy)) == (3600.0, 1.0, False, repr(store))
-    await store.add(KEY, ONE, WEEK)
-    assert await copy.add(KEY, TWO, WEEK) == ONE
+    await put(store, ONE)
+    assert await put(copy, TWO) == ONE
     for each in (store, copy):
         with pytest.raises(TypeError, match="pickle it before its first use"):
             pickle.dumps(each)
@@ -182,7 +156,7 @@ async def test_a_relative_path_is_that_of_where_it_was_made(tmp_path: Path, monk
     store = DirectoryClaims("c")
     monkeypatch.chdir("/")
     async with store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
     assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
 
 
@@ -190,12 +164,12 @@ async def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
 
 
 async def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    adding = [asyncio.ensure_future(store.add(key(number), ONE, WEEK)) for number in range(50)]
+    adding = [asyncio.ensure_future(put(store, ONE, key=key_of(number))) for number in range(50)]
     await asyncio.sleep(0)
     await store.aclose()
     assert await asyncio.gather(*adding) == [None] * 50
@@ -203,13 +177,13 @@ async def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
 
 async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with store_of(tmp_path) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         with monkeypatch.context() as forked:
             forked.setattr(os, "getpid", lambda: -1)
             with pytest.raises(ConfigurationError, match="before a fork"):
-                await store.add(KEY, ONE, WEEK)
+                await put(store, ONE)
             await store.aclose()
-        assert await store.add(KEY, TWO, WEEK) == ONE
+        assert await put(store, TWO) == ONE
 
 
 def test_a_system_that_lacks_what_it_takes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +231,7 @@ async def test_what_is_not_its_own_is_an_error_and_stays_as_it_was(
     async with DirectoryClaims(path) as store:
         for _ in range(2):
             with pytest.raises(kind):
-                await store.add(KEY, ONE, WEEK)
+                await put(store, ONE)
     assert everything(tmp_path) == before
 
 
@@ -273,13 +247,13 @@ async def test_another_process_may_begin_between_two_looks_at_the_directory(
                 found.append(real(files))
                 # The other has made its marker and an entry by now.
                 monkeypatch.setattr(module._Files, "_marker", real)
-                module._Files(tmp_path / "c", durable=False).add(KEY, ONE, WEEK)
+                module._Files(tmp_path / "c", durable=False).put(Put(KEY, ONE), WEEK)
                 return None
             return real(files)
 
         monkeypatch.setattr(module._Files, "_marker", marker)
-        assert await store.add(KEY, TWO, WEEK) == ONE
-        assert await other.add(KEY, TWO, WEEK) == ONE
+        assert await put(store, TWO) == ONE
+        assert await put(other, TWO) == ONE
     assert found == [None]
 
 
@@ -288,7 +262,7 @@ async def test_an_empty_directory_that_is_there_is_used_as_it_is(tmp_path: Path)
     # What a process left that was killed as it began.
     (tmp_path / "c" / ".left").touch()
     async with store_of(tmp_path) as store:
-        assert await store.add(KEY, ONE, WEEK) is None
+        assert await put(store, ONE) is None
     assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o750
 
 
@@ -316,11 +290,11 @@ async def test_an_entry_that_can_not_be_read_is_an_error_and_nothing_is_sent(tmp
 
 async def test_an_entry_is_not_followed_elsewhere(tmp_path: Path) -> None:
     async with store_of(tmp_path) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         (tmp_path / "elsewhere").write_bytes(b"")
         (tmp_path / "c" / "0f" / f"{KEY[2:]}.1").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
-            await store.add(KEY, TWO, WEEK)
+            await put(store, TWO)
 
 
 # -- a mount that hangs -----------------------------------------------------------------------------------------------
@@ -349,7 +323,7 @@ async def test_the_end_does_not_wait_for_a_mount_that_hangs_and_leaves_it_open(
     store = store_of(tmp_path, timeout=0.05)
     root = await store._blocking.do(lambda files: files._root)
     mount = Hanging(monkeypatch, "link")
-    adding = asyncio.create_task(store.add(KEY, ONE, WEEK))
+    adding = asyncio.create_task(put(store, ONE))
     await mount.called()
     await store.aclose()
     assert (adding.done(), os.path.samestat(os.fstat(root), os.stat(tmp_path / "c"))) == (False, True)
@@ -398,14 +372,14 @@ async def test_a_name_that_was_made_though_its_answer_was_lost_is_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with store_of(tmp_path) as store:
-        await store.add(key(1), TWO, WEEK)
+        await put(store, TWO, key=key_of(1))
         with monkeypatch.context() as network:
             # NFS asks again, and is told that the name is there.
             failing(network, "link", FileExistsError(errno.EEXIST, "exists"), after=True)
-            assert await store.add(KEY, ONE, WEEK) is None
-            assert await store.swap(KEY, ONE.token, TWO, WEEK)
-        assert await store.add(KEY, THREE, WEEK) == TWO
-    assert files(tmp_path / "c") == [f"00/{key(1)[2:]}.0", f"0f/{KEY[2:]}.0", f"0f/{KEY[2:]}.1"]
+            assert await put(store, ONE) is None
+            assert await put(store, TWO, ONE) is None
+        assert await put(store, THREE) == TWO
+    assert files(tmp_path / "c") == [f"00/{key_of(1)[2:]}.0", f"0f/{KEY[2:]}.0", f"0f/{KEY[2:]}.1"]
 
 
 @pytest.mark.parametrize("code", sorted(module._NO_LINKS))
@@ -415,7 +389,7 @@ async def test_a_file_system_without_links_is_refused_in_words(
     failing(monkeypatch, "link", OSError(code, os.strerror(code)))
     async with store_of(tmp_path) as store:
         with pytest.raises(ConfigurationError, match="allows no hard links"):
-            await store.add(KEY, ONE, WEEK)
+            await put(store, ONE)
     assert files(tmp_path / "c") == []
 
 
@@ -424,34 +398,34 @@ async def test_a_disk_that_fails_is_an_error_and_leaves_nothing_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     async with store_of(tmp_path, durable=True) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         with monkeypatch.context() as broken:
             failing(broken, name, OSError(errno.EIO, os.strerror(errno.EIO)))
             with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-                await store.swap(KEY, ONE.token, TWO, WEEK)
+                await put(store, TWO, ONE)
         assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
-        assert await store.add(KEY, THREE, WEEK) == ONE
+        assert await put(store, THREE) == ONE
 
 
 async def test_a_disk_that_is_full_in_the_middle_of_a_claim_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with store_of(tmp_path) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         real = os.write
         with monkeypatch.context() as full:
             full.setattr(os, "write", lambda file, data: real(file, data[:3]) if len(data) > 30 else real(file, data))
             with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-                await store.swap(KEY, ONE.token, TWO, WEEK)
+                await put(store, TWO, ONE)
         assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
 
 
 async def test_a_directory_that_was_removed_is_an_error_and_is_not_made_anew(tmp_path: Path) -> None:
     async with store_of(tmp_path) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         for each in reversed(everything(tmp_path)):
             each.rmdir() if each.is_dir() else each.unlink()
         for _ in range(2):
             with pytest.raises(FileNotFoundError):
-                await store.add(key(1), ONE, WEEK)
+                await put(store, ONE, key=key_of(1))
     assert not (tmp_path / "c").exists()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import multiprocessing
 import os
 import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,23 @@ from typing import Any
 import asyncpg
 import pytest
 import redis
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
+from support.claim_puts import KEY, ONE, TWO, WEEK, key_of, put
 from support.servers import Server
 from support.virtual_time import virtual
 
 import pushsdk.claims
 from pushsdk import ClaimStoreError, ConfigurationError, MobilePush
-from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import (
+    Claim,
+    ClaimStore,
+    DirectoryClaims,
+    MemoryClaims,
+    PostgresClaims,
+    Put,
+    RedisClaims,
+    SqliteClaims,
+)
 from pushsdk.claims import memory as memory_module
 from pushsdk.claims import postgres as postgres_module
 from pushsdk.claims import sqlite as sqlite_module
@@ -32,14 +41,8 @@ from pushsdk.claims import store as store_module
 from pushsdk.claims.store import LoopBound
 from pushsdk.testing import FakeService
 
-KEY, WEEK = "0f" * 32, 7 * 86400.0
-ONE, TWO = Claim("1" * 32, b'{"v":1}'), Claim("2" * 32, b'{"v":2}')
 HELLO = MobilePush(title={"en": "Hello"})
 REDIS, POSTGRES = "redis://localhost", "postgresql://localhost"
-
-
-def key(number: int) -> str:
-    return f"{number:064x}"
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------
@@ -113,6 +116,18 @@ async def checked(bound: LoopBound) -> None:
     bound.check()
 
 
+async def test_a_store_of_mine_need_not_list_its_claims() -> None:
+    class Mine(ClaimStore):
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            return [None] * len(puts)
+
+        async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+            return [None] * len(keys)
+
+    with pytest.raises(ConfigurationError, match="Mine can't list its claims"):
+        Mine().held()
+
+
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -120,7 +135,7 @@ async def checked(bound: LoopBound) -> None:
 async def test_expired_claims_do_not_pile_up_in_memory() -> None:
     store = MemoryClaims()
     for number in range(1000):
-        await store.add(key(number), ONE, 60.0)
+        await put(store, ONE, key=key_of(number), ttl=60.0)
         await asyncio.sleep(1.0)
     assert len(store._claims) <= 60 + memory_module.SWEPT
     assert repr(store) == f"MemoryClaims(claims={len(store._claims)})"
@@ -133,7 +148,7 @@ async def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         async with SqliteClaims(tmp_path / "c") as store:
-            await store.add(KEY, ONE, WEEK)
+            await put(store, ONE)
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in os.scandir(tmp_path)}
     finally:
         os.umask(old)
@@ -145,33 +160,31 @@ async def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("durable", [False, True])
 async def test_it_is_a_log_ahead_and_synced_where_asked(tmp_path: Path, durable: bool) -> None:
     async with SqliteClaims(tmp_path / "c", durable=durable) as store:
-        await store.add(KEY, ONE, WEEK)
-        db = store._db
-        assert db is not None
-        asked = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+        await put(store, ONE)
+        asked = [
+            await store._blocking.do(lambda file, name=name: file._db.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("journal_mode", "synchronous")
+        ]
     assert asked == ["wal", 2 if durable else 1]
 
 
-async def test_what_comes_while_it_commits_shares_the_next_commit(tmp_path: Path) -> None:
+async def test_the_claims_of_a_call_share_a_commit(tmp_path: Path) -> None:
     async with SqliteClaims(tmp_path / "c") as store:
-        await store.add(KEY, ONE, WEEK)
-        commits = []
-        real = store._commit
-        store._commit = lambda orders: commits.append(len(orders)) or real(orders)  # type: ignore[method-assign]
-        await asyncio.gather(*(store.add(key(number), ONE, WEEK) for number in range(200)))
-    assert sum(commits) == 200
-    assert len(commits) < 100
+        statements: list[str] = []
+        await store._blocking.do(lambda file: file._db.set_trace_callback(statements.append))
+        await store.put([Put(key_of(number), ONE) for number in range(200)], WEEK)
+    assert [statements.count(each) for each in ("BEGIN IMMEDIATE", "COMMIT")] == [1, 1]
 
 
 async def test_expired_rows_go_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_module, "SWEPT", 2)
     async with SqliteClaims(tmp_path / "c") as store:
         for number in range(5):
-            await store.add(key(number), ONE, -1.0)
-        await store.add(key(9), ONE, WEEK)
-        store._swept = 0.0
+            await put(store, ONE, key=key_of(number), ttl=-1.0)
+        await put(store, ONE, key=key_of(9))
+        await store._blocking.do(lambda file: setattr(file, "_swept", 0.0))
         for number in range(10, 14):
-            await store.add(key(number), ONE, WEEK)
+            await put(store, ONE, key=key_of(number))
     db = sqlite3.connect(tmp_path / "c")
     assert db.execute("SELECT count(*) FROM claims WHERE expires < ?", (time.time(),)).fetchone() == (0,)
     assert db.execute("SELECT count(*) FROM claims").fetchone() == (5,)
@@ -211,7 +224,7 @@ async def test_a_file_that_is_not_its_own_is_an_error_and_stays_as_it_was(
     async with SqliteClaims(path) as store:
         for _ in range(2):
             with pytest.raises(kind):
-                await store.add(KEY, ONE, WEEK)
+                await put(store, ONE)
     assert before is None or path.read_bytes() == before
 
 
@@ -225,17 +238,17 @@ async def test_a_folder_that_is_not_there_is_a_claim_store_error_to_the_sender(t
 
 async def test_a_file_that_another_program_holds_is_an_error_in_time(tmp_path: Path) -> None:
     async with SqliteClaims(tmp_path / "c", timeout=0.05) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         other = sqlite3.connect(tmp_path / "c", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError):
-            await store.swap(KEY, ONE.token, TWO, WEEK)
+            await put(store, TWO, ONE)
         other.execute("ROLLBACK")
         other.close()
-        assert await store.swap(KEY, ONE.token, TWO, WEEK)
+        assert await put(store, TWO, ONE) is None
 
 
-async def test_a_change_to_a_log_that_is_refused_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_to_a_log_that_is_refused_is_an_error() -> None:
     class Db:
         def __init__(self, answer: object) -> None:
             self.answer = answer
@@ -250,49 +263,29 @@ async def test_a_change_to_a_log_that_is_refused_is_an_error(tmp_path: Path, mon
 
     busy, full = sqlite3.OperationalError("busy"), sqlite3.OperationalError("full")
     busy.sqlite_errorcode, full.sqlite_errorcode = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL
-    store: Any = SqliteClaims(tmp_path / "c", timeout=0.01)
     for answer, kind in ((busy, sqlite3.OperationalError), (full, sqlite3.OperationalError)):
         with pytest.raises(kind, match=str(answer)):
-            store._log_ahead(Db(answer))
+            sqlite_module._log_ahead(Db(answer), 0.01)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="no write-ahead log"):
-        store._log_ahead(Db("delete"))
+        sqlite_module._log_ahead(Db("delete"), 0.01)  # type: ignore[arg-type]
 
 
 async def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
     store = SqliteClaims(tmp_path / "c")
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
 
 
 async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SqliteClaims(tmp_path / "c") as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         with monkeypatch.context() as forked:
             forked.setattr(os, "getpid", lambda: -1)
             with pytest.raises(ConfigurationError, match="before a fork"):
-                await store.add(KEY, ONE, WEEK)
-            thread = store._thread
+                await put(store, ONE)
             await store.aclose()
-        assert thread is not None
-        thread.submit(store._close).result(60)
-        thread.shutdown()
-
-
-def _take(path: str, number: int) -> list[int]:
-    async def take() -> list[int]:
-        async with SqliteClaims(path) as store:
-            claim = Claim(f"{number:032x}", b"{}")
-            found = await asyncio.gather(*(store.add(key(each), claim, WEEK) for each in range(200)))
-            return [each for each, there in enumerate(found) if there is None]
-
-    return asyncio.run(take())
-
-
-def test_processes_that_begin_at_the_same_time_share_the_file(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        taken = pool.starmap(_take, [(str(tmp_path / "c"), number) for number in range(4)])
-    assert sorted(each for some in taken for each in some) == list(range(200))
+        assert await put(store, TWO) == ONE
 
 
 # -- Redis ------------------------------------------------------------------------------------------------------------
@@ -312,18 +305,26 @@ def test_a_redis_that_is_not_of_asyncio_is_refused() -> None:
         RedisClaims(wrong)  # type: ignore[arg-type]
 
 
+def test_a_redis_cluster_is_refused() -> None:
+    cluster = RedisCluster.from_url(REDIS)
+    with pytest.raises(ConfigurationError, match="can't use a Redis Cluster"):
+        RedisClaims(cluster)  # type: ignore[arg-type]
+
+
 async def test_anything_with_the_three_commands_is_a_redis() -> None:
     class Mine:
-        async def set(self, name: str, value: bytes, *, nx: bool, px: int) -> bool:
-            return True
+        async def eval(self, script: str, keys: int, *rest: object) -> list[bytes | None]:
+            return [None]
 
-        async def get(self, name: str) -> bytes | None:
-            return None
+        async def mget(self, names: list[str]) -> list[bytes | None]:
+            return [None]
 
-        async def eval(self, script: str, keys: int, *rest: object) -> int:
-            return 1
+        async def scan(self, cursor: int, *, match: str, count: int) -> tuple[int, list[bytes]]:
+            return 0, [match.removesuffix("*").encode() + KEY.encode()]
 
-    assert await RedisClaims(Mine()).add(KEY, ONE, WEEK) is None  # type: ignore[arg-type]
+    store = RedisClaims(Mine())  # type: ignore[arg-type]
+    assert await put(store, ONE) is None
+    assert [pair async for pair in store.held()] == [], "it has expired between two questions"
 
 
 @pytest.mark.parametrize("wrong", ["", None, 3])
@@ -334,9 +335,9 @@ def test_a_prefix_is_a_text(wrong: Any) -> None:
 
 async def test_redis_lets_claims_expire_by_itself(redis_url: str) -> None:
     async with RedisClaims(redis_url, prefix="ttl:") as store, Redis.from_url(redis_url) as redis:
-        await store.add(KEY, ONE, 100.0)
+        await put(store, ONE, ttl=100.0)
         assert 90_000 < await redis.pttl(f"ttl:{KEY}") <= 100_000
-        await store.swap(KEY, ONE.token, TWO, 1000.0)
+        await put(store, TWO, ONE, ttl=1000.0)
         assert 900_000 < await redis.pttl(f"ttl:{KEY}") <= 1_000_000
         assert await redis.get(f"ttl:{KEY}") == b"2" * 32 + b'{"v":2}'
 
@@ -344,23 +345,15 @@ async def test_redis_lets_claims_expire_by_itself(redis_url: str) -> None:
 async def test_a_client_of_mine_is_not_closed(redis_url: str) -> None:
     async with Redis.from_url(redis_url) as mine:
         async with RedisClaims(mine, prefix="mine:") as store:
-            await store.add(KEY, ONE, WEEK)
+            await put(store, ONE)
         assert await mine.exists(f"mine:{KEY}")
 
 
-async def test_a_claim_that_goes_between_two_looks_is_looked_for_again(redis_url: str) -> None:
-    async with Redis.from_url(redis_url) as mine:
-        store = RedisClaims(mine, prefix="between:")
-        await store.add(KEY, ONE, WEEK)
-        real = mine.get
-
-        async def get(name: str) -> Any:
-            mine.get = real  # type: ignore[method-assign]
-            await mine.delete(name)
-            return await real(name)
-
-        mine.get = get  # type: ignore[method-assign]
-        assert await store.add(KEY, TWO, WEEK) is None
+async def test_a_prefix_is_no_pattern(redis_url: str) -> None:
+    async with RedisClaims(redis_url, prefix="a*[b]?\\") as store, RedisClaims(redis_url, prefix="a-b.\\") as other:
+        await put(store, ONE)
+        await put(other, TWO)
+        assert [pair async for pair in store.held()] == [(KEY, ONE)]
 
 
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -430,14 +423,10 @@ async def test_a_connection_of_mine_is_refused_as_it_may_be_in_a_transaction(pos
     await connection.close()
 
 
-async def test_no_more_is_asked_of_a_pool_of_mine_than_it_has_connections(postgres_url: str) -> None:
-    async with asyncpg.create_pool(postgres_url, min_size=0, max_size=3) as pool:
-        assert PostgresClaims(pool).at_a_time == 3
-
-
 async def test_processes_that_begin_at_the_same_time_make_one_table(postgres_url: str) -> None:
     stores = [PostgresClaims(postgres_url, table="begun_together") for _ in range(8)]
-    told = await asyncio.gather(*(store.add(KEY, ONE, WEEK) for store in stores for _ in range(3)))
+    claims = [Claim(key_of(number)[32:], b"{}") for number in range(24)]
+    told = await asyncio.gather(*(put(store, claim) for store, claim in zip(stores * 3, claims, strict=True)))
     assert told.count(None) == 1
     for store in stores:
         await store.aclose()
@@ -449,11 +438,11 @@ async def test_a_role_that_may_make_no_table_uses_the_one_that_is_there(postgres
     url = postgres_url.replace("postgres@", "worker@")
     async with PostgresClaims(url, table="jobs.claims") as store:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await store.add(KEY, ONE, WEEK)
+            await put(store, ONE)
         await admin.execute(PostgresClaims.schema("jobs.claims"))
         await admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.claims TO worker")
-        assert await store.add(KEY, ONE, WEEK) is None
-        assert await store.add(KEY, TWO, WEEK) == ONE
+        assert await put(store, ONE) is None
+        assert await put(store, TWO) == ONE
     await admin.close()
 
 
@@ -461,64 +450,65 @@ async def test_expired_rows_of_the_table_go_in_time(postgres_url: str, monkeypat
     monkeypatch.setattr(postgres_module, "SWEEP_EVERY", 0.0)
     async with PostgresClaims(postgres_url, table="swept") as store:
         for number in range(3):
-            await store.add(key(number), ONE, -1.0)
-        await store.add(key(9), ONE, WEEK)
+            await put(store, ONE, key=key_of(number), ttl=-1.0)
+        await put(store, ONE, key=key_of(9))
         pool = await store._open()
         assert await pool.fetchval("SELECT count(*) FROM swept") == 1
 
 
-async def test_a_row_that_goes_between_two_looks_is_looked_for_again(postgres_url: str) -> None:
+async def test_a_row_that_goes_between_two_looks_is_put_again(postgres_url: str) -> None:
     async with asyncpg.create_pool(postgres_url, min_size=0) as pool:
         store = PostgresClaims(pool, table="between")
-        await store.add(KEY, ONE, WEEK)
+        await store.put([Put(key_of(1), ONE), Put(key_of(2), ONE)], WEEK)
 
         class Pool:
-            """Removes the row at the first look; then lets another take an expired one first."""
+            """Loses a row before the first look."""
 
             looks = 0
 
-            async def fetchval(self, *words: Any) -> Any:
-                if "SET token" in words[0] and self.looks == 2:
-                    await pool.execute("DELETE FROM between")
-                return await pool.fetchval(*words)
-
-            async def fetchrow(self, *words: Any) -> Any:
-                self.looks += 1
-                if self.looks == 1:
-                    await pool.execute("DELETE FROM between")
-                    await pool.execute("INSERT INTO between VALUES ($1, 'x', '{}', now() - interval '1 s')", KEY + "x")
-                elif self.looks == 2:
-                    await pool.execute("UPDATE between SET expires = now() - interval '1 s'")
-                return await pool.fetchrow(*words)
+            async def fetch(self, *words: Any) -> Any:
+                if words[0].startswith("SELECT"):
+                    self.looks += 1
+                    await pool.execute("DELETE FROM between WHERE key = $1", key_of(2))
+                return await pool.fetch(*words)
 
         store._pool = Pool()
-        assert await store.add(KEY, TWO, WEEK) is None
+        assert await store.put([Put(key_of(number), TWO) for number in (2, 1, 3)], WEEK) == [None, ONE, None]
+        assert store._pool.looks == 1
         store._pool = pool
-        await store.add(key(1), ONE, WEEK)
-        store._pool = Pool()
-        store._pool.looks = 1
-        assert await store.add(key(1), TWO, WEEK) is None
+        assert await store.get([key_of(number) for number in (1, 2, 3)]) == [ONE, TWO, TWO]
+
+
+async def test_processes_that_put_the_same_keys_in_any_order_do_not_block_one_another(postgres_url: str) -> None:
+    stores = [PostgresClaims(postgres_url, table="orders") for _ in range(4)]
+    keys = [key_of(number) for number in range(500)]
+    for turn in range(1, 6):
+        claim, expected = Claim(key_of(turn)[32:], b"{}"), (key_of(turn - 1)[32:],)
+        puts = [Put(key, claim, expected) for key in keys]
+        await asyncio.gather(*(store.put(puts[::step], WEEK) for store, step in zip(stores, (1, -1) * 2, strict=True)))
+    for store in stores:
+        await store.aclose()
 
 
 async def test_a_closed_postgres_store_takes_nothing(postgres_url: str) -> None:
     store = PostgresClaims(postgres_url)
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
 
 
 async def test_a_locked_file_leaves_no_exception_behind_that_nobody_retrieves(tmp_path: Path) -> None:
     left: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: left.append(context))
     async with SqliteClaims(tmp_path / "claims.db", timeout=0.05) as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
         with closing(sqlite3.connect(tmp_path / "claims.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            task = asyncio.create_task(store.add(key(1), ONE, WEEK))
+            task = asyncio.create_task(put(store, ONE, key=key_of(1)))
             await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(sqlite3.OperationalError):
-                await store.add(key(2), ONE, WEEK)
+                await put(store, ONE, key=key_of(2))
     del task
     gc.collect()
     assert left == []

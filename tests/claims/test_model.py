@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.virtual_time import run
 
 from pushsdk import MobilePush, Outcome, PartialError, PushError, RetryPolicy
-from pushsdk.claims import Claim, MemoryClaims
+from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import Answer, FakeRequest, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
-T = TypeVar("T")
 FAULTS = ["down", "not told", "hangs", "hangs, done", "slow", "twice"]
 ANSWERS = [
     Answer.accept(),
@@ -48,13 +47,10 @@ class WildClaims(MemoryClaims):
         super().__init__()
         self._dice, self._claims, self._rate = dice, claims, rate
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        return await self._wildly(lambda: MemoryClaims.add(self, key, claim, ttl))
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        def work() -> Awaitable[list[Claim | None]]:
+            return MemoryClaims.put(self, puts, ttl)
 
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        return await self._wildly(lambda: MemoryClaims.swap(self, key, token, claim, ttl))
-
-    async def _wildly(self, work: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(self._dice.choice([0, 0, 0.001, 0.01]))
         fault = self._dice.choice(FAULTS) if self._dice.random() < self._rate else ""
         if fault == "down":

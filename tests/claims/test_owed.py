@@ -28,11 +28,12 @@ class Entry:
         self.asked.append(type(op).__name__)
         there = self.claim
         if isinstance(op, Add):
-            self.claim = there or op.claim
-            return there
+            is_refused = there is not None and there.token != op.claim.token
+            self.claim = there if is_refused else op.claim
+            return there if is_refused else None
         if isinstance(op, Get):
             return there
-        if there is None or there.token != op.token:
+        if there is not None and there.token not in (op.token, op.claim.token):
             return False
         self.claim = op.claim
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from pushsdk import (
     SendAbandoned,
 )
 from pushsdk._core.dedupe import Mark
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, _owed
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put, _owed
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import Answer, FakeRequest, FakeService
 
@@ -126,7 +126,7 @@ async def test_a_call_cancelled_while_it_claims_gives_back_what_it_claimed() -> 
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (claims.ops, claims.marks()) == (["add", "swap", "add"], UNDONE)
+        assert (claims.ops, claims.marks()) == (["add", "swap"], UNDONE)
     assert service.requests == []
 
 
@@ -146,9 +146,9 @@ async def test_a_claim_that_can_not_be_given_back_is_known_to_have_sent_nothing(
 @virtual
 async def test_a_store_that_asks_again_by_itself_meets_its_own_claim() -> None:
     class Repeating(ShakyClaims):
-        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-            await super().add(key, claim, ttl)
-            return await super().add(key, claim, ttl)
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            await super().put(puts, ttl)
+            return await super().put(puts, ttl)
 
     service = FakeService()
     async with service.client(claims=Repeating()) as client:
@@ -159,9 +159,9 @@ async def test_a_store_that_asks_again_by_itself_meets_its_own_claim() -> None:
 @virtual
 async def test_a_store_that_asks_to_swap_again_by_itself_leaves_out_who_was_reached() -> None:
     class Repeating(ShakyClaims):
-        async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-            await super().swap(key, token, claim, ttl)
-            return await super().swap(key, token, claim, ttl)
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            await super().put(puts, ttl)
+            return await super().put(puts, ttl)
 
     service = throttled_once()
     async with service.client(claims=Repeating(), retry=RetryPolicy.none()) as client:
@@ -202,15 +202,10 @@ class Late(ShakyClaims):
     # A task that nobody holds may go before it ran.
     late: asyncio.Task[None]
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        if self.held_up == "add":
-            await self._hold_up(MemoryClaims.add(self, key, claim, ttl))
-        return await super().add(key, claim, ttl)
-
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        if self.held_up == "swap":
-            await self._hold_up(MemoryClaims.swap(self, key, token, claim, ttl))
-        return await super().swap(key, token, claim, ttl)
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        if self.held_up == ("swap" if puts[0].expected else "add"):
+            await self._hold_up(MemoryClaims.put(self, puts, ttl))
+        return await super().put(puts, ttl)
 
     async def _hold_up(self, work: Coroutine[Any, Any, object]) -> None:
         self.held_up = "nothing"
@@ -265,8 +260,8 @@ async def test_a_claim_that_merely_failed_raises_no_alarm(caplog: pytest.LogCapt
 @virtual
 async def test_what_is_no_record_is_an_error_and_nothing_is_sent(record: bytes) -> None:
     class Odd(ShakyClaims):
-        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-            return Claim("x" * 32, record)
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            return [Claim("x" * 32, record)]
 
     service = FakeService()
     async with service.client(claims=Odd()) as client:
@@ -277,13 +272,12 @@ async def test_what_is_no_record_is_an_error_and_nothing_is_sent(record: bytes) 
 @virtual
 async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() -> None:
     class Restless(ShakyClaims):
-        async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-            await super().add(key, claim, ttl)
-            return Claim(f"{len(self.ops):032x}", self.records()[0].opened().encode())
-
-        async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-            self.ops.append("swap")
-            return False
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            if not puts[0].expected:
+                await super().put(puts, ttl)
+            else:
+                self.ops.append("swap")
+            return [Claim(f"{len(self.ops):032x}", self.records()[0].opened().encode())]
 
     service, claims = FakeService(), Restless()
     async with service.client(claims=claims) as client:
@@ -301,7 +295,7 @@ async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() ->
 async def test_jobs_that_were_not_sent_while_the_store_was_stopped_are_sent_when_it_goes_on(
     same: bool, step: int
 ) -> None:
-    service, claims, jobs = FakeService(), StoppedClaims(timeout=1.0, at_a_time=2), [f"job-{n}" for n in range(10)]
+    service, claims, jobs = FakeService(), StoppedClaims(timeout=1.0), [f"job-{n}" for n in range(10)]
     async with service.client(claims=claims) as client, service.client(claims=claims) as other:
         for timeout in (0.5, None):
             claims.is_stopped = True
@@ -367,7 +361,7 @@ async def test_closing_waits_as_long_as_the_drain_for_a_store_that_is_stopped(
 
 @virtual
 async def test_closing_does_not_wait_for_a_store_that_fails_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    service, claims = FakeService(), ShakyClaims(add=["down"] * 99, get=["down"] * 99)
+    service, claims = FakeService(), ShakyClaims(add=["down"] * 99, swap=["down"] * 99)
     client = service.client(claims=claims)
     assert isinstance(await deliver(client), ClaimStoreError)
     began = now()
@@ -452,7 +446,8 @@ async def test_a_claim_that_has_gone_when_it_is_to_be_settled_is_told(caplog: py
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)
-        claims._claims.clear()
+        ((key, (claim, expires)),) = claims._claims.items()
+        claims._claims[key] = Claim("x" * 32, claim.record), expires
         assert isinstance(await task, Receipt)
     assert [record.message for record in caplog.records] == [
         "the claim of a push had gone when it was to be settled: a redelivery would push again"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import turns, virtual
 
-from pushsdk import Batching, ClaimStoreError, ConfigurationError, MobilePush, Receipt, Timeout
+from pushsdk import ClaimStoreError, MobilePush, Receipt, Timeout
 from pushsdk._core.dedupe import Mark
-from pushsdk.claims import Claim, ClaimStore, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, Put, _guard
 from pushsdk.claims._turns import Turns
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import FakeService
@@ -21,36 +22,29 @@ HELLO = MobilePush(title={"en": "Hello"})
 class Narrow(ShakyClaims):
     """Does one thing at a time, and takes a second for it."""
 
-    at_a_time = 2
-
     def __init__(self) -> None:
         super().__init__(timeout=5.0)
         self.line = asyncio.Lock()
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         async with self.line:
             await asyncio.sleep(1.0)
-            return await super().add(key, claim, ttl)
-
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        async with self.line:
-            await asyncio.sleep(1.0)
-            return await super().swap(key, token, claim, ttl)
+            return await super().put(puts, ttl)
 
 
 class Silent(ShakyClaims):
     """Answers nothing any more."""
 
-    at_a_time = 2
-
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        self.ops.append("add")
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        self.ops.append("swap" if puts[0].expected else "add")
         await asyncio.get_running_loop().create_future()
+        return []
 
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        self.ops.append("swap")
-        await asyncio.get_running_loop().create_future()
-        return False
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two visits at a time."""
+    monkeypatch.setattr(_guard, "AT_A_TIME", 2)
 
 
 async def crowd(client: AsyncPushClient, count: int, total: float | None = None) -> list[Receipt | BaseException]:
@@ -122,20 +116,6 @@ async def test_a_call_cancelled_in_line_asks_nothing_and_takes_no_turn() -> None
         ]
         assert client.stats().not_sent == 3
     assert claims.ops.count("add") == 3
-
-
-def test_no_more_is_asked_of_a_server_than_there_are_connections() -> None:
-    pairs = [(RedisClaims("redis://localhost"), 16), (PostgresClaims("postgresql://localhost"), 10)]
-    assert [store.at_a_time for store, _ in pairs] == [count for _, count in pairs]
-    assert ClaimStore.at_a_time == SqliteClaims("x.claims").at_a_time == Batching().max_users
-
-
-def test_a_store_that_can_be_asked_nothing_is_refused() -> None:
-    class Shut(ShakyClaims):
-        at_a_time = 0
-
-    with pytest.raises(ConfigurationError, match="at_a_time"):
-        FakeService().client(claims=Shut())
 
 
 # -- alone ------------------------------------------------------------------------------------------------------------

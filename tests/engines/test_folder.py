@@ -252,7 +252,7 @@ def test_a_store_that_does_not_close_is_logged_by_its_kind(
     error: Exception | None, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with asked(partial(Clinging, error)) as ask:
-        assert ask(lambda store: store.get(digest_of_key("f00d"))) is None
+        assert ask(lambda store: store.get([digest_of_key("f00d")])) == [None]
     assert caplog.messages == [f"the claim store could not be closed ({told})"]
 
 

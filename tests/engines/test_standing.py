@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.claim_puts import put
 from support.engine_oracle import Oracle
 
 from pushsdk import BroadcastError, ConfigurationError, Outcome, RunFileError
@@ -80,7 +81,7 @@ class Run:
         """Have this be what is claimed of a chunk."""
         with asked(self.claims) as ask:
             claim = Claim(secrets.token_hex(16), record)
-            ask(lambda store: store.add(claim_key(RUN, self.chunks[chunk]["chunk_id"]), claim, 1e6))
+            ask(lambda store: put(store, claim, key=claim_key(RUN, self.chunks[chunk]["chunk_id"]), ttl=1e6))
 
 
 @pytest.fixture

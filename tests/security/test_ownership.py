@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.claim_puts import KEY, ONE, get, put
 
 from pushsdk import ConfigurationError, PushClient, RunFileError, read_report
 from pushsdk._io.ownership import database_objection, objection
-from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, SqliteClaims
+from pushsdk.claims import ClaimStore, DirectoryClaims, SqliteClaims
 from pushsdk.cli.settings import find
 from pushsdk.emulator.database import Database, StoreError
 
-KEY, ONE, WEEK = "0f" * 32, Claim("1" * 32, b"{}"), 7 * 86400.0
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other rights")
 
@@ -51,11 +51,11 @@ async def test_a_claim_store_that_others_can_write_to_is_refused(
     kind: Callable[[Path], ClaimStore], plant: Plant, said: str, tmp_path: Path
 ) -> None:
     async with kind(tmp_path / "claims") as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
     plant(tmp_path / "claims")
     async with kind(tmp_path / "claims") as store:
         with pytest.raises(ConfigurationError, match=said):
-            await store.get(KEY)
+            await get(store)
 
 
 @PLANTED
@@ -63,22 +63,22 @@ async def test_a_folder_in_a_directory_of_claims_that_others_can_write_to_is_ref
     plant: Plant, said: str, tmp_path: Path
 ) -> None:
     async with DirectoryClaims(tmp_path / "claims") as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
     plant(tmp_path / "claims" / KEY[:2])
     async with DirectoryClaims(tmp_path / "claims") as store:
         with pytest.raises(ConfigurationError, match=said):
-            await store.get(KEY)
+            await get(store)
 
 
 async def test_a_link_in_place_of_a_folder_of_claims_is_not_followed(tmp_path: Path) -> None:
     for name in ("claims", "planted"):
         async with DirectoryClaims(tmp_path / name) as store:
-            await store.add("1f" * 32, ONE, WEEK)
+            await put(store, ONE, key="1f" * 32)
     async with DirectoryClaims(tmp_path / "planted") as store:
-        await store.add(KEY, ONE, WEEK)
+        await put(store, ONE)
     (tmp_path / "claims" / KEY[:2]).symlink_to(tmp_path / "planted" / KEY[:2])
     async with DirectoryClaims(tmp_path / "claims") as store:
-        for ask in (store.get(KEY), store.add(KEY, ONE, WEEK)):
+        for ask in (get(store), put(store, ONE)):
             with pytest.raises(ConfigurationError, match="0f must be a folder, and is a link"):
                 await ask
 
@@ -91,7 +91,7 @@ async def test_a_log_beside_a_claim_store_that_others_can_write_to_is_refused(
     plant(tmp_path / "claims-wal")
     async with SqliteClaims(tmp_path / "claims") as store:
         with pytest.raises(ConfigurationError, match=f"claims-wal: .*{said}"):
-            await store.get(KEY)
+            await get(store)
 
 
 def test_a_database_that_takes_the_place_of_another_is_refused(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pushsdk import Brake, Limits, RetryPolicy, Timeout
 from pushsdk.arrow import push_batches
-from pushsdk.claims import Claim, DirectoryClaims
+from pushsdk.claims import Claim, DirectoryClaims, Put
 from support.arrow_plans import MESSAGE, plan, rebatched
 
 __all__ = ["DyingClaims", "program"]
@@ -31,16 +32,14 @@ class DyingClaims(DirectoryClaims):
         self._adds, self._swaps = itertools.count(1), itertools.count(1)
         self._last = (adds, swaps)
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        found = await super().add(key, claim, ttl)
-        if next(self._adds) == self._last[0]:
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        is_settling = bool(puts[0].expected)
+        if is_settling and next(self._swaps) == self._last[1]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return found
-
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        if next(self._swaps) == self._last[1]:
+        answers = await super().put(puts, ttl)
+        if not is_settling and next(self._adds) == self._last[0]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await super().swap(key, token, claim, ttl)
+        return answers
 
 
 def program() -> tuple[list[str], dict[str, str]]:

@@ -12,11 +12,12 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pushsdk import AsyncPushClient, Batching, PushError, Receipt, RetryPolicy, Timeout
-from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, RedisClaims, SqliteClaims
+from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
 
 if TYPE_CHECKING:  # it doubles the start of a process
     import pytest
@@ -60,25 +61,24 @@ async def deliver(client: AsyncPushClient, key: str) -> str:
     return "DEDUPLICATED" if receipt.deduplicated else str(receipt.outcome)
 
 
-def die(*words: object) -> None:
+def die() -> None:
     """As kill -9 does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _prepare(store: ClaimStore, end: str | None) -> None:
     """Have this process die after its claim was written, or after the answer came and before that is written."""
-    if end == "claimed":
-        add = store.add
+    put = store.put
 
-        async def added(key: str, claim: Claim, ttl: float) -> Claim | None:
-            found = await add(key, claim, ttl)
-            if found is None:
-                die()
-            return found
+    async def dying(puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        if end == "answered" and puts[0].expected:
+            die()
+        answers = await put(puts, ttl)
+        if end == "claimed" and None in answers:
+            die()
+        return answers
 
-        store.add = added  # type: ignore[method-assign]
-    elif end == "answered":
-        store.swap = die  # type: ignore[assignment]
+    store.put = dying  # type: ignore[method-assign]
 
 
 async def _work(job: dict[str, Any]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 from pushsdk._core.dedupe import Mark, Record, _decode
-from pushsdk.claims import Claim, MemoryClaims
+from pushsdk.claims import Claim, MemoryClaims, Put
 
 __all__ = ["Fault", "Op", "ShakyClaims", "StoppedClaims"]
 
+#: A put that expects nothing, a read, a put that expects a token.
 Op = Literal["add", "get", "swap"]
 #: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s.
 Fault = Literal["down", "lost", "hangs", "hangs, done", "slow"]
@@ -30,23 +31,18 @@ class ShakyClaims(MemoryClaims):
         #: The operations, in the order they came.
         self.ops: list[str] = []
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        await self._before("add")
-        found = await super().add(key, claim, ttl)
-        await self._after("add")
-        return found
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        op: Op = "swap" if puts[0].expected else "add"
+        await self._before(op)
+        answers = await super().put(puts, ttl)
+        await self._after(op)
+        return answers
 
-    async def get(self, key: str) -> Claim | None:
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         await self._before("get")
-        found = await super().get(key)
+        answers = await super().get(keys)
         await self._after("get")
-        return found
-
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        await self._before("swap")
-        done = await super().swap(key, token, claim, ttl)
-        await self._after("swap")
-        return done
+        return answers
 
     def records(self) -> list[Record]:
         """What it holds."""
@@ -79,19 +75,15 @@ class ShakyClaims(MemoryClaims):
 class StoppedClaims(ShakyClaims):
     """A server that a signal stops: each request that reached it is done when it continues, also an abandoned one."""
 
-    def __init__(self, *, timeout: float, at_a_time: int = 1000) -> None:
+    def __init__(self, *, timeout: float) -> None:
         super().__init__(timeout=timeout)
-        self.at_a_time = at_a_time
         self.is_stopped = False
         self._requests: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        found: Claim | None = await self._serve(lambda: ShakyClaims.add(self, key, claim, ttl))
-        return found
-
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        return bool(await self._serve(lambda: ShakyClaims.swap(self, key, token, claim, ttl)))
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        answers: list[Claim | None] = await self._serve(lambda: ShakyClaims.put(self, puts, ttl))
+        return answers
 
     def go_on(self, step: int) -> None:
         """Continue, with the first request first (``step`` 1) or last (-1): connections are read in any order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack, assert_never, assert_type
 
@@ -98,6 +98,7 @@ from pushsdk.claims import (
     DirectoryClaims,
     MemoryClaims,
     PostgresClaims,
+    Put,
     RedisClaims,
     SqliteClaims,
 )
@@ -413,17 +414,12 @@ test_without_a_socket("7")  # type: ignore[arg-type]
 class MyClaims(ClaimStore):
     """A store of the user's own."""
 
-    at_a_time = 4
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        assert_type([(put.key, put.claim, put.expected) for put in puts], list[tuple[str, Claim, tuple[str, ...]]])
+        return [put.claim if put.may_replace(Claim("0" * 32, b"{}")) else None for put in puts]
 
-    async def add(self, key: str, claim: Claim, ttl: float) -> Claim | None:
-        assert_type((claim.token, claim.record), tuple[str, bytes])
-        return claim
-
-    async def get(self, key: str) -> Claim | None:
-        return None
-
-    async def swap(self, key: str, token: str, claim: Claim, ttl: float) -> bool:
-        return True
+    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        return [None for _ in keys]
 
 
 def record_batches(message: MobilePush) -> None:
@@ -474,6 +470,9 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         await client.with_options(timeout=1.0).send("user-1", message, dedupe_key=None)
         await client.send("user-1", message, dedupe_key=42)  # type: ignore[arg-type]
     AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
+    async for key, claim in claims.held():
+        assert_type((key, claim.token, claim.record), tuple[str, str, bytes])
+    await stores[0].put([Put("0f" * 32, Claim("0f" * 16, b"{}"), expected=("1f" * 16,))], 3600.0)
     await stores[0].aclose()
 
 

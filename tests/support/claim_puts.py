@@ -1,0 +1,27 @@
+"""One claim at a time, put into a store and read from it."""
+
+from __future__ import annotations
+
+from pushsdk.claims import Claim, ClaimStore, Put
+
+__all__ = ["KEY", "ONE", "THREE", "TWO", "WEEK", "get", "key_of", "put"]
+
+KEY, WEEK = "0f" * 32, 7 * 86400.0
+ONE, TWO, THREE = (Claim(f"{number}" * 32, b'{"v":%d}' % number) for number in (1, 2, 3))
+
+
+def key_of(number: int) -> str:
+    """A key."""
+    return f"{number:064x}"
+
+
+async def put(store: ClaimStore, claim: Claim, *expected: Claim, key: str = KEY, ttl: float = WEEK) -> Claim | None:
+    """Return None if the claim was stored, else the one that is there."""
+    (answer,) = await store.put([Put(key, claim, tuple(each.token for each in expected))], ttl)
+    return answer
+
+
+async def get(store: ClaimStore, key: str = KEY) -> Claim | None:
+    """Return the claim that is there."""
+    (answer,) = await store.get([key])
+    return answer
