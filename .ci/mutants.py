@@ -1707,16 +1707,16 @@ EMULATOR_BOUNDS = [
 EMULATOR_STORE = [
     Mutant(
         "an id twice in one push counts once",
-        EMULATOR + "changes.py",
-        "entry.digest, number) for user, number in times.items()]",
-        "entry.digest, 1) for user, number in times.items()]",
+        EMULATOR + "store.py",
+        "entry.digest, request, times) for user",
+        "entry.digest, request, 1) for user",
         T_EMULATOR + "store.py",
     ),
     Mutant(
         "two different pushes to one user are a duplicate",
-        EMULATOR + "sql.py",
-        "GROUP BY user, digest) GROUP BY user",
-        "GROUP BY user) GROUP BY user",
+        EMULATOR + "store.py",
+        'GROUP BY user, digest)"\n',
+        'GROUP BY user)"\n',
         T_EMULATOR + "oracle.py",
     ),
     Mutant(
@@ -1727,54 +1727,32 @@ EMULATOR_STORE = [
         T_EMULATOR + "oracle.py",
     ),
     Mutant(
-        "who asks for an inbox that was reset sees what is left of it",
-        EMULATOR + "sql.py",
-        'WHERE id = ? AND digest NOT NULL", (inbox,)).fetchone() is not None',
-        'WHERE id = ?", (inbox,)).fetchone() is not None',
-        T_EMULATOR + "store.py",
-    ),
-    Mutant(
-        "a reset that fails at its end has begun",
-        EMULATOR + "store.py",
-        "                new = changes.begin_anew(db, box.id)\n",
-        "                new = changes.begin_anew(db, box.id)\n                self._keeping.forget(box.id)\n"
-        "                self._keeping.add(box.id)\n                self._boxes.clear()\n"
-        "                self.unswept = True\n                self._keeping._requests.pop(box.id)\n",
-        T_EMULATOR + "store.py",
-    ),
-    Mutant(
-        "the part that grows goes with a reset",
-        EMULATOR + "changes.py",
-        "WHERE part < (SELECT max(part) FROM parts)",
-        "WHERE part <= (SELECT max(part) FROM parts)",
-        T_EMULATOR + "store.py",
-    ),
-    Mutant(
-        "counts go once the requests are swept",
-        EMULATOR + "changes.py",
-        "if not gone and not keys:",
-        "if not gone:",
+        "a reset leaves the counts of the inbox",
+        EMULATOR + "database.py",
+        "CREATE TABLE received(                       -- accepted pushes of each user; outlives the request\n"
+        "    inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,",
+        "CREATE TABLE received(inbox INTEGER NOT NULL,",
         T_EMULATOR + "store.py",
     ),
     Mutant(
         "the smallest inbox gives its bytes first",
         EMULATOR + "store.py",
-        "in sizes.most_common():",
-        "in reversed(sizes.most_common()):",
+        "FROM inboxes ORDER BY bytes DESC LIMIT 1",
+        "FROM inboxes WHERE bytes ORDER BY bytes LIMIT 1",
         T_EMULATOR + "store.py",
     ),
     Mutant(
         "one that does not fit takes its neighbours along",
-        EMULATOR + "writer.py",
-        "if error is None or len(group) == 1:",
-        "if True:",
-        T_EMULATOR + "writer.py",
+        EMULATOR + "app.py",
+        "if error is not None and len(group) > 1 else error",
+        "if False else error",
+        T_EMULATOR + "group_commit.py",
     ),
     Mutant(
         "what a reset overtakes counts for the rules after it",
         EMULATOR + "app.py",
         "verdict = rules.decide(",
-        "verdict = room.rules.decide(",
+        "verdict = inbox.rules.decide(",
         T_EMULATOR + "inboxes.py",
     ),
     Mutant(
@@ -1787,8 +1765,8 @@ EMULATOR_STORE = [
     Mutant(
         "it is answered before it is stored",
         EMULATOR + "app.py",
-        "        error = await self.writer.add(entry)\n",
-        "        self.writer.add(entry)\n        error = None\n",
+        "            await self._commits.add(entry)\n",
+        "            self._commits.add(entry)\n",
         T_EMULATOR + "inboxes.py",
     ),
     Mutant(
@@ -1814,24 +1792,24 @@ EMULATOR_STORE = [
     ),
     Mutant(
         "links are followed",
-        EMULATOR + "database.py",
-        ' | getattr(os, "O_NOFOLLOW", 0)',
-        "",
+        "pushsdk/_sqlite.py",
+        "    found = os.lstat(path)\n",
+        "    found = os.stat(path)\n",
         T_EMULATOR + "database.py",
     ),
     Mutant(
         "a database of something else is opened all the same",
-        EMULATOR + "database.py",
-        "if application != _APPLICATION_ID:",
+        "pushsdk/_sqlite.py",
+        "if application_id != form.application_id:",
         "if False:",
         T_EMULATOR + "database.py",
     ),
     Mutant(
         "who waits misses what comes from another thread",
-        EMULATOR + "live.py",
+        EMULATOR + "inboxes.py",
         "                if self.mark > mark:\n                    return\n",
         "",
-        T_EMULATOR + "live.py",
+        T_EMULATOR + "event_log.py",
     ),
 ]
 

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -28,16 +28,15 @@ from pushsdk.emulator.campaigns import Campaigns
 from pushsdk.emulator.delivery import describe
 from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal
+from pushsdk.emulator.inboxes import Inboxes, TooMany
 from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.records import Entry, Unmatched
-from pushsdk.emulator.rooms import Rooms, TooMany
 from pushsdk.emulator.segment import Tables
 from pushsdk.emulator.shapes import Unreadable, read_campaign, read_push
 from pushsdk.emulator.store import Store, StoreError
 from pushsdk.emulator.strict import check_campaign, check_push
-from pushsdk.emulator.writer import Writer
 
-__all__ = ["Service"]
+__all__ = ["GroupCommit", "Service"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,22 +51,63 @@ _CUTS = {
 }
 
 
+class GroupCommit:
+    """One transaction for all entries of a turn of the loop; ``stored`` is called with them after it.
+
+    On the loop's own thread: no commit waits for the disk, and a thread would cost more than it frees.
+    """
+
+    def __init__(self, store: Store, stored: Callable[[Sequence[Entry]], None]) -> None:
+        self._store = store
+        self._stored = stored
+        self._waiting: list[tuple[Entry, asyncio.Future[None]]] = []
+
+    def add(self, entry: Entry) -> asyncio.Future[None]:
+        """Store an entry with the others of this turn. The future is done, or fails, after the commit."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._commit)
+        self._waiting.append((entry, loop.create_future()))
+        return self._waiting[-1][1]
+
+    def _commit(self) -> None:
+        group, self._waiting = self._waiting, []
+        error = self._write([entry for entry, _ in group])
+        for entry, done in group:
+            # An entry that is too large for the disk takes no other along.
+            why = self._write([entry]) if error is not None and len(group) > 1 else error
+            if done.cancelled():
+                continue  # the server ended its handler
+            if why is None:
+                done.set_result(None)
+            else:
+                done.set_exception(why)
+
+    def _write(self, entries: Sequence[Entry]) -> Exception | None:
+        try:
+            self._store.write(entries)
+        except Exception as error:  # noqa: BLE001 - it belongs to the handlers that wait
+            return error
+        self._stored(entries)
+        return None
+
+
 class Service:
     """The two operations over a store."""
 
     def __init__(
-        self, *, store: Store, tables: Tables | None, rooms: Rooms, guard: Guard, bodies: Bodies, seed: int
+        self, *, store: Store, tables: Tables | None, inboxes: Inboxes, guard: Guard, bodies: Bodies, seed: int
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._guard = guard
         self._bodies = bodies
-        self.writer: Writer = Writer(store, rooms.stored)
+        self._commits = GroupCommit(store, inboxes.stored)
         self.campaigns: Campaigns = Campaigns(
-            store, tables, now=self.now, changed=rooms.campaign, reached=rooms.reached
+            store, tables, now=self.now, changed=inboxes.campaign, reached=inboxes.reached
         )
         # Repeatable is the point; and yet those of a store that is used again must be other ones.
         self._random = random.Random(f"{seed}:campaigns:{store.last_id()}")  # noqa: S311
-        self.rooms = rooms
+        self.inboxes = inboxes
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
         self.requests: int = 0  # every one on the wire, refused ones too
         self.unmatched: deque[Unmatched] = deque(maxlen=_UNMATCHED)  # newest last
@@ -112,12 +152,12 @@ class Service:
         if refusal is not None:
             return self._turn_away(request, refusal)
         try:
-            room = self.rooms.of(request.headers["Api-Key"])
+            inbox = self.inboxes.of(request.headers["Api-Key"])
         except (StoreError, TooMany) as error:
             return refuse(Refusal(507, str(error)))
         # Its inbox, rules and limits are those of now: what a reset overtakes belongs to the time before it.
-        rules, limiter = room.rules, room.limiter
-        entry = Entry(inbox=room.box.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
+        rules, limiter = inbox.rules, inbox.limiter
+        entry = Entry(inbox=inbox.ref.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
         try:
             entry.body = await self._bodies.read(request)
         except Unread as unread:
@@ -197,9 +237,12 @@ class Service:
         return web.Response(status=204)
 
     async def _stored(self, entry: Entry) -> web.Response | None:
-        """Wait until the entry is stored; where it can't be, the answer that says so."""
-        error = await self.writer.add(entry)
-        return None if error is None else refuse(Refusal(507, str(error)))
+        """Wait until the entry is stored; return the answer that says why if that fails."""
+        try:
+            await self._commits.add(entry)
+        except StoreError as error:
+            return refuse(Refusal(507, str(error)))
+        return None
 
     async def _fail(self, fault: Fault, request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(fault, StatusFault):

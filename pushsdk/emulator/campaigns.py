@@ -17,7 +17,7 @@ from msgspec import Struct, UnsetType
 from pushsdk.emulator.records import Campaign
 from pushsdk.emulator.segment import Found, SegmentError, Tables
 from pushsdk.emulator.shapes import CampaignBody, Schedule, Segment, read_campaign
-from pushsdk.emulator.store import Box, Store, StoreError
+from pushsdk.emulator.store import InboxRef, Store, StoreError
 
 __all__ = ["Campaigns", "Start", "start_of"]
 
@@ -210,7 +210,7 @@ class Campaigns:
                     self._reached(inbox, ended.users or 0)
 
     def _find(self, inbox: int, uuid: str) -> Campaign | None:
-        return self._store.campaign(Box(inbox, ""), uuid)
+        return self._store.campaign(InboxRef(inbox, ""), uuid)
 
     def _tell(self, inbox: int, campaign: Campaign) -> None:
         self._store.update(campaign)

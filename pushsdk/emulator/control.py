@@ -20,15 +20,14 @@ from pushsdk.emulator.app import Service
 from pushsdk.emulator.bodies import Bodies, Unread
 from pushsdk.emulator.faults import Rules, read_faults
 from pushsdk.emulator.guard import Guard, Refusal
+from pushsdk.emulator.inboxes import InboxState, TooMany
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.presets import preset
-from pushsdk.emulator.records import Campaign, Unmatched
-from pushsdk.emulator.rooms import Room, TooMany
+from pushsdk.emulator.records import Campaign, InboxView, Unmatched, UserCount
 from pushsdk.emulator.routes import Bad
 from pushsdk.emulator.search import Search, parse
 from pushsdk.emulator.shapes import LARGE
-from pushsdk.emulator.sql import NO_BOUND
-from pushsdk.emulator.store import NO_BOX, Box, Store, StoreError
+from pushsdk.emulator.store import NO_BOUND, NO_INBOX, InboxRef, Store, StoreError
 from pushsdk.emulator.streams import Full, Streams
 
 __all__ = ["Control"]
@@ -39,13 +38,13 @@ _BODIES = 64 * 1024 * 1024  # bytes that are read to show what a user got
 
 
 class Call(Struct, frozen=True):
-    """A request to a route, read. Only a scoped one has a ``room``."""
+    """A request to a route, read. Only a scoped one has an ``inbox``."""
 
     request: web.BaseRequest
     names: dict[str, str]
     query: Any
     body: Any
-    room: Room
+    inbox: InboxState
 
 
 class _Stop(Exception):
@@ -65,8 +64,10 @@ class Control:
         self._guard = guard
         self._bodies = bodies
         self._streams = Streams(service, store)
-        self._views: dict[tuple[Box, int], asyncio.Task[bytes | None]] = {}  # those that are being made
-        self._nowhere = Room(NO_BOX, rules=Rules(), limits=ServiceLimits())  # of the routes that are of no inbox
+        self._views: dict[tuple[InboxRef, int], asyncio.Task[bytes | None]] = {}  # those that are being made
+        self._nowhere = InboxState(
+            NO_INBOX, rules=Rules(), limits=ServiceLimits()
+        )  # of the routes that are of no inbox
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request under the root."""
@@ -92,8 +93,8 @@ class Control:
         body = None
         if route.body is not None:
             body = routes.read_body(route.body, await self._whole_body(request))
-        room = self._room(request, query.inbox) if route.scoped else self._nowhere
-        return Call(request, names, query, body, room), route
+        inbox = self._state(request, query.inbox) if route.scoped else self._nowhere
+        return Call(request, names, query, body, inbox), route
 
     def _admit(self, request: web.BaseRequest) -> tuple[routes.Route, dict[str, str]]:
         """The route and the names in its path, unless the head alone is refused."""
@@ -120,17 +121,17 @@ class Control:
         except (RequestPayloadError, OSError):
             raise _Stop(400, "the body did not arrive whole") from None
 
-    def _room(self, request: web.BaseRequest, name: str | None) -> Room:
+    def _state(self, request: web.BaseRequest, name: str | None) -> InboxState:
         """The inbox of the call: by its public name, or by the key."""
         if name is not None:
-            room = self._service.rooms.named(name)
-            if room is None:
+            inbox = self._service.inboxes.named(name)
+            if inbox is None:
                 raise _Stop(404, "no inbox has this name: GET /inboxes lists them")
-            return room
+            return inbox
         api_key = request.headers.get("Api-Key")
         if not api_key:
             raise _Stop(401, "say which inbox: an Api-Key header, or ?inbox= with its public name")
-        return self._service.rooms.of(api_key)
+        return self._service.inboxes.of(api_key)
 
     # The service
 
@@ -144,9 +145,8 @@ class Control:
     def _get_openapi_json(self, call: Call) -> dict[str, Any]:
         return routes.openapi(__version__, token=self._guard.token_needed)
 
-    async def _get_inboxes(self, call: Call) -> list[views.InboxView]:
-        known = await self._service.read(self._store.boxes)
-        return [views.InboxView(each.name, each.label, each.requests, each.last) for each in known]
+    async def _get_inboxes(self, call: Call) -> list[InboxView]:
+        return await self._service.read(self._store.inboxes)
 
     def _get_unmatched(self, call: Call) -> list[Unmatched]:
         return list(reversed(self._service.unmatched))
@@ -166,18 +166,18 @@ class Control:
     async def _get_users(self, call: Call) -> views.Users:
         query = call.query
         found = await self._service.read(
-            self._store.received, call.room.box, like=query.search, after=query.after, limit=query.limit + 1
+            self._store.received, call.inbox.ref, like=query.search, after=query.after, limit=query.limit + 1
         )
-        shown = [views.UserCount(*row) for row in found[: query.limit]]
+        shown = found[: query.limit]
         return views.Users(shown, shown[-1].user_id if len(found) > query.limit else None)
 
     async def _get_users_id(self, call: Call) -> views.UserView:
         user_id = call.names["id"]
-        accepted, got = await self._service.read(self._store.delivered, call.room.box, user_id, size=_BODIES)
+        accepted, got = await self._service.read(self._store.delivered, call.inbox.ref, user_id, size=_BODIES)
         return await self._service.read(views.user_view, user_id, accepted, got, self._service.now())
 
-    async def _get_duplicates(self, call: Call) -> list[views.UserCount]:
-        return [views.UserCount(*row) for row in await self._service.read(self._store.received, call.room.box, same=2)]
+    async def _get_duplicates(self, call: Call) -> list[UserCount]:
+        return await self._service.read(self._store.received, call.inbox.ref, same=2)
 
     # Requests
 
@@ -185,7 +185,7 @@ class Control:
         query = call.query
         found = await self._service.read(
             self._store.requests,
-            call.room.box,
+            call.inbox.ref,
             parse(query.search),
             after=query.after,
             before=NO_BOUND if query.before is None else query.before,
@@ -203,7 +203,7 @@ class Control:
         return await self._deleted(call, search, None)
 
     async def _get_requests_id(self, call: Call) -> web.Response:
-        key = (call.room.box, _number(call.names["id"]))
+        key = (call.inbox.ref, _number(call.names["id"]))
         # What is asked for while it is made is made once: every open page asks for each push that comes.
         view = self._views.get(key)
         if view is None:
@@ -214,25 +214,25 @@ class Control:
             raise _Stop(404, "no such request is kept")
         return web.Response(body=answer, headers=PRIVATE, content_type="application/json")
 
-    def _view(self, box: Box, number: int) -> bytes | None:
-        found = self._store.request(box, number)
+    def _view(self, ref: InboxRef, number: int) -> bytes | None:
+        found = self._store.request(ref, number)
         return found and msgspec.json.encode(views.request_view(*found))
 
     async def _delete_requests_id(self, call: Call) -> views.Deleted:
-        return await self._deleted(call, None, _number(call.names["id"]))
+        return await self._deleted(call, Search(), _number(call.names["id"]))
 
-    async def _deleted(self, call: Call, search: Search | None, only: int | None) -> views.Deleted:
-        deleted = await self._service.read(self._store.delete, call.room.box, search, only=only)
-        call.room.live.publish("deleted", first=only or 0)
+    async def _deleted(self, call: Call, search: Search, only: int | None) -> views.Deleted:
+        deleted = await self._service.read(self._store.delete, call.inbox.ref, search, only=only)
+        call.inbox.events.publish("deleted", first=only or 0)
         return views.Deleted(deleted)
 
     # Campaigns
 
     async def _get_campaigns(self, call: Call) -> list[views.CampaignView]:
-        return await self._service.read(self._campaigns, call.room.box)
+        return await self._service.read(self._campaigns, call.inbox.ref)
 
-    def _campaigns(self, box: Box) -> list[views.CampaignView]:
-        found = self._store.campaigns(box, limit=_CAMPAIGNS, size=LARGE)
+    def _campaigns(self, ref: InboxRef) -> list[views.CampaignView]:
+        found = self._store.campaigns(ref, limit=_CAMPAIGNS, size=LARGE)
         return [views.campaign_view(each) for each in reversed(found)]
 
     async def _get_campaigns_uuid(self, call: Call) -> views.CampaignView:
@@ -245,10 +245,10 @@ class Control:
     async def _post_campaigns_uuid_start(self, call: Call) -> views.CampaignView:
         campaign = await self._campaign(call)
         with _refused(409):
-            return views.campaign_view(self._service.campaigns.start(call.room.box.id, campaign))
+            return views.campaign_view(self._service.campaigns.start(call.inbox.ref.id, campaign))
 
     async def _campaign(self, call: Call) -> Campaign:
-        campaign = await self._service.read(self._store.campaign, call.room.box, call.names["uuid"])
+        campaign = await self._service.read(self._store.campaign, call.inbox.ref, call.names["uuid"])
         if campaign is None:
             raise _Stop(404, "no campaign of this inbox has this uuid")
         return campaign
@@ -258,17 +258,17 @@ class Control:
     async def _get_wait(self, call: Call) -> views.Waited:
         query = call.query
         return await self._streams.wait(
-            call.request, call.room, parse(query.search), count=query.count, after=query.after, timeout=query.timeout
+            call.request, call.inbox, parse(query.search), count=query.count, after=query.after, timeout=query.timeout
         )
 
     async def _get_events(self, call: Call) -> web.StreamResponse:
         mark = call.request.headers.get("Last-Event-ID") or call.query.after
-        return await self._streams.events(call.request, call.room, mark)
+        return await self._streams.events(call.request, call.inbox, mark)
 
     # Faults and limits
 
     def _get_faults(self, call: Call) -> views.Faults:
-        return views.faults(call.room.rules)
+        return views.faults(call.inbox.rules)
 
     def _put_faults(self, call: Call) -> views.Faults:
         given = call.body
@@ -277,32 +277,32 @@ class Control:
         with _refused(400):
             found = preset(given.preset).faults if given.preset is not None else read_faults(given.faults)
             rules = Rules(found, seed=given.seed)
-        call.room.set_rules(rules)
-        return views.faults(call.room.rules)
+        call.inbox.set_rules(rules)
+        return views.faults(call.inbox.rules)
 
     def _delete_faults(self, call: Call) -> views.Faults:
-        call.room.set_rules(Rules())
-        return views.faults(call.room.rules)
+        call.inbox.set_rules(Rules())
+        return views.faults(call.inbox.rules)
 
     def _patch_faults_name(self, call: Call) -> views.Faults:
         with _refused(404):
-            call.room.rules.enable(call.names["name"], call.body.enabled)
-        call.room.live.publish("faults")
-        return views.faults(call.room.rules)
+            call.inbox.rules.enable(call.names["name"], call.body.enabled)
+        call.inbox.events.publish("faults")
+        return views.faults(call.inbox.rules)
 
     def _get_limits(self, call: Call) -> ServiceLimits:
-        return call.room.limiter.limits
+        return call.inbox.limiter.limits
 
     def _put_limits(self, call: Call) -> ServiceLimits:
-        call.room.set_limits(call.body)
-        return call.room.limiter.limits
+        call.inbox.set_limits(call.body)
+        return call.inbox.limiter.limits
 
     def _put_label(self, call: Call) -> routes.Ok:
-        self._store.label(call.room.box, call.body.label)
+        self._store.label(call.inbox.ref, call.body.label)
         return routes.Ok()
 
     def _post_reset(self, call: Call) -> routes.Ok:
-        self._service.rooms.reset(call.room)
+        self._service.inboxes.reset(call.inbox)
         return routes.Ok()
 
 

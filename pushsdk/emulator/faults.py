@@ -275,6 +275,13 @@ class Rules:
                 delay += rule.fault.seconds
         return Verdict(delay, None, name)
 
+    def anew(self) -> Rules:
+        """Return the same rules with counts and draws at their start. A rule that is switched off stays off."""
+        anew = Rules(self.faults, seed=self.seed)
+        for rule, before in zip(anew._rules, self._rules, strict=True):
+            rule.enabled = before.enabled
+        return anew
+
     def hits(self) -> dict[str, int]:
         """How many times each rule acted; a rule without a name is called ``"<position>: <action>"``."""
         return {rule.name: rule.hits for rule in self._rules}

@@ -7,7 +7,18 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Campaign", "Card", "Delivered", "Endpoint", "Entry", "Push", "Request", "Unmatched"]
+__all__ = [
+    "Campaign",
+    "Card",
+    "Delivered",
+    "Endpoint",
+    "Entry",
+    "InboxView",
+    "Push",
+    "Request",
+    "Unmatched",
+    "UserCount",
+]
 
 Endpoint: TypeAlias = Literal["push", "campaigns"]
 
@@ -150,3 +161,20 @@ class Unmatched(Struct, frozen=True, kw_only=True):
     path: str
     status: int
     error: str
+
+
+class InboxView(Struct, frozen=True):
+    """An inbox: its public name, its label, its requests that are kept, and the time of the last."""
+
+    inbox: str
+    label: str
+    requests: int
+    last: float | None
+
+
+class UserCount(Struct, frozen=True):
+    """A user, how many pushes were accepted, and how often the same one at most: over 1 is a duplicate."""
+
+    user_id: str
+    accepted: int
+    same: int

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from pushsdk.emulator import views
 from pushsdk.emulator.limits import ServiceLimits
-from pushsdk.emulator.records import Unmatched
+from pushsdk.emulator.records import InboxView, Unmatched, UserCount
 
 __all__ = ["ROOT", "ROUTES", "Bad", "Match", "Route", "find", "methods", "openapi", "read_body", "read_query"]
 
@@ -130,7 +130,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/health", does="whether it runs", answer=Ok, scoped=False, open=True),
     Route(method="GET", path="/ready", does="whether it can store", answer=Ok, scoped=False, open=True),
     Route(method="GET", path="/openapi.json", does="this document", answer=dict[str, Any], scoped=False, open=True),
-    Route(method="GET", path="/inboxes", does="every inbox", answer=list[views.InboxView], scoped=False),
+    Route(method="GET", path="/inboxes", does="every inbox", answer=list[InboxView], scoped=False),
     Route(method="GET", path="/unmatched", does="what reached no inbox", answer=list[Unmatched], scoped=False),
     Route(method="GET", path="/presets", does="named lists of rules", answer=list[views.PresetView], scoped=False),
     Route(method="GET", path="/clock", does="the service's time", answer=Clock, scoped=False),
@@ -138,7 +138,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="PUT", path="/label", does="name the inbox", answer=Ok, body=LabelBody),
     Route(method="GET", path="/users", does="who was pushed to", answer=views.Users, query=UsersQuery),
     Route(method="GET", path="/users/{id}", does="what a user got", answer=views.UserView),
-    Route(method="GET", path="/duplicates", does="who got the same push twice", answer=list[views.UserCount]),
+    Route(method="GET", path="/duplicates", does="who got the same push twice", answer=list[UserCount]),
     Route(method="GET", path="/requests", does="what came, newest first", answer=views.Page, query=ListQuery),
     Route(method="DELETE", path="/requests", does="drop from the list", answer=views.Deleted, query=DeleteQuery),
     Route(method="GET", path="/requests/{id}", does="one request, whole", answer=views.RequestView),

@@ -52,7 +52,7 @@ _TITLE = r"requests.title LIKE ? ESCAPE '\'"
 _BODY = r"requests.text LIKE ? ESCAPE '\'"
 _LANGUAGE = "(" + " OR ".join([r"requests.langs LIKE ? ESCAPE '\'"] * 3) + ")"
 _CAMPAIGN = (
-    "requests.id IN (SELECT campaigns.request FROM campaigns WHERE campaigns.inbox = requests.inbox"
+    "EXISTS (SELECT 1 FROM campaigns WHERE campaigns.request = requests.id"
     r" AND (campaigns.uuid = ? OR campaigns.name LIKE ? ESCAPE '\'))"
 )
 

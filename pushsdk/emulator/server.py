@@ -21,13 +21,13 @@ from pushsdk.emulator.connections import Connections, bind
 from pushsdk.emulator.control import Control
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refusal, is_host
+from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import Campaign, Delivered, Push, Request
-from pushsdk.emulator.rooms import Room, Rooms
 from pushsdk.emulator.routes import ROOT
 from pushsdk.emulator.search import parse
 from pushsdk.emulator.segment import Tables, segment_available
-from pushsdk.emulator.store import Box, Store
+from pushsdk.emulator.store import InboxRef, Store
 
 __all__ = ["Emulator", "Inbox"]
 
@@ -115,65 +115,65 @@ class Inbox:
     emulator until then.
     """
 
-    def __init__(self, store: Store, rooms: Rooms, api_key: str) -> None:
+    def __init__(self, store: Store, inboxes: Inboxes, api_key: str) -> None:
         self._store = store
-        self._rooms = rooms
+        self._inboxes = inboxes
         self._api_key = api_key
 
     @property
-    def _box(self) -> Box:
+    def _ref(self) -> InboxRef:
         return self._store.find(self._api_key)
 
     @property
-    def _room(self) -> Room:
-        return self._rooms.of(self._api_key)
+    def _state(self) -> InboxState:
+        return self._inboxes.of(self._api_key)
 
     @property
     def pushes(self) -> Sequence[Push]:
         """The accepted push send requests that are kept, oldest first."""
-        return self._store.pushes(self._box)
+        return self._store.pushes(self._ref)
 
     @property
     def campaigns(self) -> Sequence[Campaign]:
         """The accepted campaigns that are kept, oldest first."""
-        return self._store.campaigns(self._box)
+        return self._store.campaigns(self._ref)
 
     def requests(self, search: str = "") -> Sequence[Request]:
         """The requests that are kept, refused ones too, oldest first: those that a search line of the page finds."""
-        return self._store.requests(self._box, parse(search), limit=-1, forward=True)
+        return self._store.requests(self._ref, parse(search), limit=-1, forward=True)
 
     def delivered(self, user_id: str) -> Sequence[Delivered]:
         """The newest thousand of what this user got and is kept, campaigns too, oldest first."""
-        return self._store.delivered(self._box, user_id)[1]
+        return self._store.delivered(self._ref, user_id)[1]
 
     @property
     def changes(self) -> int:
         """A count of what happened in this inbox; see `changed`."""
-        return self._room.live.mark
+        return self._state.events.mark
 
     async def changed(self, changes: int) -> None:
         """Wait until `changes` is more than this. In the loop that the emulator runs in."""
-        await self._room.live.changed(changes)
+        await self._state.events.changed(changes)
 
     def accepted(self, user_id: str) -> int:
         """How many pushes to this user were accepted; an id twice in one request counts twice."""
-        return self._store.accepted(self._box, user_id)
+        return self._store.accepted(self._ref, user_id)
 
     def users(self) -> Mapping[str, int]:
         """Every user with an accepted push, and how many."""
-        return self._store.users(self._box)
+        return self._store.users(self._ref)
 
     def duplicates(self) -> Mapping[str, int]:
         """Return the users to whom the same push was accepted more than once, and how often at most.
 
         The same is a push with equal content, the message and the custom fields, whatever request it is in.
         """
-        return self._store.duplicates(self._box)
+        return self._store.duplicates(self._ref)
 
     @property
     def faults(self) -> Sequence[Fault]:
         """The fault rules of this inbox, in the order they are tried; set them at any time."""
-        return self._room.rules.faults
+        return self._state.rules.faults
 
     @faults.setter
     def faults(self, faults: Iterable[Fault]) -> None:
@@ -181,11 +181,11 @@ class Inbox:
 
     def set_faults(self, faults: Iterable[Fault], *, seed: int = 0) -> None:
         """Give this inbox rules of its own: counts and draws start anew, for requests decided from now on."""
-        self._room.set_rules(Rules(faults, seed=seed))
+        self._state.set_rules(Rules(faults, seed=seed))
 
     def hits(self) -> Mapping[str, int]:
         """How many times each rule acted."""
-        return self._room.rules.hits()
+        return self._state.rules.hits()
 
     @contextmanager
     def adding(self, faults: Iterable[Fault], *, seed: int = 0) -> Iterator[Callable[[], Mapping[str, int]]]:
@@ -193,31 +193,31 @@ class Inbox:
 
         The rules that are there already go on counting, within it and after it.
         """
-        added, room = tuple(faults), self._room
-        before, own = room.rules, room.own_rules
+        added, inbox = tuple(faults), self._state
+        before, own = inbox.rules, inbox.own_rules
         rules = Rules(added, seed=seed, behind=before)
-        room.set_rules(rules)
+        inbox.set_rules(rules)
         try:
             yield lambda: dict(islice(rules.hits().items(), len(added)))
         finally:
-            room.set_rules(before, own=own)
+            inbox.set_rules(before, own=own)
 
     @property
     def limits(self) -> ServiceLimits:
         """What this inbox takes; set it at any time, the rate and the quota start anew."""
-        return self._room.limiter.limits
+        return self._state.limiter.limits
 
     @limits.setter
     def limits(self, limits: ServiceLimits) -> None:
-        self._room.set_limits(limits)
+        self._state.set_limits(limits)
 
     def label(self, label: str) -> None:
         """Name this inbox on the page."""
-        self._store.label(self._store.box(self._api_key), label)
+        self._store.label(self._store.inbox(self._api_key), label)
 
     def forget(self) -> None:
         """Drop all that was accepted with this key. What is on its way is not in what comes after."""
-        self._rooms.reset(self._room)
+        self._inboxes.reset(self._state)
 
 
 class Emulator:
@@ -270,8 +270,8 @@ class Emulator:
         self._max_body = max_body
         self._store = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         self._tables = None if audience is None or not segment_available() else Tables(audience)
-        self._rooms = Rooms(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
-        self._own = Inbox(self._store, self._rooms, self.api_key)
+        self._inboxes = Inboxes(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
+        self._own = Inbox(self._store, self._inboxes, self.api_key)
         self._service: Service | None = None  # set by __aenter__, kept for its counts after the end
         self._connections: Connections | None = None  # set with it
         self._ending = AsyncExitStack()  # what the end has to do, set by __aenter__
@@ -289,16 +289,18 @@ class Emulator:
             guard = Guard(port=port, max_body=self._max_body, hosts=hosts, token=self._token)
             bodies = Bodies(self._max_body)
             service = Service(
-                store=self._store, tables=self._tables, rooms=self._rooms, guard=guard, bodies=bodies, seed=self._seed
+                store=self._store,
+                tables=self._tables,
+                inboxes=self._inboxes,
+                guard=guard,
+                bodies=bodies,
+                seed=self._seed,
             )
-            stack.callback(service.writer.close)
             stack.push_async_callback(service.campaigns.aclose)
             front = Front(service, self._store, guard, bodies)
             connections = Connections(service, front.handle)
             connections.listen(sock)
             stack.push_async_callback(connections.aclose)
-            self._rooms.forgotten = service.writer.sweep
-            service.writer.sweep()
             service.campaigns.resume()
             self._service, self._port, self._connections = service, port, connections
             self._ending = stack.pop_all()
@@ -324,7 +326,7 @@ class Emulator:
     @property
     def faults(self) -> Sequence[Fault]:
         """The fault rules, in the order they are tried; set them at any time, see `set_faults`."""
-        return self._rooms.rules.faults
+        return self._inboxes.rules.faults
 
     @faults.setter
     def faults(self, faults: Iterable[Fault]) -> None:
@@ -336,11 +338,11 @@ class Emulator:
         They hold for every inbox that was not given rules of its own.
         """
         self._seed = self._seed if seed is None else seed
-        self._rooms.rules = Rules(faults, seed=self._seed)
+        self._inboxes.rules = Rules(faults, seed=self._seed)
 
     def hits(self) -> Mapping[str, int]:
         """How many times each rule acted, by its name, or ``"<position>: <action>"`` where it has none."""
-        return self._rooms.hits()
+        return self._inboxes.hits()
 
     @property
     def requests(self) -> int:
@@ -359,7 +361,7 @@ class Emulator:
 
     def inbox(self, api_key: str | None = None) -> Inbox:
         """What was accepted with this key, by default ``emulator.api_key``."""
-        return self._own if api_key is None else Inbox(self._store, self._rooms, api_key)
+        return self._own if api_key is None else Inbox(self._store, self._inboxes, api_key)
 
     def accepted(self, user_id: str, *, api_key: str | None = None) -> int:
         """How many pushes to this user were accepted."""

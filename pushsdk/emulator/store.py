@@ -1,4 +1,4 @@
-"""What the service took, and what it was sent: written in groups, told again as of one moment.
+"""What the service took, and what it was sent: every statement over the tables of ``database``.
 
 The record of the oracle: how often each user was accepted, per inbox. Bodies are bounded, those counts are not.
 """
@@ -7,114 +7,65 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Connection
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from pushsdk.emulator import changes, sql
-from pushsdk.emulator.changes import Size
 from pushsdk.emulator.database import Database, StoreError
-from pushsdk.emulator.records import Campaign, Delivered, Entry, Push, Request
-from pushsdk.emulator.search import Search
+from pushsdk.emulator.records import Campaign, Card, Delivered, Entry, InboxView, Push, Request, UserCount
+from pushsdk.emulator.search import Search, condition
 
-__all__ = ["NO_BOX", "Box", "Store", "StoreError"]
+__all__ = ["NO_BOUND", "NO_INBOX", "InboxRef", "Store", "StoreError"]
 
-_SLACK = 100  # where the bytes are too many, a hundredth more goes: not one request for each that comes
+NO_BOUND = (1 << 63) - 1
+_SLACK = 100  # if there are too many bytes, a hundredth more is dropped: not one request for each that arrives
+_ALL = Search()
 
-_PART = 20_000  # rows of one part of the index: small enough to stay in the cache while it grows
-_STEP = 2_000  # rows that go at a time, so that nobody waits for it
-_KEYS = 10_000  # Api-Keys whose inbox is remembered
+_ENTRY = ("inbox", "time", "endpoint", "status", "accepted", "fault", "error", "users", "title", "text", "body")
+_COLUMNS = (*_ENTRY, "bytes", "card", "langs")
+# No row if the inbox was reset meanwhile.
+_INSERT = (
+    f"INSERT INTO requests({', '.join(_COLUMNS)}) SELECT {', '.join(f':{name}' for name in _COLUMNS)}"
+    " FROM inboxes WHERE id = :inbox"
+)
+_SUMMARY = tuple(name for name in Request.__struct_fields__ if name != "campaign")
+_REQUEST = f"SELECT {', '.join(_SUMMARY)}, (SELECT uuid FROM campaigns WHERE request = requests.id)"
 
+_STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started", "finished", "users", "error")
+_CAMPAIGN = f"SELECT inbox, id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
+_CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
 
-class Keeping:
-    """The bounds, and the counts they are held against. See `Store` for what they mean. In one thread at a time."""
-
-    def __init__(self, *, keep: int, max_bytes: int, max_age: float | None) -> None:
-        if keep < 0 or max_bytes < 0 or (max_age is not None and max_age < 0):
-            raise ValueError("what is kept must not be negative: keep, max_bytes, max_age")
-        self._keep = keep
-        self._max_bytes = max_bytes
-        self._max_age = max_age
-        self._requests: dict[int, int] = {}  # by inbox
-        self._bytes: Counter[int] = Counter()  # of their bodies
-        self._all_bytes = 0
-
-    def __contains__(self, inbox: int) -> bool:
-        """Whether this inbox is known, and was not forgotten."""
-        return inbox in self._requests
-
-    def add(self, inbox: int, requests: int = 0, size: int = 0) -> None:
-        """An inbox, new or with what is in it."""
-        self._requests[inbox], self._bytes[inbox] = requests, size
-        self._all_bytes += size
-
-    def forget(self, inbox: int) -> None:
-        """An inbox is no more."""
-        del self._requests[inbox]
-        self._all_bytes -= self._bytes.pop(inbox)
-
-    def surplus(self, db: Connection, new: Sequence[Entry]) -> list[Size]:
-        """What has to go, now that these are stored too."""
-        gone: set[Size] = set()
-        if self._max_age is not None and new:
-            gone.update(changes.older(db, new[-1].time - self._max_age))
-        for inbox, number in Counter(entry.inbox for entry in new).items():
-            if (over := self._requests[inbox] + number - self._keep) > 0:
-                gone.update(changes.oldest(db, inbox, count=over))
-        total = self._all_bytes + sum(len(entry.body) for entry in new)
-        if total - sum(each.bytes for each in gone) > self._max_bytes:
-            gone.update(self._too_large(db, new, total))
-        return list(gone)
-
-    def _too_large(self, db: Connection, new: Sequence[Entry], total: int) -> Iterable[Size]:
-        """Enough of the oldest; who has most gives first."""
-        sizes = self._bytes.copy()
-        for entry in new:
-            sizes[entry.inbox] += len(entry.body)
-        excess = total - self._max_bytes * (_SLACK - 1) // _SLACK
-        for inbox, size in sizes.most_common():
-            if excess > 0:
-                yield from changes.oldest(db, inbox, size=excess)
-                excess -= size
-
-    def count(self, new: Iterable[Entry], gone: Iterable[Size]) -> None:
-        """The first were stored, the others dropped."""
-        for entry in new:
-            self._change(entry.inbox, 1, len(entry.body))
-        for size in gone:
-            if size.inbox in self:
-                self._change(size.inbox, -1, -size.bytes)
-
-    def _change(self, inbox: int, requests: int, size: int) -> None:
-        self._requests[inbox] += requests
-        self._bytes[inbox] += size
-        self._all_bytes += size
+_encode = msgspec.json.Encoder().encode
+_card = msgspec.json.Decoder(Card)
 
 
-class Box(Struct, frozen=True):
+class InboxRef(Struct, frozen=True):
     """An inbox as the store knows it: ``id`` within, another one after a reset, ``name`` towards the outside."""
 
     id: int
     name: str
 
 
-NO_BOX = Box(0, "")
+NO_INBOX = InboxRef(0, "")
 
 
 class Store:
     """Keeps requests, campaigns and who was accepted, per inbox; in ``path``, or a temporary file.
 
     ``keep`` requests of each inbox and ``max_bytes`` of bodies over all of them are kept, and for ``max_age`` seconds:
-    beyond, the oldest go, whenever something comes. The counts per user, on which the verdicts rest, never do.
+    beyond, each write drops the oldest. The counts per user, on which the verdicts rest, are never dropped.
 
     Any thread may read and write. Every reader sees one moment, also after the end. The file is opened by the first
-    use. Raises `StoreError` where that fails, or nothing can be written, as where the disk is full: nothing of it is
-    stored then.
+    use. Raises `StoreError` if that fails, or if nothing can be written, for example to a full disk: then nothing of
+    the write is stored.
     """
 
     def __init__(
@@ -124,282 +75,375 @@ class Store:
         keep: int = 100_000,
         max_bytes: int = 1 << 30,
         max_age: float | None = None,
-        part: int = _PART,
     ) -> None:
+        if keep < 0 or max_bytes < 0 or (max_age is not None and max_age < 0):
+            raise ValueError("keep, max_bytes and max_age must not be negative")
         self._path = path
-        self._part_rows = part
-        # Held while something is written, and for what follows, which then changes too.
-        self._lock = threading.RLock()
+        self._keep = keep
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._lock = threading.RLock()  # held while the file is opened or written
         self._opened: Database | None = None  # set by the first use, kept after the end
-        self._salt = b""
-        self._boxes: dict[str, Box] = {}  # by Api-Key
-        self._keeping = Keeping(keep=keep, max_bytes=max_bytes, max_age=max_age)
-        self._part = 1
-        self._rows = 0  # of that part
-        self.unswept: bool = False  # whether there is something to sweep
-
-    @property
-    def _database(self) -> Database:
-        return self._opened or self.open()
 
     def open(self) -> Database:
         """Open the file now, not at the first use."""
         with self._lock:
             if self._opened is None:
-                database = Database(self._path)
-                try:
-                    self._load(database)
-                except StoreError as error:
-                    database.discard()
-                    raise StoreError(f"{self._path}: {error}; name another file") from None
-                self._opened = database
+                self._opened = Database(self._path)
             return self._opened
 
-    def _load(self, database: Database) -> None:
-        with database.reading() as db:
-            self._salt = sql.salt(db)
-            self._part, self._rows = sql.newest_part(db)
-            for inbox, requests, size in sql.kept(db):
-                self._keeping.add(inbox, requests, size)
-            self.unswept = changes.unswept(db)
+    @property
+    def _database(self) -> Database:
+        return self._opened or self.open()
 
     def close(self) -> None:
-        """End writing. What was written can still be read."""
+        """End writing. Reading goes on."""
         with self._lock:
             if self._opened is not None:
                 self._opened.close()
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """One transaction of this thread alone. What depends on its success is done after it, under the lock."""
         with self._lock, self._database.writing() as db:
             yield db
 
-    @contextmanager
-    def _reading(self, box: Box) -> Iterator[tuple[Connection, int]]:
-        """One moment, and the inbox in it: `NO_BOX`'s where it was forgotten by then, whatever is left of it."""
-        with self._database.reading() as db:
-            yield db, box.id if sql.alive(db, box.id) else NO_BOX.id
-
     # Inboxes
 
-    def box(self, api_key: str) -> Box:
-        """The inbox of this key, made where there is none. The key itself is not stored, only a salted digest."""
-        with self._lock:
-            box = self.find(api_key)
-            if box is NO_BOX:
-                with self._writing() as db:
-                    changes.add_inbox(db, self._digest(api_key))
-                box = self.find(api_key)
-                self._keeping.add(box.id)
-            return box
+    def inbox(self, api_key: str) -> InboxRef:
+        """Return the inbox of this key, made if there is none. The key is not stored, only a salted digest."""
+        ref = self.find(api_key)
+        if ref is NO_INBOX:
+            with self._writing() as db:
+                db.execute(
+                    "INSERT OR IGNORE INTO inboxes(digest, name, label)"
+                    " SELECT ?, ?, 'Inbox ' || (count(*) + 1) FROM inboxes",
+                    (self._digest(api_key), secrets.token_hex(8)),
+                )
+            ref = self.find(api_key)
+        return ref
 
-    def find(self, api_key: str) -> Box:
-        """The inbox of this key, or `NO_BOX`, in which nothing is."""
-        box = self._boxes.get(api_key)
-        if box is not None:
-            return box
-        with self._lock:  # what is read must not be remembered after a reset
-            with self._database.reading() as db:
-                row = sql.box(db, self._digest(api_key))
-            if row is None:
-                return NO_BOX
-            if len(self._boxes) >= _KEYS:
-                self._boxes.clear()
-            self._boxes[api_key] = box = Box(*row)
-            return box
+    def find(self, api_key: str) -> InboxRef:
+        """Return the inbox of this key, or `NO_INBOX`, which is empty."""
+        return self._inbox("digest", self._digest(api_key)) or NO_INBOX
+
+    def named(self, name: str) -> InboxRef | None:
+        """Return the inbox of this name."""
+        return self._inbox("name", name)
 
     def _digest(self, api_key: str) -> bytes:
-        return hmac.digest(self._salt, api_key.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return hmac.digest(self._database.salt, api_key.encode("utf-8", "surrogatepass"), hashlib.sha256)
 
-    def named(self, name: str) -> Box | None:
-        """The inbox of this name."""
+    def _inbox(self, column: str, value: str | bytes) -> InboxRef | None:
         with self._database.reading() as db:
-            row = sql.named(db, name)
-        return row and Box(*row)
+            row = db.execute(f"SELECT id, name FROM inboxes WHERE {column} = ?", (value,)).fetchone()
+            return row and InboxRef(*row)
 
-    def boxes(self) -> list[sql.Known]:
-        """Every inbox with its requests that are kept and the time of its last: the last one first."""
+    def inboxes(self) -> list[InboxView]:
+        """Return all inboxes, the one with the last request first."""
         with self._database.reading() as db:
-            return sql.boxes(db)
+            rows = db.execute(
+                "SELECT name, label, requests,"
+                " (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last"
+                " FROM inboxes ORDER BY last DESC, id"
+            )
+            return [InboxView(*row) for row in rows]
 
-    def label(self, box: Box, label: str) -> None:
+    def label(self, inbox: InboxRef, label: str) -> None:
         """Name an inbox for those who look at it."""
         with self._writing() as db:
-            changes.set_label(db, box.id, label)
+            db.execute("UPDATE inboxes SET label = ? WHERE id = ?", (label, inbox.id))
 
-    def forget(self, box: Box) -> Box:
-        """Begin the inbox anew, at once, however much is in it. What is on its way with the older `Box` stays out."""
-        with self._lock:
-            with self._writing() as db:
-                new = changes.begin_anew(db, box.id)
-            if new is None:
-                return self.named(box.name) or box
-            self._boxes = {key: other for key, other in self._boxes.items() if other.id != box.id}
-            self._keeping.forget(box.id)
-            self._keeping.add(new)
-            self.unswept = True
-            return Box(new, box.name)
-
-    def sweep(self) -> bool:
-        """Give some of the room of what is gone back; whether there is more to do."""
-        with self._lock:
-            if self.unswept:
-                with self._writing() as db:
-                    changes.sweep(db, _STEP)
-                    unswept = changes.unswept(db)
-                self.unswept = unswept
-            return self.unswept
+    def reset(self, inbox: InboxRef) -> InboxRef:
+        """Replace an inbox by an empty one and return that. What is in flight to the former one is not stored."""
+        with self._writing() as db:
+            row = db.execute("SELECT digest, name, label FROM inboxes WHERE id = ?", (inbox.id,)).fetchone()
+            if row is not None:
+                db.execute("DELETE FROM inboxes WHERE id = ?", (inbox.id,))
+                db.execute("INSERT INTO inboxes(digest, name, label) VALUES (?, ?, ?)", row)
+        return self.named(inbox.name) or inbox
 
     # Writing
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Store these, all or none, and give each its ``id``; it stays 0 where its inbox was forgotten meanwhile."""
-        with self._lock:
-            there = [entry for entry in entries if entry.inbox in self._keeping]
-            with self._writing() as db:
-                part, rows = self._insert(db, there)
-                gone = self._keeping.surplus(db, there)
-                ended = changes.delete(db, gone)
-            self._part, self._rows = part, rows
-            self._keeping.count(there, gone)
-            self.unswept = self.unswept or ended
+        """Store all or none of these, and give each its ``id``; 0 if its inbox was reset meanwhile."""
+        with self._writing() as db:
+            for entry in entries:
+                entry.id = _insert(db, entry)
+            self._drop_surplus(db, entries)
 
-    def _insert(self, db: Connection, entries: Sequence[Entry]) -> tuple[int, int]:
-        part, rows = self._part, self._rows
-        for entry in entries:
-            entry.id = changes.insert(db, entry)
-            if entry.user_ids:
-                if rows >= self._part_rows:
-                    part, rows = part + 1, 0
-                    changes.add_part(db, part)
-                rows += changes.index(db, part, entry)
-        return part, rows
+    def _drop_surplus(self, db: Connection, new: Sequence[Entry]) -> None:
+        if self._max_age is not None and new:
+            since = "SELECT id FROM requests WHERE time >= ? ORDER BY id LIMIT 1"
+            db.execute(f"DELETE FROM requests WHERE id < ({since})", (new[-1].time - self._max_age,))
+        for inbox in {entry.inbox for entry in new}:
+            surplus = db.execute("SELECT requests - ? FROM inboxes WHERE id = ?", (self._keep, inbox)).fetchone()
+            if surplus is not None and surplus[0] > 0:
+                _drop_oldest(db, inbox, count=surplus[0])
+        (excess,) = db.execute("SELECT bytes - ? FROM store", (self._max_bytes,)).fetchone()
+        excess += self._max_bytes // _SLACK if excess > 0 else 0
+        while excess > 0:  # the inbox with most bytes gives first
+            inbox, size = db.execute("SELECT id, bytes FROM inboxes ORDER BY bytes DESC LIMIT 1").fetchone()
+            _drop_oldest(db, inbox, size=excess)
+            excess -= size
 
-    def delete(self, box: Box, search: Search | None = None, *, only: int | None = None) -> int:
-        """Drop requests from the list, not from the counts: one, or those of a search. How many went."""
-        with self._reading(box) as (db, inbox):
-            ids = sql.ids(db, inbox, search or Search(), only=only)
-        deleted = 0
-        for start in range(0, len(ids), _STEP):
-            with self._lock:
-                with self._writing() as db:
-                    gone = list(changes.sizes(db, ids[start : start + _STEP]))
-                    ended = changes.delete(db, gone)
-                self._keeping.count((), gone)
-                self.unswept = self.unswept or ended
-                deleted += len(gone)
-        return deleted
+    def delete(self, inbox: InboxRef, search: Search = _ALL, *, only: int | None = None) -> int:
+        """Drop requests from the list, not from the counts: one, or those of a search. Return how many."""
+        after, before = (0, NO_BOUND) if only is None else (only - 1, only + 1)
+        where, values = _where(inbox, search, after, before)
+        with self._writing() as db:
+            return db.execute(f"DELETE FROM requests WHERE id IN (SELECT id {where})", values).rowcount
 
     def update(self, campaign: Campaign) -> None:
-        """Store what became of a campaign."""
+        """Store what became of a campaign, if it is still there."""
+        values = [getattr(campaign, name) for name in _STATE]
         with self._writing() as db:
-            changes.update_campaign(db, campaign)
+            db.execute(
+                f"UPDATE campaigns SET {', '.join(f'{name} = ?' for name in _STATE)} WHERE request = ?",
+                (*values, campaign.id),
+            )
 
     def deliver(self, campaign: Campaign, batch: Iterable[tuple[str, Mapping[str, object]]]) -> bool:
-        """Store some of those who get a campaign, with the rows that fill the placeholders; False where it is gone."""
+        """Store recipients of a campaign, with the rows that fill the placeholders; False if the campaign is gone."""
+        rows = [(campaign.id, user, _encode(fields)) for user, fields in batch]
         with self._writing() as db:
-            return changes.add_recipients(db, campaign.id, batch)
+            if db.execute("SELECT 1 FROM campaigns WHERE request = ?", (campaign.id,)).fetchone() is None:
+                return False
+            db.executemany("INSERT INTO recipients VALUES (?, ?, ?)", rows)
+            return True
 
     def withdraw(self, campaign: Campaign) -> None:
-        """Forget who got a campaign, so that it can begin anew."""
-        rows = _STEP
-        while rows == _STEP:
-            with self._writing() as db:
-                rows = changes.drop_recipients(db, campaign.id, _STEP)
+        """Drop the recipients of a campaign, so that it can begin anew."""
+        with self._writing() as db:
+            db.execute("DELETE FROM recipients WHERE request = ?", (campaign.id,))
 
-    # Reading
+    # Users
 
-    def accepted(self, box: Box, user_id: str) -> int:
-        """How many times a push to this user was accepted."""
-        with self._reading(box) as (db, inbox):
-            return sql.accepted(db, inbox, user_id)
+    def accepted(self, inbox: InboxRef, user_id: str) -> int:
+        """Return how many times a push to this user was accepted."""
+        with self._database.reading() as db:
+            return _accepted(db, inbox, user_id)
 
     def received(
-        self, box: Box, *, like: str = "", after: str = "", same: int = 1, limit: int = -1
-    ) -> list[sql.Received]:
-        """Return the users with a push accepted at least ``same`` times, in the order of their ids after ``after``."""
-        with self._reading(box) as (db, inbox):
-            return sql.received(db, inbox, like=like, after=after, same=same, limit=limit)
+        self, inbox: InboxRef, *, like: str = "", after: str = "", same: int = 1, limit: int = -1
+    ) -> list[UserCount]:
+        """Return the users with the same push accepted at least ``same`` times, by their ids after ``after``."""
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT user, sum(times), max(times) AS same FROM (SELECT user, sum(times) AS times FROM received"
+                " WHERE inbox = ? AND user > ? AND (? = '' OR instr(user, ?)) GROUP BY user, digest)"
+                " GROUP BY user HAVING same >= ? ORDER BY user LIMIT ?",
+                (inbox.id, after, like, like, same, limit),
+            )
+            return [UserCount(*row) for row in rows]
 
-    def users(self, box: Box) -> dict[str, int]:
+    def users(self, inbox: InboxRef) -> dict[str, int]:
         """Return every user with an accepted push, and how many."""
-        return {user.user_id: user.accepted for user in self.received(box)}
+        return {user.user_id: user.accepted for user in self.received(inbox)}
 
-    def duplicates(self, box: Box) -> dict[str, int]:
+    def duplicates(self, inbox: InboxRef) -> dict[str, int]:
         """Return every user to whom the same push was accepted more than once, and how often at most."""
-        return {user.user_id: user.same for user in self.received(box, same=2)}
+        return {user.user_id: user.same for user in self.received(inbox, same=2)}
 
     def delivered(
-        self, box: Box, user_id: str, *, limit: int = 1000, size: int = sql.NO_BOUND
+        self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
     ) -> tuple[int, list[Delivered]]:
-        """How many times a user was accepted, and the newest of what is kept of that, oldest first."""
-        with self._reading(box) as (db, inbox):
-            return sql.accepted(db, inbox, user_id), sql.delivered(db, inbox, user_id, limit=limit, size=size)
+        """Return how many times a user was accepted, and the newest of what is kept of that, oldest first.
 
-    def pushes(self, box: Box) -> tuple[Push, ...]:
-        """The pushes that were accepted and are kept, oldest first."""
-        with self._reading(box) as (db, inbox):
-            return sql.pushes(db, inbox)
+        Bodies beyond ``size`` bytes of newer ones are left out.
+        """
+        with self._database.reading() as db:
+            rows = db.execute(
+                """
+                WITH pushed AS (
+                    SELECT request, sum(times) AS times FROM received WHERE inbox = ? AND user = ? GROUP BY request),
+                got AS (
+                    SELECT request AS id, time AS at, bytes AS size, times, NULL AS uuid, NULL AS fields
+                    FROM pushed JOIN requests ON requests.id = request
+                    UNION ALL
+                    SELECT id, coalesce(started, time), bytes, 1, uuid, fields
+                    FROM requests JOIN campaigns ON campaigns.request = id
+                    JOIN recipients ON recipients.request = id AND user = ? WHERE inbox = ?
+                    ORDER BY at DESC, id DESC LIMIT ?),
+                summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
+                SELECT id, at, CASE WHEN sum <= ? THEN body ELSE x'' END, times, uuid, fields
+                FROM summed JOIN requests USING (id) ORDER BY at, id
+                """,
+                (inbox.id, user_id, user_id, inbox.id, limit, size),
+            )
+            found = [
+                Delivered(
+                    **dict(zip(Delivered.__struct_fields__, row, strict=False)),
+                    fields=fields and msgspec.json.decode(fields),
+                )
+                for *row, fields in rows
+            ]
+            return _accepted(db, inbox, user_id), found
 
-    def campaigns(self, box: Box, *, limit: int = -1, size: int = sql.NO_BOUND) -> tuple[Campaign, ...]:
-        """The newest campaigns that were accepted and are kept, oldest first, without bodies over ``size`` bytes."""
-        with self._reading(box) as (db, inbox):
-            return sql.campaigns(db, inbox, limit=limit, size=size)
+    # Campaigns
 
-    def campaign(self, box: Box, uuid: str) -> Campaign | None:
-        """One campaign of this inbox."""
-        with self._reading(box) as (db, inbox):
-            found = sql.campaign(db, uuid)
-            return found[1] if found is not None and found[0] == inbox else None
+    def campaigns(self, inbox: InboxRef, *, limit: int = -1, size: int = NO_BOUND) -> tuple[Campaign, ...]:
+        """Return the newest campaigns that are kept, oldest first, without bodies over ``size`` bytes."""
+        body = "CASE WHEN bytes <= ? THEN body ELSE x'' END"
+        with self._database.reading() as db:
+            rows = db.execute(
+                f"{_CAMPAIGN}, {body} {_CAMPAIGN_FROM} WHERE inbox = ? ORDER BY id DESC LIMIT ?",
+                (size, inbox.id, limit),
+            )
+            return tuple(_campaign(row) for row in rows)[::-1]
+
+    def campaign(self, inbox: InboxRef, uuid: str) -> Campaign | None:
+        """Return one campaign of this inbox."""
+        with self._database.reading() as db:
+            row = db.execute(
+                f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE uuid = ? AND inbox = ?", (uuid, inbox.id)
+            ).fetchone()
+            return row and _campaign(row)
 
     def unfinished(self) -> list[tuple[int, Campaign]]:
-        """The campaigns that wait or were running, with the inbox of each."""
+        """Return the campaigns that wait or were running, with the inbox of each."""
         with self._database.reading() as db:
-            return sql.unfinished(db)
+            rows = db.execute(f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE state IN ('waiting', 'running') ORDER BY id")
+            return [(row[0], _campaign(row)) for row in rows]
 
     def recipients(
         self, campaign: Campaign, *, after: str = "", limit: int = 100
     ) -> list[tuple[str, dict[str, object]]]:
-        """Who gets a campaign with their rows, in the order of their ids from ``after`` on."""
+        """Return the recipients of a campaign with their rows, by their ids after ``after``."""
         with self._database.reading() as db:
-            return sql.recipients(db, campaign.id, after=after, limit=limit)
+            rows = db.execute(
+                "SELECT user, fields FROM recipients WHERE request = ? AND user > ? ORDER BY user LIMIT ?",
+                (campaign.id, after, limit),
+            )
+            return [(user, msgspec.json.decode(fields)) for user, fields in rows]
+
+    # Requests
+
+    def pushes(self, inbox: InboxRef) -> tuple[Push, ...]:
+        """Return the accepted pushes that are kept, oldest first."""
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT id, body, time FROM requests WHERE inbox = ? AND endpoint = 'push' AND accepted ORDER BY id",
+                (inbox.id,),
+            )
+            return tuple(Push(id=number, body=body, time=time) for number, body, time in rows)
 
     def requests(
         self,
-        box: Box,
-        search: Search | None = None,
+        inbox: InboxRef,
+        search: Search = _ALL,
         *,
         after: int = 0,
-        before: int = sql.NO_BOUND,
+        before: int = NO_BOUND,
         limit: int = 100,
         forward: bool = False,
     ) -> list[Request]:
-        """Requests with an id between the two, the newest first, or the oldest first where ``forward``."""
-        with self._reading(box) as (db, inbox):
-            return sql.requests(db, inbox, search or Search(), after=after, before=before, limit=limit, forward=forward)
+        """Return requests with an id between the two, the newest first, or the oldest first if ``forward``."""
+        where, values = _where(inbox, search, after, before)
+        with self._database.reading() as db:
+            rows = db.execute(
+                f"{_REQUEST} {where} ORDER BY id {'ASC' if forward else 'DESC'} LIMIT ?", (*values, limit)
+            )
+            return [_request(row) for row in rows]
 
-    def request(self, box: Box, number: int) -> tuple[Request, bytes] | None:
-        """One request and its body."""
-        with self._reading(box) as (db, inbox):
-            return sql.request(db, inbox, number)
+    def request(self, inbox: InboxRef, number: int) -> tuple[Request, bytes] | None:
+        """Return one request and its body."""
+        with self._database.reading() as db:
+            row = db.execute(
+                f"{_REQUEST}, body FROM requests WHERE inbox = ? AND id = ?", (inbox.id, number)
+            ).fetchone()
+            return row and (_request(row[:-1]), row[-1])
 
-    def count_new(self, box: Box, search: Search, after: int) -> tuple[int, int]:
-        """How many requests of a search are kept with an id over ``after``, and the newest id of the inbox."""
-        with self._reading(box) as (db, inbox):
-            return sql.count(db, inbox, search, after=after), max(after, sql.newest(db, inbox))
+    def count_new(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
+        """Return how many requests of a search have an id over ``after``, and the newest id of the inbox."""
+        where, values = _where(inbox, search, after, NO_BOUND)
+        with self._database.reading() as db:
+            (number,) = db.execute(f"SELECT count(*) {where}", values).fetchone()
+            (newest,) = db.execute("SELECT max(id) FROM requests WHERE inbox = ?", (inbox.id,)).fetchone()
+            return number, max(after, newest or 0)
 
     def last_id(self) -> int:
-        """The id given last, also where that request is gone; 0 in a new store."""
+        """Return the id that was given last, also if that request is gone; 0 in a new store."""
         with self._database.reading() as db:
-            return sql.last_id(db)
+            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
+            return row[0] if row else 0
 
     def check(self) -> None:
-        """Raise `StoreError` where nothing can be written."""
+        """Raise `StoreError` if nothing can be written."""
         with self._writing():
             pass
 
     def totals(self) -> dict[str, int]:
-        """Over all inboxes: users with an accepted push, with more than one, and the pushes and campaigns kept."""
+        """Count over all inboxes: users with an accepted push, with more than one, the pushes and campaigns kept."""
+        queries = {
+            "users": "(SELECT DISTINCT inbox, user FROM received)",
+            "duplicates": "(SELECT DISTINCT inbox, user FROM"
+            " (SELECT inbox, user FROM received GROUP BY inbox, user, digest HAVING sum(times) > 1))",
+            "pushes": "requests WHERE endpoint = 'push' AND accepted",
+            "campaigns": "campaigns",
+        }
         with self._database.reading() as db:
-            return sql.totals(db)
+            return {name: db.execute(f"SELECT count(*) FROM {query}").fetchone()[0] for name, query in queries.items()}
+
+
+def _insert(db: Connection, entry: Entry) -> int:
+    values = {name: getattr(entry, name) for name in _ENTRY} | {
+        "bytes": len(entry.body),
+        "card": _encode(entry.card),
+        "langs": f" {' '.join(entry.card.languages)} ".casefold(),
+    }
+    cursor = db.execute(_INSERT, values)
+    if not cursor.rowcount:
+        return 0
+    request = int(cursor.lastrowid or 0)
+    db.executemany(
+        "INSERT INTO received VALUES (?, ?, ?, ?, ?)",
+        [(entry.inbox, user, entry.digest, request, times) for user, times in Counter(entry.user_ids).items()],
+    )
+    if entry.campaign is not None:
+        state = [getattr(entry.campaign, name) for name in _STATE]
+        marks = ", ".join("?" * len(_STATE))
+        db.execute(f"INSERT INTO campaigns(request, {', '.join(_STATE)}) VALUES (?, {marks})", (request, *state))
+    return request
+
+
+def _drop_oldest(db: Connection, inbox: int, *, count: int = -1, size: float = float("inf")) -> None:
+    """Drop at most so many of the oldest requests of an inbox, and as few as have this many bytes."""
+    gone = []
+    for number, bytes_ in db.execute(
+        "SELECT id, bytes FROM requests WHERE inbox = ? ORDER BY id LIMIT ?", (inbox, count)
+    ):
+        if size <= 0:
+            break
+        size -= bytes_
+        gone.append((number,))
+    db.executemany("DELETE FROM requests WHERE id = ?", gone)
+
+
+def _accepted(db: Connection, inbox: InboxRef, user_id: str) -> int:
+    (times,) = db.execute(
+        "SELECT total(times) FROM received WHERE inbox = ? AND user = ?", (inbox.id, user_id)
+    ).fetchone()
+    return int(times)
+
+
+def _campaign(row: tuple[Any, ...]) -> Campaign:
+    return Campaign(**dict(zip(("id", "time", *_STATE, "body"), row[1:], strict=True)))
+
+
+def _request(row: tuple[Any, ...]) -> Request:
+    values = dict(zip((*_SUMMARY, "campaign"), row, strict=True))
+    return Request(**{**values, "accepted": bool(values["accepted"]), "card": _card.decode(values["card"])})
+
+
+def _where(inbox: InboxRef, search: Search, after: int, before: int) -> tuple[str, list[Any]]:
+    """Return FROM and WHERE of a search. Users are found by the index, not in the bodies."""
+    clause, found = condition(search)
+    where = f"FROM requests WHERE inbox = ? AND id > ? AND id < ?{f' AND ({clause})' if clause else ''}"
+    values: list[Any] = [inbox.id, after, before, *found]
+    for user in search.users:
+        where += (
+            " AND id IN (SELECT request FROM received WHERE inbox = ? AND user = ? UNION ALL"
+            " SELECT request FROM campaigns JOIN recipients USING (request) WHERE user = ?)"
+        )
+        values += [inbox.id, user, user]
+    return where, values

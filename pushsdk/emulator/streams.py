@@ -15,9 +15,8 @@ from aiohttp import web
 from pushsdk.emulator import views
 from pushsdk.emulator.answers import PRIVATE
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.live import Event, Live
+from pushsdk.emulator.inboxes import Event, EventLog, InboxState
 from pushsdk.emulator.records import Request
-from pushsdk.emulator.rooms import Room
 from pushsdk.emulator.search import Search
 from pushsdk.emulator.store import Store
 
@@ -46,60 +45,62 @@ class Streams:
         self._open: Counter[str] = Counter()  # by kind
 
     async def wait(
-        self, request: web.BaseRequest, room: Room, search: Search, *, count: int, after: int, timeout: float
+        self, request: web.BaseRequest, inbox: InboxState, search: Search, *, count: int, after: int, timeout: float
     ) -> views.Waited:
         """Until so many requests of the search came with an id over ``after``, the inbox is reset, or time is over."""
-        box = room.box
+        ref = inbox.ref
         with self._place("waits"):
-            found = await self._count(room, search, count, after, timeout, self._ends(request))
-        newest = await self._service.read(self._store.requests, box, search, after=after, limit=_SHOWN)
-        return views.Waited(found >= count, found, [views.summary(each) for each in newest], room.box != box)
+            found = await self._count(inbox, search, count, after, timeout, self._ends(request))
+        newest = await self._service.read(self._store.requests, ref, search, after=after, limit=_SHOWN)
+        return views.Waited(found >= count, found, [views.summary(each) for each in newest], inbox.ref != ref)
 
-    async def _count(self, room: Room, search: Search, count: int, after: int, timeout: float, ends: _Ends) -> int:
+    async def _count(
+        self, inbox: InboxState, search: Search, count: int, after: int, timeout: float, ends: _Ends
+    ) -> int:
         """How many there were when one of the reasons ended it."""
         clock = asyncio.get_running_loop().time
-        box, deadline, found, mark = room.box, clock() + timeout, 0, -1
+        ref, deadline, found, mark = inbox.ref, clock() + timeout, 0, -1
         while True:
-            if room.live.mark != mark:
-                mark = room.live.mark
+            if inbox.events.mark != mark:
+                mark = inbox.events.mark
                 # Only what came since is counted: a long wait of many requests must not count all of them each time.
-                new, after = await self._service.read(self._store.count_new, box, search, after)
+                new, after = await self._service.read(self._store.count_new, ref, search, after)
                 found += new
             left = deadline - clock()
-            if found >= count or left <= 0 or room.box != box or _over(ends):
+            if found >= count or left <= 0 or inbox.ref != ref or _over(ends):
                 return found
-            await self._change(room, mark, left, ends)
+            await self._change(inbox, mark, left, ends)
             await _first(ends, timeout=min(_PAUSE, left))
 
-    async def events(self, request: web.BaseRequest, room: Room, mark: str) -> web.StreamResponse:
+    async def events(self, request: web.BaseRequest, inbox: InboxState, mark: str) -> web.StreamResponse:
         """Server-sent events from a mark on, until the reader or the service leaves."""
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
         with self._place("events"), suppress(ConnectionError):  # the reader left
             await response.prepare(request)
-            await self._stream(response, room, mark, self._ends(request))
+            await self._stream(response, inbox, mark, self._ends(request))
         return response
 
-    async def _stream(self, response: web.StreamResponse, room: Room, last: str, ends: _Ends) -> None:
-        seen = _seen(room.live, last)
+    async def _stream(self, response: web.StreamResponse, inbox: InboxState, last: str, ends: _Ends) -> None:
+        seen = _seen(inbox.events, last)
         if seen is not None:
             await response.write(b": welcome back\n\n")
         else:
             # The reader reads the lists now, and misses nothing from here on.
-            seen = room.live.mark
-            await response.write(_frame("resync" if last else "hello", {}, f"{room.live.boot}-{seen}"))
+            seen = inbox.events.mark
+            await response.write(_frame("resync" if last else "hello", {}, f"{inbox.events.boot}-{seen}"))
         while not _over(ends):
-            if not await self._change(room, seen, _BEAT, ends):
+            if not await self._change(inbox, seen, _BEAT, ends):
                 await response.write(b": still here\n\n")
                 continue
-            events = room.live.since(seen)
-            seen = events[-1].mark if events else room.live.mark
-            if frames := await self._frames(room, events, f"{room.live.boot}-{seen}"):
+            events = inbox.events.since(seen)
+            seen = events[-1].mark if events else inbox.events.mark
+            if frames := await self._frames(inbox, events, f"{inbox.events.boot}-{seen}"):
                 await response.write(frames)
             await _first(ends, timeout=_FRAME)
 
-    async def _frames(self, room: Room, events: Sequence[Event] | None, mark: str) -> bytes:
+    async def _frames(self, inbox: InboxState, events: Sequence[Event] | None, mark: str) -> bytes:
         """What the events say, together."""
-        found = [] if events is None else await self._came(room, events)
+        found = [] if events is None else await self._came(inbox, events)
         if events is None or len(found) > _BURST:
             return _frame("resync", {}, mark)
         told: list[tuple[str, object]] = [("request", views.summary(each)) for each in found]
@@ -109,14 +110,14 @@ class Streams:
         marks = [*[None] * (len(told) - 1), mark]
         return b"".join(_frame(kind, data, each) for (kind, data), each in zip(told, marks, strict=False))
 
-    async def _came(self, room: Room, events: Sequence[Event]) -> list[Request]:
+    async def _came(self, inbox: InboxState, events: Sequence[Event]) -> list[Request]:
         """The requests of the events that are still there, oldest first, and one more than are told one by one."""
         spans = [(event.first, event.last) for event in events if event.kind == "request"]
         if not spans:
             return []
         return await self._service.read(
             self._store.requests,
-            room.box,
+            inbox.ref,
             after=spans[0][0] - 1,
             before=spans[-1][1] + 1,
             limit=_BURST + 1,
@@ -138,9 +139,9 @@ class Streams:
         lost = self._service.lost.get(request.protocol)
         return (self._service.closing,) if lost is None else (self._service.closing, lost)
 
-    async def _change(self, room: Room, mark: int, timeout: float, ends: _Ends) -> bool:
+    async def _change(self, inbox: InboxState, mark: int, timeout: float, ends: _Ends) -> bool:
         """Wait for an event after the mark; False where time is over, or one of the ends comes first."""
-        changed = asyncio.ensure_future(room.live.changed(mark))
+        changed = asyncio.ensure_future(inbox.events.changed(mark))
         try:
             await _first((changed, *ends), timeout=timeout)
             return changed.done()
@@ -156,7 +157,7 @@ def _over(ends: _Ends) -> bool:
     return any(end.done() for end in ends)
 
 
-def _seen(live: Live, mark: str) -> int | None:
+def _seen(live: EventLog, mark: str) -> int | None:
     """The mark that a reader was given, or None where it is of another time or too far behind."""
     match = _MARK.fullmatch(mark)
     if match is None or match[1] != live.boot:

@@ -13,7 +13,7 @@ from pushsdk._core.placeholders import find_placeholders
 from pushsdk.emulator.delivery import Notification, Platform, Sent, notifications
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.presets import PRESETS
-from pushsdk.emulator.records import Campaign, Delivered, Request
+from pushsdk.emulator.records import Campaign, Delivered, Request, UserCount
 from pushsdk.emulator.shapes import LARGE, weight
 from pushsdk.emulator.snippets import curl, python
 
@@ -24,14 +24,12 @@ __all__ = [
     "CampaignView",
     "Deleted",
     "Faults",
-    "InboxView",
     "Page",
     "PresetView",
     "PushView",
     "Recipient",
     "RequestView",
     "Summary",
-    "UserCount",
     "UserView",
     "Users",
     "Waited",
@@ -123,28 +121,11 @@ class UserView(Struct, frozen=True, kw_only=True):
     devices: Mapping[str, Sequence[Notification]]
 
 
-class UserCount(Struct, frozen=True):
-    """A user, how many pushes were accepted, and how often the same one at most: over 1 is a duplicate."""
-
-    user_id: str
-    accepted: int
-    same: int
-
-
 class Users(Struct, frozen=True):
     """Users by their id; ``next`` is what ``after`` is for the rest, null at the end."""
 
     users: Sequence[UserCount]
     next: str | None
-
-
-class InboxView(Struct, frozen=True):
-    """An inbox: its public name, its label, its requests that are kept, and the time of the last."""
-
-    inbox: str
-    label: str
-    requests: int
-    last: float | None
 
 
 class Recipient(Struct, frozen=True):

@@ -78,7 +78,7 @@ class Rig:
 
     def __init__(self, path: Path, tables: HeldTables | None, **bounds: Any) -> None:
         self.store = Store(path, **bounds)
-        self.box = self.store.box("key")
+        self.box = self.store.inbox("key")
         self.tables = tables
         self.ahead = 0.0
         self.changed: list[str] = []
@@ -350,12 +350,10 @@ async def test_one_that_goes_away_while_it_runs_is_stopped_and_reaches_nobody(ri
     campaign = rig.accept()
     await until(lambda: tables.inside == 1 and bool(rig.recipients(campaign)))
     if forget:
-        rig.store.forget(rig.box)
+        rig.store.reset(rig.box)
     else:
         rig.store.delete(rig.box, only=campaign.id)
     await rig.ended()  # without the gate
-    while rig.store.sweep():
-        pass
     assert rig.recipients(campaign) == {}
     assert (rig.changed, rig.reached) == ([campaign.uuid], [])
 
@@ -367,8 +365,6 @@ async def test_one_that_goes_away_between_two_batches_stores_no_more(rig, tables
     # It goes on before it is asked to stop.
     monkeypatch.setattr(tables.gate, "wait", lambda _: bool(rig.store.delete(rig.box, only=campaign.id)) or True)
     await rig.ended()
-    while rig.store.sweep():
-        pass
     assert rig.recipients(campaign) == {}
     assert rig.reached == []
 
@@ -377,7 +373,7 @@ async def test_one_that_goes_away_while_it_waits_for_its_turn_is_never_run(rig, 
     tables.gate.clear()
     *_, last = (rig.accept() for _ in range(3))
     await until(lambda: tables.inside == 2)
-    rig.store.forget(rig.box)
+    rig.store.reset(rig.box)
     await rig.ended()
     assert tables.entered == 2
     assert last.uuid not in rig.changed

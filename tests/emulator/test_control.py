@@ -97,7 +97,7 @@ async def test_keys_see_their_own_inbox_only(api, wire):
 
 
 async def test_there_is_a_bound_on_inboxes(api, emulator, monkeypatch):
-    monkeypatch.setattr("pushsdk.emulator.rooms._MOST", 0)
+    monkeypatch.setattr("pushsdk.emulator.inboxes._MOST", 0)
     status, error = await api.refused("GET", "/users", Api_Key="one more")
     assert status == 507
     assert "inboxes" in error
@@ -262,7 +262,7 @@ async def test_a_client_that_asks_before_its_body_is_told_to_go_on(api):
 
 
 async def test_an_unexpected_error_is_the_servers_and_is_logged(api, emulator, monkeypatch, caplog):
-    monkeypatch.setattr(emulator._store, "boxes", lambda: 1 // 0)
+    monkeypatch.setattr(emulator._store, "inboxes", lambda: 1 // 0)
     assert (await api.raw("GET", "/_emulator/v1/inboxes")).status == 500
     assert [record.name for record in caplog.records] == ["pushsdk.emulator"]
     assert emulator.api_key not in caplog.text
@@ -630,4 +630,4 @@ async def test_calls_beside_each_other_are_all_answered(api, wire):
 async def test_rules_of_the_emulator_never_act_on_control_routes(running):
     async with running(faults=[Fault.status(500)]) as wire:
         assert (await Api(wire.emulator).get("/users"))["users"] == []
-        assert wire.emulator._rooms.rules.hits() == Rules([Fault.status(500)]).hits()
+        assert wire.emulator._inboxes.rules.hits() == Rules([Fault.status(500)]).hits()

@@ -19,7 +19,8 @@ from pushsdk.emulator import database
 from pushsdk.emulator.database import Database, StoreError
 
 ROOT = Path(__file__).parents[2]
-COUNT = "SELECT count(*) FROM parts"
+COUNT = "SELECT count(*) + 1 FROM inboxes"
+ADD = "INSERT INTO inboxes(id, digest, name, label) VALUES (2, 2, 2, '')"
 
 
 @pytest.fixture
@@ -43,9 +44,9 @@ def read(db, query=COUNT):
         return connection.execute(query).fetchone()[0]
 
 
-def add_part(db, part):
+def add_inbox(db):
     with db.writing() as connection:
-        connection.execute("INSERT INTO parts VALUES (?)", (part,))
+        connection.execute(ADD)
 
 
 def python(code, *arguments):
@@ -71,7 +72,7 @@ sys.stdin.read()
 
 
 def test_nobody_else_may_read_it(opened, tmp_path):
-    add_part(opened, 2)
+    add_inbox(opened)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     assert modes == dict.fromkeys(["kept", "kept-wal", "kept-shm", "kept.lock"], 0o600)
 
@@ -83,15 +84,9 @@ def test_an_empty_file_becomes_a_private_store(tmp_path):
     db.close()
 
 
-def test_a_system_without_file_modes_is_no_obstacle(tmp_path, monkeypatch):
-    monkeypatch.delattr(os, "fchmod")
-    Database(tmp_path / "kept").close()
-    assert (tmp_path / "kept").stat().st_size
-
-
 def test_a_store_is_opened_again_as_it_was_left(tmp_path):
     db = Database(tmp_path / "kept")
-    add_part(db, 2)
+    add_inbox(db)
     db.close()
     db = Database(tmp_path / "kept")
     assert read(db) == 2
@@ -124,7 +119,14 @@ def foreign(path):
 def newer(path):
     Database(path).close()
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 3")
+    db.execute("PRAGMA user_version = 4")
+    db.close()
+
+
+def headed(path):
+    db = sqlite3.connect(path)
+    db.executescript("PRAGMA application_id = 1886745448; PRAGMA user_version = 3; PRAGMA journal_mode = WAL;")
+    db.execute("CREATE TABLE theirs(x)")
     db.close()
 
 
@@ -137,11 +139,12 @@ def damaged(path):
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda path: path.write_text("hello"), "no emulator store, or it is damaged: name another file"),
-        (lambda path: path.write_bytes(b"x" * 5000), "no emulator store, or it is damaged: name another file"),
+        (lambda path: path.write_text("hello"), "it is no emulator store, or it is damaged; name another file"),
+        (lambda path: path.write_bytes(b"x" * 5000), "it is no emulator store, or it is damaged; name another file"),
         (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
-        (foreign, "a database of something else: name another file"),
-        (newer, "a store of version 3, this pushsdk has 2: name another file"),
+        (foreign, "no emulator store but another program's database; name another file"),
+        (newer, "it has version 4 of an emulator store, this pushsdk has version 3; name another file"),
+        (headed, "can't be used as a store: no such table: store; name another file"),
         (damaged, "can't be used as a store: .*; name another file"),
     ],
 )
@@ -157,7 +160,7 @@ def test_what_is_no_store_of_this_version_is_left_as_it_is(tmp_path, spoil, why)
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(StoreError, match="is a folder: name a file"):
+    with pytest.raises(StoreError, match="it is a folder; name another file"):
         Database(tmp_path)
 
 
@@ -168,6 +171,13 @@ def test_a_link_is_not_followed(tmp_path):
     assert not (tmp_path / "theirs").exists()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO")
+def test_a_device_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "kept")
+    with pytest.raises(StoreError, match="it is a device; name another file"):
+        Database(tmp_path / "kept")
+
+
 @pytest.mark.parametrize("path", ["missing/kept", "file/kept"])
 def test_a_folder_that_is_not_there_is_an_error(tmp_path, path):
     (tmp_path / "file").touch()
@@ -176,10 +186,14 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path, path):
 
 
 def test_a_folder_that_can_not_be_written_is_an_error(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
+    real = os.open
 
-    monkeypatch.setattr(database, "_open_private", refuse)
+    def refuse(path, *rest):
+        if Path(path).name == "kept":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StoreError, match="Permission denied; name another file"):
         Database(tmp_path / "kept")
     assert list(tmp_path.iterdir()) == []
@@ -201,7 +215,9 @@ def test_a_folder_that_allows_no_log_is_an_error(tmp_path, monkeypatch):
 def test_whoever_began_it_may_have_been_ended_in_the_middle(tmp_path):
     """Then it has a head that is ours, and nothing behind it."""
     db = sqlite3.connect(tmp_path / "kept")
-    db.executescript(f"PRAGMA application_id = {database._APPLICATION_ID}; PRAGMA user_version = {database._VERSION};")
+    db.executescript(
+        f"PRAGMA application_id = {database._FORMAT.application_id}; PRAGMA user_version = {database._FORMAT.version};"
+    )
     db.close()
     db = Database(tmp_path / "kept")
     assert read(db) == 1
@@ -244,7 +260,7 @@ def test_a_temporary_one_is_private_and_goes_with_its_object(temporary):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     db.close()
     assert read(db) == 1
-    add_part(db, 2)  # it is nobody else's
+    add_inbox(db)  # it is nobody else's
     del db
     gc.collect()
     assert list(temporary.iterdir()) == []
@@ -331,17 +347,17 @@ def test_no_room_for_a_temporary_one_is_an_error(tmp_path, monkeypatch):
 
 def test_a_transaction_is_whole_or_nothing(opened):
     with pytest.raises(ZeroDivisionError), opened.writing() as connection:
-        connection.execute("INSERT INTO parts VALUES (2)")
+        connection.execute(ADD)
         raise ZeroDivisionError
     assert read(opened) == 1
-    add_part(opened, 2)
+    add_inbox(opened)
     assert read(opened) == 2
 
 
 def test_what_sqlite_refuses_is_a_store_error(opened):
-    add_part(opened, 2)
+    add_inbox(opened)
     with pytest.raises(StoreError, match="can't be written: UNIQUE"):
-        add_part(opened, 2)
+        add_inbox(opened)
     with pytest.raises(StoreError, match="can't be read: no such table"):
         read(opened, "SELECT 1 FROM missing")
     assert read(opened) == 2
@@ -355,13 +371,13 @@ def test_a_full_disk_says_what_to_do(opened):
         pytest.raises(StoreError, match="database or disk is full; free some space, or reset an inbox"),
         opened.writing() as connection,
     ):
-        connection.execute("INSERT INTO recipients VALUES (1, '', ?)", ("x" * 100_000,))
-    assert read(opened, "SELECT count(*) FROM recipients") == 0
+        connection.execute("INSERT INTO inboxes(digest, name, label) VALUES (3, 3, ?)", ("x" * 100_000,))
+    assert read(opened, "SELECT count(*) FROM inboxes") == 0
 
 
 def test_a_reader_can_not_write(opened):
     with pytest.raises(StoreError, match="readonly"):
-        read(opened, "INSERT INTO parts VALUES (2) RETURNING 1")
+        read(opened, f"{ADD} RETURNING 1")
 
 
 def test_readers_are_used_again(opened):
@@ -382,11 +398,11 @@ def test_after_the_end_it_is_read_and_nothing_is_kept_open(tmp_path):
         db.close()
         assert connection.execute(COUNT).fetchone() == (1,)
     with pytest.raises(StoreError, match="has ended: its store can only be read"):
-        add_part(db, 2)
+        add_inbox(db)
     assert (read(db), db._idle) == (1, [])
     db.close()
     other = Database(tmp_path / "kept")
-    add_part(other, 2)
+    add_inbox(other)
     assert read(db) == 2
     other.close()
 
@@ -427,9 +443,9 @@ if not (child := os.fork()):
     sys.exit(7)
 _, status = os.waitpid(child, 0)
 with database.writing() as db:
-    db.execute("INSERT INTO parts VALUES (2)")
+    db.execute("INSERT INTO inboxes(id, digest, name, label) VALUES (2, 2, 2, '')")
 with database.reading() as db:
-    print(os.waitstatus_to_exitcode(status), db.execute("SELECT count(*) FROM parts").fetchone()[0], flush=True)
+    print(os.waitstatus_to_exitcode(status), db.execute("SELECT count(*) FROM inboxes").fetchone()[0], flush=True)
 """
     with python(code) as parent:
-        assert parent.stdout.read().split() == [b"7", b"2"]
+        assert parent.stdout.read().split() == [b"7", b"1"]

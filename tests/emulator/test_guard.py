@@ -274,7 +274,7 @@ async def test_the_key_is_nowhere_but_in_the_request(running, tmp_path, caplog):
         inside = [
             wire.emulator,
             wire.emulator.inbox(),
-            wire.emulator._rooms,
+            wire.emulator._inboxes,
             wire.emulator._store,
             wire.emulator._service,
         ]

@@ -141,7 +141,7 @@ async def test_what_is_no_http_is_answered_without_a_word_in_the_log(wire, emula
 
 
 async def test_a_fault_of_the_emulator_itself_does_reach_the_log(wire, emulator, caplog):
-    del emulator._service.rooms
+    del emulator._service.inboxes
     assert (await wire.push("ann")).status == 500
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import Counter
 from contextlib import contextmanager
-from itertools import pairwise
 
 import pytest
 from support.store_entries import campaign, push, put, refused
 
 from pushsdk.emulator.database import StoreError
 from pushsdk.emulator.search import parse
-from pushsdk.emulator.store import NO_BOX, Store
+from pushsdk.emulator.store import NO_INBOX, Store
 
 
 @pytest.fixture
@@ -34,17 +32,12 @@ def make(tmp_path):
 
 @pytest.fixture
 def store(make):
-    return make(part=4)
+    return make()
 
 
 @pytest.fixture
 def box(store):
-    return store.box("key")
-
-
-def swept(store):
-    while store.sweep():
-        pass
+    return store.inbox("key")
 
 
 def ids(store, box, search=""):
@@ -69,22 +62,6 @@ def test_every_id_of_every_accepted_push_counts(store, box):
     assert [store.accepted(box, user) for user in ("ann", "bob", "eve", "zoe")] == [3, 2, 1, 0]
 
 
-@pytest.mark.parametrize("part", [1, 2, 3, 7, 1000])
-def test_counts_are_the_same_however_the_index_is_parted(make, part):
-    store, truth = make(part=part), Counter()
-    boxes = [store.box("a"), store.box("b")]
-    for number in range(40):
-        box, users = boxes[number % 2], [f"u{number % 5}", f"u{number % 3}", f"u{number % 7}"]
-        put(store, push(box, *users))
-        truth.update((box.id, user) for user in users)
-    for box in boxes:
-        expected = {user: count for (inbox, user), count in truth.items() if inbox == box.id}
-        assert store.users(box) == expected
-        assert {user: store.accepted(box, user) for user in expected} == expected
-        accepted, got = store.delivered(box, "u0")
-        assert accepted == expected["u0"] == sum(each.times for each in got)
-
-
 def test_a_request_that_was_refused_is_listed_and_counts_for_nobody(store, box):
     entry = refused(box, fault="outage")
     put(store, entry)
@@ -94,7 +71,7 @@ def test_a_request_that_was_refused_is_listed_and_counts_for_nobody(store, box):
 
 
 def test_inboxes_share_nothing(store, box):
-    other = store.box("other")
+    other = store.inbox("other")
     put(store, push(box, "ann"), push(other, "ann", "bob"))
     assert (store.users(box), store.users(other)) == ({"ann": 1}, {"ann": 1, "bob": 1})
     assert store.totals() == {"users": 3, "duplicates": 0, "pushes": 2, "campaigns": 0}
@@ -103,8 +80,8 @@ def test_inboxes_share_nothing(store, box):
 
 def test_users_come_by_their_id_in_pages(store, box):
     put(store, push(box, *(f"u{number}" for number in range(10))))
-    assert [user for user, *_ in store.received(box, after="u3", limit=3)] == ["u4", "u5", "u6"]
-    assert [user for user, *_ in store.received(box, like="5")] == ["u5"]
+    assert [user.user_id for user in store.received(box, after="u3", limit=3)] == ["u4", "u5", "u6"]
+    assert [user.user_id for user in store.received(box, like="5")] == ["u5"]
 
 
 @pytest.mark.parametrize("user", ["\0", "a\0b", "O'Hara", "%", "😀", "é", "e\u0301", "x" * 10_000])
@@ -116,22 +93,15 @@ def test_any_id_is_itself_and_no_other(store, box, user):
 
 def test_the_key_is_not_in_the_file(make, tmp_path):
     store = make()
-    put(store, push(store.box("a-secret-key"), "ann"))
+    put(store, push(store.inbox("a-secret-key"), "ann"))
     store.close()
     assert b"a-secret-key" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_more_keys_than_are_remembered_still_have_their_inboxes(store, monkeypatch):
-    monkeypatch.setattr("pushsdk.emulator.store._KEYS", 2)
-    first = [store.box(key) for key in "abcd"]
-    assert [store.box(key) for key in "abcd"] == first
-    assert len({box.id for box in first}) == 4
-
-
 def test_what_is_asked_of_nobody_is_nothing(store):
-    assert store.find("unknown") is NO_BOX
-    assert (store.users(NO_BOX), store.pushes(NO_BOX), store.requests(NO_BOX)) == ({}, (), [])
-    assert store.boxes() == []
+    assert store.find("unknown") is NO_INBOX
+    assert (store.users(NO_INBOX), store.pushes(NO_INBOX), store.requests(NO_INBOX)) == ({}, (), [])
+    assert store.inboxes() == []
     assert store.last_id() == 0
 
 
@@ -139,13 +109,13 @@ def test_what_is_asked_of_nobody_is_nothing(store):
 
 
 def test_inboxes_are_listed_with_the_last_request_first(store):
-    quiet, first, second = (store.box(key) for key in "abc")
+    quiet, first, second = (store.inbox(key) for key in "abc")
     put(store, push(second, "ann", time=1.0), push(second, "ann", time=2.0), push(first, "ann", time=3.0))
     store.label(first, "nightly")
-    assert [(each.id, each.label, each.requests, each.last) for each in store.boxes()] == [
-        (first.id, "nightly", 1, 3.0),
-        (second.id, "Inbox 3", 2, 2.0),
-        (quiet.id, "Inbox 1", 0, None),
+    assert [(each.inbox, each.label, each.requests, each.last) for each in store.inboxes()] == [
+        (first.name, "nightly", 1, 3.0),
+        (second.name, "Inbox 3", 2, 2.0),
+        (quiet.name, "Inbox 1", 0, None),
     ]
     assert store.named(first.name) == first
     assert store.named("nobody") is None
@@ -163,7 +133,7 @@ def test_what_came_since_is_counted_by_the_search(store, box):
     assert store.count_new(box, parse("is:accepted"), 0) == (2, third)
     assert store.count_new(box, parse("is:accepted"), second) == (1, third)
     assert store.count_new(box, parse(""), third) == (0, third)
-    assert store.count_new(store.box("other"), parse(""), 0) == (0, 0)
+    assert store.count_new(store.inbox("other"), parse(""), 0) == (0, 0)
     assert first < second < third == store.last_id()
 
 
@@ -199,28 +169,8 @@ def test_what_is_deleted_leaves_the_list_and_counts_on(store, box):
 
 def test_one_of_another_inbox_is_not_deleted(store, box):
     (number,) = put(store, push(box, "ann"))
-    assert store.delete(store.box("other"), only=number) == 0
+    assert store.delete(store.inbox("other"), only=number) == 0
     assert ids(store, box) == [number]
-
-
-def test_many_are_deleted_in_steps_and_none_is_counted_twice(make, monkeypatch):
-    """What is evicted between two steps was somebody else's to discount."""
-    monkeypatch.setattr("pushsdk.emulator.store._STEP", 2)
-    store = make(keep=6)
-    box = store.box("key")
-    put(store, *(push(box, "ann") for _ in range(6)))
-    real = store._keeping.count
-
-    def count_and_write(new, gone):
-        real(new, gone)
-        if gone:
-            monkeypatch.undo()
-            store._keeping.count = real
-            put(store, *(push(box, "bob") for _ in range(5)))  # 9 of 6 kept: three of the list go by themselves
-
-    monkeypatch.setattr(store._keeping, "count", count_and_write)
-    assert store.delete(box) == 3
-    assert len(store.pushes(box)) == 5 == store._keeping._requests[box.id]
 
 
 # Bounds
@@ -228,7 +178,7 @@ def test_many_are_deleted_in_steps_and_none_is_counted_twice(make, monkeypatch):
 
 def test_the_oldest_go_where_an_inbox_has_more_than_are_kept(make):
     store = make(keep=2)
-    box, other = store.box("key"), store.box("other")
+    box, other = store.inbox("key"), store.inbox("other")
     put(store, push(other, "zoe"))
     numbers = put(store, *(push(box, f"u{number}") for number in range(5)))
     assert ids(store, box) == numbers[-2:]
@@ -240,14 +190,14 @@ def test_the_oldest_go_where_an_inbox_has_more_than_are_kept(make):
 
 def test_none_may_be_kept_at_all(make):
     store = make(keep=0)
-    box = store.box("key")
+    box = store.inbox("key")
     assert put(store, push(box, "ann")) == [1]
     assert (store.pushes(box), store.users(box)) == ((), {"ann": 1})
 
 
 def test_who_has_most_bytes_gives_first(make):
     store = make(max_bytes=1000)
-    small, large = store.box("small"), store.box("large")
+    small, large = store.inbox("small"), store.inbox("large")
     put(store, *(push(small, "ann", body=b"s" * 100) for _ in range(3)))
     kept = put(store, *(push(large, "bob", body=b"l" * 100) for _ in range(7)))
     assert len(ids(store, large)) == 7
@@ -262,32 +212,23 @@ def test_who_has_most_bytes_gives_first(make):
 
 def test_what_is_too_old_goes_when_something_comes(make):
     store = make(max_age=10.0)
-    box, other = store.box("key"), store.box("other")
+    box, other = store.inbox("key"), store.inbox("other")
     put(store, push(box, "ann", time=100.0), push(other, "bob", time=101.0), push(box, "ann", time=105.0))
     put(store, push(box, "eve", time=111.0))
     assert (ids(store, box), ids(store, other)) == ([3, 4], [2])
     assert store.users(box) == {"ann": 2, "eve": 1}
 
 
-def test_what_a_reset_left_may_be_too_old_as_well(make):
-    store = make(max_age=10.0)
-    box = store.box("key")
-    put(store, push(box, "ann", time=100.0))
-    new = store.forget(box)
-    put(store, push(new, "ann", time=200.0), push(new, "ann", time=201.0))
-    assert store._keeping._requests == {new.id: 2}
-    assert (ids(store, new), store.users(new)) == ([2, 3], {"ann": 2})
-
-
 def test_all_bounds_at_once_agree_with_the_counts(make):
     store = make(keep=3, max_bytes=500, max_age=5.0)
-    boxes = [store.box(key) for key in "ab"]
+    boxes = [store.inbox(key) for key in "ab"]
     for number in range(60):
         put(store, *(push(box, "ann", time=float(number), body=b"x" * (number * 7 % 90)) for box in boxes))
         there = [store.requests(box) for box in boxes]
-        assert [store._keeping._requests[box.id] for box in boxes] == [len(requests) for requests in there]
+        kept = {each.inbox: each.requests for each in store.inboxes()}
+        assert [kept[box.name] for box in boxes] == [len(requests) for requests in there]
         size = sum(request.bytes for requests in there for request in requests)
-        assert store._keeping._all_bytes == size <= 500
+        assert size <= 500
         assert all(len(requests) <= 3 for requests in there)
 
 
@@ -303,70 +244,34 @@ def test_a_bound_below_zero_is_an_error(bounds):
 def test_a_reset_is_at_once_and_in_the_same_place(store, box):
     put(store, push(box, "ann"))
     store.label(box, "mine")
-    new = store.forget(box)
-    assert (new.name, store.find("key"), store.box("key")) == (box.name, new, new)
+    new = store.reset(box)
+    assert (new.name, store.find("key"), store.inbox("key")) == (box.name, new, new)
     assert (store.users(new), store.requests(new), store.totals()["pushes"]) == ({}, [], 0)
-    assert [(each.id, each.label, each.requests) for each in store.boxes()] == [(new.id, "mine", 0)]
+    assert [(each.inbox, each.label, each.requests) for each in store.inboxes()] == [(new.name, "mine", 0)]
     put(store, push(new, "bob"))
     assert (store.users(new), store.last_id()) == ({"bob": 1}, 2)
 
 
 def test_who_asks_for_the_inbox_from_before_a_reset_sees_nothing_instead_of_half(store, box):
     put(store, push(box, "ann"), campaign(box, "c1"))
-    store.forget(box)
+    store.reset(box)
     assert (store.users(box), store.pushes(box), store.campaigns(box), store.campaign(box, "c1")) == ({}, (), (), None)
     assert (store.accepted(box, "ann"), store.count_new(box, parse(""), 0), store.delete(box)) == (0, (0, 0), 0)
     assert store.unfinished() == []
 
 
 def test_what_was_on_its_way_when_its_inbox_was_reset_stays_out(store, box, tmp_path):
-    new = store.forget(box)
-    swept(store)
+    new = store.reset(box)
     assert put(store, push(box, "ann"), push(new, "bob")) == [0, 1]
     assert store.users(new) == {"bob": 1}
     assert (rows(tmp_path, "requests"), rows(tmp_path, "received")) == (1, 1)
 
 
 def test_a_second_reset_with_the_inbox_of_before_the_first_does_nothing(store, box):
-    new = store.forget(box)
+    new = store.reset(box)
     put(store, push(new, "ann"))
-    assert store.forget(box) == new
+    assert store.reset(box) == new
     assert store.users(new) == {"ann": 1}
-
-
-def test_other_keys_stay_known_over_a_reset(store, box):
-    other = store.box("other")
-    store.forget(box)
-    assert store._boxes == {"other": other}
-
-
-def test_what_was_forgotten_is_swept_in_steps(store, box, tmp_path, monkeypatch):
-    monkeypatch.setattr("pushsdk.emulator.store._STEP", 3)
-    put(store, *(push(box, f"u{number}", "ann") for number in range(5)), campaign(box, "c1"))
-    store.deliver(store.campaign(box, "c1"), [(f"u{number}", {}) for number in range(7)])
-    other = store.box("other")
-    put(store, push(other, "ann"))
-    parts = rows(tmp_path, "parts")
-    assert store.sweep() is False
-    store.forget(box)
-    left = []
-    while store.sweep():
-        left.append((rows(tmp_path, "requests"), rows(tmp_path, "received"), rows(tmp_path, "recipients")))
-    assert left[0] == (4, 8, 7)
-    steps = [was - now for before, after in pairwise(left) for was, now in zip(before, after, strict=True)]
-    assert max(steps) <= 3
-    assert [rows(tmp_path, table) for table in ("requests", "received", "recipients", "campaigns")] == [1, 1, 0, 0]
-    assert (rows(tmp_path, "inboxes"), store.users(other)) == (2, {"ann": 1})
-    assert rows(tmp_path, "parts") < parts
-    assert store.sweep() is False
-
-
-def test_the_part_that_grows_is_never_dropped(store, box):
-    put(store, push(box, "ann"))
-    swept_box = store.forget(box)
-    swept(store)
-    put(store, push(swept_box, *"abcdef"), push(swept_box, "a"))
-    assert store.users(swept_box) == {**dict.fromkeys("bcdef", 1), "a": 2}
 
 
 def test_a_reset_that_fails_at_its_very_end_has_not_been(store, box, monkeypatch):
@@ -381,11 +286,20 @@ def test_a_reset_that_fails_at_its_very_end_has_not_been(store, box, monkeypatch
     put(store, push(box, "ann"))
     monkeypatch.setattr(store._database, "writing", failing)
     with pytest.raises(StoreError, match="full"):
-        store.forget(box)
+        store.reset(box)
     monkeypatch.undo()
-    swept(store)
-    put(store, push(store.box("key"), "ann"))
+    put(store, push(store.inbox("key"), "ann"))
     assert (store.find("key"), store.users(box), len(store.pushes(box))) == (box, {"ann": 2}, 2)
+
+
+def test_a_reset_takes_all_of_the_inbox_along_and_nothing_of_another(store, box, tmp_path):
+    other = store.inbox("other")
+    put(store, push(box, "ann"), campaign(box, "c1"), push(other, "ann"))
+    store.deliver(store.campaign(box, "c1"), [("ann", {})])
+    store.reset(box)
+    tables = ("inboxes", "requests", "received", "campaigns", "recipients")
+    assert [rows(tmp_path, table) for table in tables] == [2, 1, 1, 0, 0]
+    assert store.users(other) == {"ann": 1}
 
 
 # Campaigns
@@ -400,7 +314,7 @@ def test_a_campaign_is_what_was_said_of_it_last(store, box):
     ((inbox, waiting),) = store.unfinished()
     store.update(type(waiting)(**{**{f: getattr(waiting, f) for f in waiting.__struct_fields__}, "state": "done"}))
     assert (inbox, store.campaign(box, "c2").state, store.unfinished()) == (box.id, "done", [])
-    assert store.campaign(store.box("other"), "c2") is None
+    assert store.campaign(store.inbox("other"), "c2") is None
 
 
 def test_why_a_campaign_is_not_run_is_kept(store, box):
@@ -419,8 +333,7 @@ def test_recipients_are_told_by_their_id_in_pages(store, box):
     assert store.recipients(made, after="bob") == [("eve", {"n": 3})]
 
 
-def test_a_campaign_that_begins_anew_has_nobody(store, box, monkeypatch):
-    monkeypatch.setattr("pushsdk.emulator.store._STEP", 2)
+def test_a_campaign_that_begins_anew_has_nobody(store, box):
     put(store, campaign(box, "c1"), campaign(box, "c2"))
     first, second = store.campaigns(box)
     for made in (first, second):
@@ -434,83 +347,61 @@ def test_a_campaign_that_is_gone_gets_no_recipients_any_more(store, box, gone, t
     put(store, campaign(box, "c1"))
     made = store.campaign(box, "c1")
     store.deliver(made, [("ann", {})])
-    store.delete(box) if gone == "deleted" else store.forget(box)
+    store.delete(box) if gone == "deleted" else store.reset(box)
     assert store.deliver(made, [("bob", {})]) is False
-    assert store.unswept
-    swept(store)
     assert rows(tmp_path, "recipients") == 0
 
 
-def test_a_campaign_that_is_evicted_leaves_its_recipients_to_the_sweep(make, tmp_path):
+def test_a_campaign_that_is_evicted_takes_its_recipients_along(make, tmp_path):
     store = make(keep=1)
-    box = store.box("key")
+    box = store.inbox("key")
     put(store, campaign(box, "c1"))
     store.deliver(store.campaign(box, "c1"), [("ann", {})])
     put(store, push(box, "bob"))
-    assert (store.unswept, store.campaigns(box)) == (True, ())
-    swept(store)
-    assert (rows(tmp_path, "recipients"), rows(tmp_path, "ended")) == (0, 0)
+    assert (store.campaigns(box), rows(tmp_path, "recipients")) == ((), 0)
 
 
 # Again
 
 
 def test_a_file_that_is_opened_again_has_all_of_it(make):
-    store = make(part=3)
-    box = store.box("key")
+    store = make()
+    box = store.inbox("key")
     store.label(box, "mine")
     put(store, push(box, "ann", "bob"), push(box, "ann", "eve"), campaign(box, "c1"))
     store.deliver(store.campaign(box, "c1"), [("ann", {})])
-    store = make(part=3, keep=4)
+    store = make(keep=4)
     assert store.find("key") == box
     assert store.users(box) == {"ann": 2, "bob": 1, "eve": 1}
     assert [push.user_ids for push in store.pushes(box)] == [("ann", "bob"), ("ann", "eve")]
-    assert (store.unfinished()[0][1].uuid, store.boxes()[0].label) == ("c1", "mine")
+    assert (store.unfinished()[0][1].uuid, store.inboxes()[0].label) == ("c1", "mine")
     assert put(store, push(box, "ann"), push(box, "ann")) == [4, 5]
     assert (ids(store, box), store.accepted(box, "ann")) == ([2, 3, 4, 5], 4)
     assert store.totals() == {"users": 3, "duplicates": 1, "pushes": 3, "campaigns": 1}
 
 
-def test_what_was_not_swept_is_by_the_next_process(make, tmp_path):
-    store = make()
-    box = store.box("key")
-    put(store, push(box, "ann"))
-    store.forget(box)
-    store = make()
-    assert store.users(store.box("key")) == {}
-    assert store.unswept
-    swept(store)
-    assert (rows(tmp_path, "received"), rows(tmp_path, "requests"), rows(tmp_path, "inboxes")) == (0, 0, 1)
-
-
 def test_ids_are_never_given_twice_not_even_over_a_reset(make):
     store = make()
-    box = store.box("key")
+    box = store.inbox("key")
     put(store, push(box, "ann"), push(box, "ann"))
-    store.forget(box)
-    swept(store)
+    store.reset(box)
     store = make()
     assert store.last_id() == 2
-    assert put(store, push(store.box("key"), "ann")) == [3]
-
-
-def test_a_file_with_a_head_of_ours_and_something_else_behind_it_is_an_error(make, tmp_path):
-    db = sqlite3.connect(tmp_path / "kept")
-    db.executescript("PRAGMA application_id = 1886745448; PRAGMA user_version = 2; CREATE TABLE theirs(x)")
-    db.close()
-    store = make()
-    for _ in range(2):  # it is not locked, nor half open
-        with pytest.raises(StoreError, match="can't be read: no such table: secrets; name another file"):
-            store.open()
+    assert put(store, push(store.inbox("key"), "ann")) == [3]
 
 
 def test_whether_it_can_be_written_is_told_without_a_trace(make):
     store = make()
-    store.box("key")
+    store.inbox("key")
     store.check()
     store.close()
     with pytest.raises(StoreError, match="can only be read"):
         store.check()
+
+
+def test_a_store_that_was_never_used_makes_no_file(make, tmp_path):
+    make().close()
+    assert list(tmp_path.iterdir()) == []
 
 
 # Threads
@@ -537,21 +428,19 @@ def test_counts_and_list_are_of_one_moment_however_fast_it_writes(store, box):
     assert (wrong, store.accepted(box, "ann")) == ([], 600)
 
 
-def test_a_reader_sees_an_inbox_whole_or_empty_while_it_is_reset_and_swept(store, monkeypatch):
-    monkeypatch.setattr("pushsdk.emulator.store._STEP", 1)
+def test_a_reader_sees_an_inbox_whole_or_empty_while_it_is_reset(store):
     done, seen = threading.Event(), set()
 
     def look():
         while not done.is_set():
             seen.add(len(store.users(store.find("key"))))
 
-    store.box("key")
+    store.inbox("key")
     thread = threading.Thread(target=look)
     thread.start()
     for _ in range(40):
-        put(store, push(store.box("key"), *"abcde"))
-        store.forget(store.box("key"))
-        swept(store)
+        put(store, push(store.inbox("key"), *"abcde"))
+        store.reset(store.inbox("key"))
     done.set()
     thread.join()
     assert seen <= {0, 5}
@@ -563,7 +452,7 @@ def test_two_threads_that_ask_for_a_new_key_get_the_same_inbox(store):
 
         def ask(key=f"key {key}", boxes=boxes, barrier=barrier):
             barrier.wait()
-            boxes.append(store.box(key))
+            boxes.append(store.inbox(key))
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
@@ -571,7 +460,7 @@ def test_two_threads_that_ask_for_a_new_key_get_the_same_inbox(store):
         for thread in threads:
             thread.join()
         assert len(set(boxes)) == 1
-    assert len(store.boxes()) == 30
+    assert len(store.inboxes()) == 30
 
 
 def test_the_first_use_by_several_threads_opens_it_once():
@@ -582,7 +471,7 @@ def test_the_first_use_by_several_threads_opens_it_once():
         def use(store=store, errors=errors, barrier=barrier):
             barrier.wait()
             try:
-                store.box("key")
+                store.inbox("key")
             except StoreError as error:
                 errors.append(error)
 
@@ -592,4 +481,4 @@ def test_the_first_use_by_several_threads_opens_it_once():
         for thread in threads:
             thread.join()
         assert errors == []
-        assert len(store.boxes()) == 1
+        assert len(store.inboxes()) == 1

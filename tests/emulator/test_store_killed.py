@@ -22,8 +22,6 @@ async def main():
     async with Emulator(store=sys.argv[1], api_key="key") as emulator:
         print(emulator._port, flush=True)
         await asyncio.Event().wait()
-import pushsdk.emulator.store as module
-module._PART = 50
 asyncio.run(main())
 """
 

@@ -1,4 +1,4 @@
-"""The store against a plain dictionary: whatever is written, deleted, reset, swept and opened again."""
+"""The store against a plain dictionary: whatever is written, deleted, reset and opened again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.store_entries import campaign, push, refused
 
-from pushsdk.emulator import store as module
 from pushsdk.emulator.search import parse
 from pushsdk.emulator.store import Store
 
@@ -24,7 +22,7 @@ KEEP = 4
 
 
 class Inboxes(RuleBasedStateMachine):
-    """Three keys; parts of three rows, steps of two, four requests kept."""
+    """Three keys, four requests kept."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +35,7 @@ class Inboxes(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.store = Store(self.folder / "kept", keep=KEEP, part=3)
+        self.store = Store(self.folder / "kept", keep=KEEP)
 
     def teardown(self) -> None:
         self.store.close()
@@ -47,7 +45,7 @@ class Inboxes(RuleBasedStateMachine):
     def write(self, groups):
         entries = []
         for key, users, kind in groups:
-            box = self.store.box(key)
+            box = self.store.inbox(key)
             self.last += 1
             is_push = kind in {"push", "other"}
             if is_push:
@@ -95,16 +93,12 @@ class Inboxes(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def reset(self, key):
-        box = self.store.box(key)
-        assert self.store.forget(box).id == self.store.box(key).id != box.id
+        box = self.store.inbox(key)
+        assert self.store.reset(box).id == self.store.inbox(key).id != box.id
         self.former.append(box)
         self.counts[key].clear()
         self.contents[key].clear()
         self.listed[key].clear()
-
-    @rule()
-    def sweep(self):
-        self.store.sweep()
 
     @rule()
     def open_again(self):
@@ -125,11 +119,6 @@ class Inboxes(RuleBasedStateMachine):
             kept = [(number, users.count("ann")) for number, users in self.listed[key] if "ann" in users]
             assert [(each.id, each.times) for each in got] == kept
         assert self.store.totals()["users"] == sum(len(counts) for counts in self.counts.values())
-
-
-@pytest.fixture(autouse=True)
-def _small_steps(monkeypatch):
-    monkeypatch.setattr(module, "_STEP", 2)
 
 
 TestInboxes = Inboxes.TestCase

@@ -21,7 +21,7 @@ def api(emulator: Emulator) -> Api:
 
 @pytest.fixture
 def room(emulator: Emulator):
-    return emulator._rooms.of(emulator.api_key)
+    return emulator._inboxes.of(emulator.api_key)
 
 
 # Waiting for requests
@@ -37,7 +37,7 @@ async def test_a_wait_ends_at_once_where_there_are_enough(api, wire):
 
 async def test_a_wait_ends_with_the_last_that_it_waits_for(api, wire, room, until):
     waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
-    await until(lambda: room.live._waiting)
+    await until(lambda: room.events._waiting)
     await wire.push("ann")
     await wire.send({"userIds": []})  # refused: not accepted, not counted
     assert not waiting.done()
@@ -67,7 +67,7 @@ async def test_a_wait_counts_what_its_search_finds_after_its_mark(api, wire):
 async def test_a_reset_ends_a_wait(api, wire, emulator, room, until):
     await wire.push("ann")
     waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
-    await until(lambda: room.live._waiting)
+    await until(lambda: room.events._waiting)
     await asyncio.to_thread(emulator.reset)
     assert (await waiting)["reset"] is True
 
@@ -76,7 +76,7 @@ async def test_the_end_of_the_emulator_ends_a_wait(running, until):
     async with asyncio.timeout(30):
         async with running() as wire:
             api = Api(wire.emulator)
-            live = wire.emulator._rooms.of(wire.emulator.api_key).live
+            live = wire.emulator._inboxes.of(wire.emulator.api_key).events
             async with api.connected() as (reader, writer):
                 writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
                 await until(lambda: live._waiting)
@@ -88,7 +88,7 @@ async def test_the_end_of_the_emulator_ends_a_wait(running, until):
 async def test_a_client_that_leaves_gives_its_place_back(api, emulator, room, until):
     async with api.connected() as (_, writer):
         writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
-        await until(lambda: room.live._waiting)
+        await until(lambda: room.events._waiting)
     own = {asyncio.current_task(), emulator._connections._accepting}
     await until(lambda: not emulator._service.lost and asyncio.all_tasks() == own)
 
@@ -105,7 +105,7 @@ async def test_a_wait_looks_at_each_request_once_however_many_come(api, wire, em
 
     monkeypatch.setattr(emulator._store, "count_new", spy)
     waiting = asyncio.ensure_future(api.get("/wait?count=1000&timeout=60"))
-    await until(lambda: room.live._waiting)
+    await until(lambda: room.events._waiting)
     async with aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session:
         for start in range(0, 1000, 100):
             await asyncio.gather(*(_push(session, emulator, f"u{start + number}") for number in range(100)))
@@ -142,7 +142,7 @@ async def test_a_stream_tells_every_kind_of_change(api, wire, emulator):
         answer = await wire.campaign()
         request, campaign = await events.until("request"), None
         assert request[-1].data["campaign"] == answer.json["uuid"]
-        emulator._rooms.campaign(emulator.inbox()._box.id, answer.json["uuid"])
+        emulator._inboxes.campaign(emulator.inbox()._ref.id, answer.json["uuid"])
         campaign = (await events.until("campaign"))[-1]
         assert campaign.data == {"id": None, "uuid": answer.json["uuid"]}
         await api.done("PUT", "/faults", {"preset": "flaky"})
@@ -181,7 +181,7 @@ async def test_a_burst_is_told_in_one_word(api, emulator, room, monkeypatch):
         async with aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session:
             await asyncio.gather(*(_push(session, emulator, f"u{number}") for number in range(30)))
         last = None
-        while last is None or last.id != f"{room.live.boot}-{room.live.mark}":
+        while last is None or last.id != f"{room.events.boot}-{room.events.mark}":
             last = await events.next()
             assert last.event in {"request", "resync"}
         assert hello.id != last.id
@@ -253,16 +253,16 @@ async def test_a_request_that_comes_while_others_are_read_is_told_once(api, wire
 )
 async def test_a_mark_that_is_not_known_is_a_resync(api, wire, room, mark):
     await wire.push("ann")
-    async with api.events(Last_Event_ID=mark.replace("{boot}", room.live.boot)) as events:
+    async with api.events(Last_Event_ID=mark.replace("{boot}", room.events.boot)) as events:
         first = await events.next()
-    assert (first.event, first.id) == ("resync", f"{room.live.boot}-{room.live.mark}")
+    assert (first.event, first.id) == ("resync", f"{room.events.boot}-{room.events.mark}")
 
 
 async def test_a_mark_of_long_ago_is_a_resync(api, room):
     for _ in range(1100):
-        room.live.publish("faults")
+        room.events.publish("faults")
     for mark, event in ((1, "resync"), (1050, "faults")):
-        async with api.events(Last_Event_ID=f"{room.live.boot}-{mark}") as events:
+        async with api.events(Last_Event_ID=f"{room.events.boot}-{mark}") as events:
             assert (await events.next()).event == event
 
 
@@ -279,7 +279,7 @@ async def test_a_request_that_is_evicted_before_it_is_told_leaves_the_stream_wel
     async with api.events() as events:
         mark = (await events.next()).id
     await wire.push("ann")
-    emulator._store.delete(emulator.inbox()._box)  # by the bound on what is kept: nobody is told
+    emulator._store.delete(emulator.inbox()._ref)  # by the bound on what is kept: nobody is told
     async with api.events(Last_Event_ID=mark) as events:
         assert await events.line() == ": welcome back"
         await wire.push("bob")
@@ -306,8 +306,8 @@ async def test_the_end_of_the_emulator_ends_streams_at_once(running):
 async def test_a_reader_that_leaves_gives_its_place_back(api, emulator, room, until):
     async with api.events() as events:
         await events.until("hello")
-        await until(lambda: room.live._waiting)
-    await until(lambda: not room.live._waiting and not emulator._service.lost)
+        await until(lambda: room.events._waiting)
+    await until(lambda: not room.events._waiting and not emulator._service.lost)
 
 
 async def test_a_reader_that_is_reset_while_it_is_written_to_is_no_trouble(api, wire, emulator, until, caplog):
@@ -335,13 +335,13 @@ async def test_a_reader_that_stalls_holds_up_nobody_and_nothing_piles_up(api, wi
         while transport.get_write_buffer_size() <= high:
             await asyncio.gather(*(wire.send({"userIds": ["ann"], "message": message}) for _ in range(40)))
             seen = set()
-            while f"{room.live.boot}-{room.live.mark}" not in seen:
+            while f"{room.events.boot}-{room.events.mark}" not in seen:
                 seen.add((await other.next()).id)
             rounds += 1
             assert rounds < 200
         size = transport.get_write_buffer_size()
         for _ in range(1200):
-            room.live.publish("faults")
+            room.events.publish("faults")
         await other.until("resync")
         assert transport.get_write_buffer_size() == size
         assert size < 4_000_000
@@ -361,7 +361,7 @@ async def test_there_is_a_bound_on_who_waits(api, emulator, room, until, monkeyp
     async with api.connected() as (_, first), api.connected() as (_, second):
         for writer in (first, second):
             writer.write(api.head("GET", f"/_emulator/v1{path}"))
-        await until(lambda: len(room.live._waiting) == 2)
+        await until(lambda: len(room.events._waiting) == 2)
         status, error = await api.refused("GET", path)
         assert status == 503
         assert "close one" in error

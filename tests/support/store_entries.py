@@ -6,26 +6,26 @@ import json
 from typing import Any
 
 from pushsdk.emulator.records import Campaign, Card, Entry
-from pushsdk.emulator.store import Box, Store
+from pushsdk.emulator.store import InboxRef, Store
 
 __all__ = ["campaign", "push", "put", "refused"]
 
 MESSAGE = {"title": {"en": "Hello"}}
 
 
-def push(box: Box, *users: str, **fields: Any) -> Entry:
+def push(box: InboxRef, *users: str, **fields: Any) -> Entry:
     """An accepted push to these users."""
     body = json.dumps({"userIds": users, "message": MESSAGE}).encode()
     given = {"body": body, "time": 1.0, "status": 204, "accepted": True, "title": "hello"} | fields
     return Entry(inbox=box.id, endpoint="push", users=len(users), user_ids=users, card=Card(languages=("en",)), **given)
 
 
-def refused(box: Box, **fields: Any) -> Entry:
+def refused(box: InboxRef, **fields: Any) -> Entry:
     """A push that was not accepted."""
     return push(box, status=400, accepted=False, error="no", **fields)
 
 
-def campaign(box: Box, uuid: str, *, state: str = "waiting", **fields: Any) -> Entry:
+def campaign(box: InboxRef, uuid: str, *, state: str = "waiting", **fields: Any) -> Entry:
     """An accepted campaign."""
     given = {"body": b'{"name": "Spring"}', "time": 1.0} | fields
     made = Campaign(uuid=uuid, body=given["body"], time=given["time"], name="Spring", state=state, reading="now")

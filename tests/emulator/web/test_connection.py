@@ -116,7 +116,7 @@ async def test_a_flood_is_shown_to_its_last_push_with_few_elements(desk: Any) ->
 def fill(path: Path, api_key: str, count: int) -> None:
     """Put so many pushes into a store, as the service would have."""
     store = Store(path, keep=count)
-    inbox = store.box(api_key).id
+    inbox = store.inbox(api_key).id
     body = json.dumps({"userIds": ["u"], "message": {"title": {"en": "Push"}}}).encode()
     for start in range(0, count, 10_000):
         store.write(

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from pushsdk.emulator import live
-from pushsdk.emulator.live import Event, Live
+from pushsdk.emulator import inboxes
+from pushsdk.emulator.inboxes import Event, EventLog
 
 
 def test_events_are_told_from_a_mark_on():
-    events = Live()
+    events = EventLog()
     assert (events.mark, events.since(0)) == (0, [])
     events.publish("request", first=3, last=5)
     events.publish("campaign", name="uuid")
@@ -22,21 +22,21 @@ def test_events_are_told_from_a_mark_on():
 
 @pytest.mark.parametrize(("mark", "known"), [(-1, False), (0, False), (1, False), (2, True), (5, True), (6, False)])
 def test_who_is_too_far_behind_or_has_a_mark_of_another_is_told_so(monkeypatch, mark, known):
-    monkeypatch.setattr(live, "_KEPT", 3)
-    events = Live()
+    monkeypatch.setattr(inboxes, "_KEPT", 3)
+    events = EventLog()
     for _ in range(5):
         events.publish("reset")
     assert (events.since(mark) is not None) is known
 
 
 async def test_who_asks_late_does_not_wait():
-    events = Live()
+    events = EventLog()
     events.publish("reset")
     await events.changed(0)
 
 
 async def test_all_who_wait_are_woken():
-    events = Live()
+    events = EventLog()
     waiting = [asyncio.create_task(events.changed(0)) for _ in range(3)]
     await asyncio.sleep(0)
     events.publish("faults")
@@ -45,7 +45,7 @@ async def test_all_who_wait_are_woken():
 
 
 async def test_who_waits_for_more_waits_on():
-    events = Live()
+    events = EventLog()
     waiting = asyncio.create_task(events.changed(1))
     for done in (False, True):
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ async def test_who_waits_for_more_waits_on():
 
 
 async def test_who_gives_up_is_forgotten():
-    events = Live()
+    events = EventLog()
     waiting = asyncio.create_task(events.changed(0))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -73,7 +73,7 @@ async def test_who_gives_up_is_forgotten():
 
 
 def test_marks_of_several_threads_have_no_gap_and_no_double():
-    events = Live()
+    events = EventLog()
 
     def publish():
         for _ in range(200):
@@ -89,7 +89,7 @@ def test_marks_of_several_threads_have_no_gap_and_no_double():
 
 
 async def test_no_event_of_another_thread_is_missed():
-    events = Live()
+    events = EventLog()
     told = threading.Semaphore(0)
 
     def publish():

@@ -1,0 +1,86 @@
+"""SQLite files of this package: private from the first moment, recognized before anything in them is changed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from stat import S_ISDIR, S_ISLNK, S_ISREG
+
+from msgspec import Struct
+
+from pushsdk._io.ownership import database_objection
+
+__all__ = ["FileFormat", "FileRefused", "connect", "open_database"]
+
+
+class FileFormat(Struct, frozen=True):
+    """A kind of file: its name in errors, the two numbers in its head, and the statements that make its tables."""
+
+    name: str
+    application_id: int
+    version: int
+    schema: str
+
+
+class FileRefused(Exception):
+    """A file that must not be used. The text says why, to stand after the path."""
+
+
+def connect(path: Path, *, timeout: float, options: str = "mode=rw") -> sqlite3.Connection:
+    """Return a connection without implicit transactions, for any thread. ``mode=rw`` never makes a file."""
+    uri = f"{path.as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+
+
+def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Connection:
+    """Open a file for writing, with a write-ahead log; a missing or empty file becomes one of this format.
+
+    Raises `FileRefused` if the file is a link, another program's, of another version, or open to other users. Such a
+    file is left as it is. Raises OSError and sqlite3.Error too.
+    """
+    opened = _find_or_make(path)
+    if opened.st_size:
+        _recognize(path, form)
+    db = connect(path, timeout=timeout)
+    try:
+        if why := database_objection(path, opened):
+            raise FileRefused(why)
+        db.execute("PRAGMA trusted_schema = OFF")
+        if db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+            os.chmod(path, 0o600)  # an empty file may have been there before
+            # In one transaction, so a file with our head is complete, or has no table if its maker was killed.
+            head = f"PRAGMA application_id = {form.application_id}; PRAGMA user_version = {form.version};"
+            db.executescript(f"BEGIN IMMEDIATE; {head} {form.schema} COMMIT;")
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise FileRefused(f"its folder allows no write-ahead log, only {mode}")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _find_or_make(path: Path) -> os.stat_result:
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    found = os.lstat(path)
+    if not S_ISREG(found.st_mode):
+        kind = "folder" if S_ISDIR(found.st_mode) else "link" if S_ISLNK(found.st_mode) else "device"
+        raise FileRefused(f"it is a {kind}")
+    return found
+
+
+def _recognize(path: Path, form: FileFormat) -> None:
+    # ``immutable`` takes no lock, makes no file, and neither replays a journal nor writes a log back.
+    with closing(connect(path, timeout=0, options="mode=ro&immutable=1")) as db:
+        try:
+            (application_id,) = db.execute("PRAGMA application_id").fetchone()
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+        except sqlite3.DatabaseError:
+            raise FileRefused(f"it is no {form.name}, or it is damaged") from None
+    if application_id != form.application_id:
+        raise FileRefused(f"it is no {form.name} but another program's database")
+    if version != form.version:
+        raise FileRefused(f"it has version {version} of an {form.name}, this pushsdk has version {form.version}")

@@ -1,0 +1,172 @@
+"""What is kept in memory for each inbox: one state of each, its own rules and limits, anew after a reset."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from support.store_entries import campaign, push, put
+
+from pushsdk.emulator import Fault, ServiceLimits
+from pushsdk.emulator import inboxes as module
+from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.inboxes import Inboxes, TooMany
+from pushsdk.emulator.store import InboxRef, Store
+
+OUTAGE = Fault.status(503, name="outage")
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def inboxes(store):
+    return Inboxes(store, rules=Rules([OUTAGE]), limits=ServiceLimits(quota=10))
+
+
+def decide(inbox):
+    return inbox.rules.decide("push", ("ann",), 10).fault
+
+
+def kinds(inbox):
+    return [event.kind for event in inbox.events.since(0)]
+
+
+def test_a_key_and_a_name_have_the_same_room(inboxes, store):
+    inbox = inboxes.of("key")
+    assert inboxes.of("key") is inbox
+    assert inboxes.named(inbox.ref.name) is inbox
+    other = store.inbox("other")
+    assert inboxes.named(other.name) is inboxes.of("other")
+    assert inboxes.named("nobody") is None
+
+
+def test_every_room_begins_with_the_same_rules_and_counts_on_its_own(inboxes):
+    first, second = inboxes.of("a"), inboxes.of("b")
+    assert decide(first) == OUTAGE
+    assert (first.rules.hits(), second.rules.hits(), inboxes.hits()) == ({"outage": 1}, {"outage": 0}, {"outage": 1})
+    assert first.limiter.limits == ServiceLimits(quota=10)
+
+
+def test_new_rules_are_for_rooms_that_have_none_of_their_own(inboxes):
+    follows, own = inboxes.of("a"), inboxes.of("b")
+    own.set_rules(Rules())
+    decide(follows)
+    inboxes.rules = Rules([Fault.hang(name="stuck")])
+    assert (inboxes.rules.hits(), follows.rules.hits(), own.rules.hits()) == ({"stuck": 0}, {"stuck": 0}, {})
+    assert (kinds(follows), kinds(own)) == (["faults"], ["faults"])
+    assert inboxes.of("c").rules.hits() == {"stuck": 0}
+
+
+def test_limits_may_be_set_at_any_time(inboxes):
+    inbox = inboxes.of("a")
+    inbox.limiter.took(7)
+    inbox.set_limits(ServiceLimits(quota=3))
+    assert (inbox.limiter.limits.quota, inbox.limiter.used, kinds(inbox)) == (3, 0, ["limits"])
+
+
+def test_a_reset_begins_counts_and_quota_anew_and_keeps_the_rules(inboxes, store):
+    inbox = inboxes.of("key")
+    put(store, push(inbox.ref, "ann"))
+    inbox.set_rules(Rules([OUTAGE, Fault.hang(name="stuck")], seed=7))
+    inbox.rules.enable("stuck", False)
+    decide(inbox)
+    inbox.limiter.took(7)
+    former = inbox.ref
+    inboxes.reset(inbox)
+    assert inboxes.of("key") is inboxes.named(inbox.ref.name) is inbox
+    assert (inbox.ref.id != former.id, inbox.ref.name) == (True, former.name)
+    assert (inbox.rules.hits(), inbox.rules.enabled()) == (
+        {"outage": 0, "stuck": 0},
+        {"outage": True, "stuck": False},
+    )
+    assert (inbox.rules.seed, inbox.own_rules, inbox.limiter.used) == (7, True, 0)
+    assert (store.users(inbox.ref), kinds(inbox)[-1]) == ({}, "reset")
+
+
+def test_who_watches_hears_of_what_is_in_his_inbox_only(inboxes, store):
+    inbox, other = inboxes.of("a"), inboxes.of("b")
+    entries = [
+        push(inbox.ref, "ann"),
+        push(other.ref, "ann"),
+        push(inbox.ref, "ann"),
+        push(InboxRef(99, "gone"), "ann"),
+    ]
+    put(store, *entries)
+    inboxes.stored(entries)
+    assert [(event.kind, event.first, event.last) for event in inbox.events.since(0)] == [("request", 1, 3)]
+    assert [(event.kind, event.first, event.last) for event in other.events.since(0)] == [("request", 2, 2)]
+
+
+def test_who_watches_hears_of_a_campaign(inboxes, store):
+    inbox = inboxes.of("a")
+    put(store, campaign(inbox.ref, "c1"))
+    inboxes.campaign(inbox.ref.id, "c1")
+    inboxes.campaign(99, "c2")
+    inboxes.reached(inbox.ref.id, 4)
+    inboxes.reached(99, 5)
+    assert [(event.kind, event.name) for event in inbox.events.since(0)] == [("campaign", "c1")]
+    assert inbox.limiter.used == 4
+
+
+def test_there_are_only_so_many(inboxes, monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 2)
+    known = [inboxes.of("a"), inboxes.of("b")]
+    with pytest.raises(TooMany, match="there are 2 inboxes: start the emulator anew, or use fewer keys"):
+        inboxes.of("c")
+    assert [inboxes.of("a"), inboxes.of("b")] == known
+
+
+def together(*functions):
+    barrier = threading.Barrier(len(functions))
+
+    def run(function):
+        barrier.wait()
+        function()
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_threads_that_ask_at_once_get_one_room(inboxes, store):
+    for number in range(30):
+        found, key = [], f"key {number}"
+        name = store.inbox(key).name
+        asks = [lambda found=found, key=key: found.append(inboxes.of(key))] * 2
+        asks += [lambda found=found, name=name: found.append(inboxes.named(name))] * 2
+        together(*asks)
+        assert len({id(inbox) for inbox in found}) == 1
+
+
+def test_threads_that_reset_at_once_leave_one_inbox(inboxes, store):
+    inbox = inboxes.of("key")
+    for _ in range(20):
+        together(*[lambda: inboxes.reset(inbox)] * 3)
+        assert inbox.ref == store.find("key") == store.inbox("key")
+        assert list(inboxes._by_id) == [inbox.ref.id]
+    assert len(store.inboxes()) == 1
+
+
+def test_who_waited_at_the_door_while_another_made_it_is_let_in_though_it_is_full(inboxes, monkeypatch):
+    """The last place was taken for the same key."""
+    monkeypatch.setattr(module, "_MOST", 1)
+    store_inbox = inboxes._store.inbox
+    inside = []
+
+    def slow(key):
+        if not inside:
+            inside.append(True)
+            thread.start()
+        return store_inbox(key)
+
+    found = []
+    thread = threading.Thread(target=lambda: found.append(inboxes.of("key")))
+    monkeypatch.setattr(inboxes._store, "inbox", slow)
+    assert inboxes.of("key")
+    thread.join()
+    assert found == [inboxes.of("key")]
