@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pushsdk.claims._operators import count_claimed
     from pushsdk.claims.directory import DirectoryClaims
     from pushsdk.claims.memory import MemoryClaims
     from pushsdk.claims.postgres import PostgresClaims
@@ -35,6 +36,7 @@ _MODULES = {
     "Put": "store",
     "RedisClaims": "redis",
     "SqliteClaims": "sqlite",
+    "count_claimed": "_operators",
 }
 
 __all__ = [
@@ -46,4 +48,5 @@ __all__ = [
     "Put",
     "RedisClaims",
     "SqliteClaims",
+    "count_claimed",
 ]

@@ -6,6 +6,7 @@ of them may fail, and what was asked may be done all the same: at once, later, o
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Generator
 from typing import NamedTuple, TypeVar
@@ -67,8 +68,12 @@ class Held(NamedTuple):
         return Claim(self.token, self.record.encode())
 
     def settling(self, record: Record) -> Steps[bool]:
-        """Write what became of the claim; or that nothing was sent, and then it is given back."""
-        is_there = yield Swap(self.token, Claim(self.token, record.encode()))
+        """Write what became of the claim; or that nothing was sent, and then it is given back.
+
+        Under another token, so that nobody replaces the outcome who has only read the claim; the same at each try.
+        """
+        token = hashlib.sha256(self.token.encode()).hexdigest()[: len(self.token)]
+        is_there = yield Swap(self.token, Claim(token, record.encode()))
         return bool(is_there) or record == self.before
 
 

@@ -19,6 +19,10 @@ _CREATED = (
     "Exits with 3 where it may have been created all the same: look its externalId up before you create it again."
 )
 _ADVICE = "Exits with 1 where there is advice, with 2 where it can't be sent at all."
+_RELEASED = (
+    "These users may get the push a second time: do this for sends whose process died, never for one that is still in "
+    "flight."
+)
 _FAILS = "Exits with 4 where something fails."
 
 # name: (where, the line in the help, what its own help adds). A new command is one line here and a module beside this.
@@ -39,6 +43,9 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "report": ("runs:report", "Print one row for every user of a run."),
         "message lint": ("message:lint", "Check the message or campaign in a file, and advise.", _ADVICE),
         "message preview": ("message:preview", "Show the message in a file as a person would see it."),
+        "claims list": ("claims:list_claims", "List sends with a dedupe key that are claimed and not settled."),
+        "claims count": ("claims:count", "Count them, and their users."),
+        "claims release": ("claims:release", "Open their users, so that the next delivery sends to them.", _RELEASED),
         "doctor": ("doctor:doctor", "Check settings, host name, connection and certificate.", _FAILS),
     },
     "Try (on this machine)": {
@@ -46,7 +53,11 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "demo": ("demo:demo", "Push to thousands through faults, and see that nobody is lost or doubled."),
     },
 }
-_FAMILIES = {"campaign": "Create campaigns.", "message": "Check or show a message before it is sent."}
+_FAMILIES = {
+    "campaign": "Create campaigns.",
+    "claims": "See and release the claims of sends with a dedupe key.",
+    "message": "Check or show a message before it is sent.",
+}
 
 
 def _made() -> App:

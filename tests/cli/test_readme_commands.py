@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from support.claim_puts import ONE, put
+
+from pushsdk.claims import SqliteClaims
 from pushsdk.cli._exit import Exit
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -22,6 +26,20 @@ def test_the_commands_of_the_readme_run(service, tmp_path):
     subprocess.run(["bash", "-c", shell], cwd=tmp_path, env=os.environ, check=True, timeout=60)
     assert service.users() == {"ann": 1, "bob": 1}
     assert (tmp_path / "spring.csv").read_text().splitlines()[0] == "user_id,outcome,status,reason"
+
+
+def test_the_commands_for_claims_run(tmp_path):
+    async def make() -> None:
+        async with SqliteClaims(tmp_path / "claims.db") as store:
+            await put(store, ONE)
+
+    asyncio.run(make())
+    (block,) = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    shell = f'set -e; pushsdk() {{ "{sys.executable}" -P -m pushsdk.cli "$@"; }}\n{block}'
+    ended = subprocess.run(
+        ["bash", "-c", shell], cwd=tmp_path, env=os.environ, check=True, timeout=60, capture_output=True, text=True
+    )
+    assert (ended.stdout, ended.stderr) == ("opened 0 users of 0 sends\n", "nothing is claimed\n")
 
 
 def test_the_exit_codes_are_those_of_the_code():

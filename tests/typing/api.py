@@ -101,6 +101,7 @@ from pushsdk.claims import (
     Put,
     RedisClaims,
     SqliteClaims,
+    count_claimed,
 )
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.options import ClientOptions, RunOptions, SendingOptions
@@ -470,6 +471,7 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         await client.with_options(timeout=1.0).send("user-1", message, dedupe_key=None)
         await client.send("user-1", message, dedupe_key=42)  # type: ignore[arg-type]
     AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
+    assert_type(await count_claimed(claims, older_than=3600), int)
     async for key, claim in claims.held():
         assert_type((key, claim.token, claim.record), tuple[str, str, bytes])
     await stores[0].put([Put("0f" * 32, Claim("0f" * 16, b"{}"), expected=("1f" * 16,))], 3600.0)

@@ -1,0 +1,109 @@
+"""What an operator sees of a claim store, and what a release does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from support.claim_puts import KEY, ONE, WEEK, get, key_of, put
+from support.virtual_time import virtual
+
+from pushsdk import ConfigurationError, MobilePush, Receipt
+from pushsdk._core.dedupe import Mark, Position, Record, begin
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put, count_claimed
+from pushsdk.claims._operators import claimed, claimed_in, release
+from pushsdk.testing import Answer, FakeService
+
+HELLO = MobilePush(title={"en": "Hello"})
+CLAIMED, ACCEPTED, REJECTED, OPEN = Mark.CLAIMED, Mark.ACCEPTED, Mark.REJECTED, Mark.OPEN
+
+
+def record(*marks: Mark, age: float = 0.0) -> Record:
+    """A record of a send that was claimed so many seconds ago."""
+    return begin("f" * 64, len(marks), time.time() - age).with_positions(Position(mark) for mark in marks)
+
+
+async def stored(store: ClaimStore, *records: Record) -> None:
+    """Store each under a key of its own."""
+    puts = [Put(key_of(number), Claim(f"{number:032x}", each.encode())) for number, each in enumerate(records)]
+    await store.put(puts, WEEK)
+
+
+async def test_the_claimed_users_of_each_send_are_counted(store: ClaimStore) -> None:
+    await stored(store, record(CLAIMED), record(ACCEPTED, REJECTED, OPEN), record(ACCEPTED, CLAIMED, CLAIMED))
+    sends = {send.key: send.users async for send in claimed(store)}
+    assert sends == {key_of(0): 1, key_of(2): 2}
+
+
+async def test_those_claimed_long_ago_are_counted_for_monitoring(store: ClaimStore) -> None:
+    await stored(store, record(CLAIMED, age=10.0), record(CLAIMED, age=100.0), record(ACCEPTED, age=100.0))
+    assert [await count_claimed(store, older_than=age) for age in (1.0, 50.0, 500.0)] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, "60", None])
+async def test_how_long_ago_is_a_number_of_seconds(wrong: float) -> None:
+    with pytest.raises(ConfigurationError, match="older_than"):
+        await count_claimed(MemoryClaims(), older_than=wrong)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"hello", b"[" * 100_000, b'"\xff"', b"null"])
+async def test_what_is_no_record_is_not_claimed(data: bytes) -> None:
+    store = MemoryClaims()
+    await put(store, Claim(ONE.token, data))
+    assert [send async for send in claimed(store)] == []
+
+
+async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store: ClaimStore) -> None:
+    await stored(store, record(ACCEPTED, CLAIMED, REJECTED, CLAIMED), record(CLAIMED))
+    sends = [send async for send in claimed(store)]
+    assert await release(store, [send for send in sends if send.users == 2]) == []
+    claim = await get(store, key_of(0))
+    assert claim is not None
+    assert claim.record.count(b"OPEN") == 2
+    assert b"CLAIMED" not in claim.record
+    assert b"ACCEPTED" in claim.record
+    assert b"REJECTED" in claim.record
+    assert [send.key async for send in claimed(store)] == [key_of(1)]
+
+
+async def test_a_thousand_and_one_are_released(store: ClaimStore) -> None:
+    sends = [claimed_in(key_of(number), Claim(ONE.token, record(CLAIMED).encode())) for number in range(1001)]
+    assert await release(store, [send for send in sends if send]) == []
+    assert [send async for send in claimed(store)] == []
+    assert len([key async for key, _ in store.held()]) == 1001
+
+
+async def test_a_release_is_kept_longer_than_what_it_replaces() -> None:
+    store = MemoryClaims()
+    await put(store, Claim(ONE.token, record(CLAIMED, ACCEPTED).encode()), ttl=300 * 86400.0)
+    before = store._claims[KEY][1]
+    await release(store, [send async for send in claimed(store)])
+    assert store._claims[KEY][1] > before
+
+
+@virtual
+async def test_a_send_that_is_settled_between_the_look_and_the_release_stays_settled() -> None:
+    service, store = FakeService(Answer.accept(after=1.0)), MemoryClaims()
+    async with service.client(claims=store) as client:
+        sending = asyncio.create_task(client.send("user-1", HELLO, dedupe_key="job"))
+        await asyncio.sleep(0.5)
+        sends = [send async for send in claimed(store)]
+        await sending
+        assert await release(store, sends) == sends != []
+        assert (await client.send("user-1", HELLO, dedupe_key="job")).deduplicated == 1
+    assert service.users() == {"user-1": 1}
+
+
+@virtual
+async def test_a_send_that_is_released_is_sent_by_the_next_delivery() -> None:
+    service, store = FakeService(Answer.hang(), Answer.accept()), MemoryClaims()
+    async with service.client(claims=store) as client, service.client(claims=store) as other:
+        sending = asyncio.create_task(client.send("user-1", HELLO, dedupe_key="job"))
+        await asyncio.sleep(0.5)
+        assert await release(store, [send async for send in claimed(store)]) == []
+        assert isinstance(await other.send("user-1", HELLO, dedupe_key="job"), Receipt)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        assert (await other.send("user-1", HELLO, dedupe_key="job")).deduplicated == 1
+    assert len(service.requests) == 2

@@ -1,0 +1,200 @@
+"""``pushsdk claims``: what is claimed in a store, and its release."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.claim_puts import WEEK, key_of
+from support.command_line import Ended
+from support.servers import postgres_server, redis_server
+
+from pushsdk._core.dedupe import Mark, Position, begin
+from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
+
+Command = Callable[..., Ended]
+HOUR = 3600.0
+
+
+def fill(store: ClaimStore, *ages: float) -> None:
+    """Store sends to two users, one accepted and one claimed so many seconds ago."""
+
+    async def fill() -> None:
+        puts = []
+        for number, age in enumerate(ages):
+            record = begin("f" * 64, 2, time.time() - age)
+            record = record.with_positions([Position(Mark.ACCEPTED, 204), Position(Mark.CLAIMED)])
+            puts.append(Put(key_of(number), Claim(key_of(number)[:32], record.encode())))
+        async with store:
+            await store.put(puts, WEEK)
+
+    asyncio.run(fill())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """A store of three sends: claimed 100 s, 3 h and 2 h ago."""
+    fill(SqliteClaims(tmp_path / "c"), 100.0, 3 * HOUR, 2 * HOUR)
+    return f"sqlite:{tmp_path / 'c'}"
+
+
+def counts(command: Command, place: str, *words: str) -> Any:
+    ended = command("claims", "count", "--claims", place, "--json", *words)
+    assert (ended.code, ended.err) == (0, "")
+    return json.loads(ended.out)
+
+
+def test_what_is_claimed_is_listed_with_the_newest_last(command: Command, place: str) -> None:
+    ended = command("claims", "list", "--claims", place)
+    head, *lines = ended.out.splitlines()
+    assert (ended.code, ended.err, head.split()) == (0, "", ["claimed", "at", "age", "users", "key"])
+    assert [line.split()[-1] for line in lines] == [key_of(1), key_of(2), key_of(0)]
+    assert [line.split()[1].partition(":")[0] for line in lines] == ["3", "2", "1"]
+    assert {line.split()[2] for line in lines} == {"1"}
+
+
+def test_as_json_each_is_an_object(command: Command, place: str) -> None:
+    ended = command("claims", "list", "--claims", place, "--older-than", "1h", "--json")
+    told = [json.loads(line) for line in ended.out.splitlines()]
+    assert [(each["key"], each["users"], round(each["age"] / HOUR)) for each in told] == [
+        (key_of(1), 1, 3),
+        (key_of(2), 1, 2),
+    ]
+    assert all(each["claimed_at"].endswith("Z") for each in told)
+
+
+def test_where_nothing_is_claimed_that_is_said(command: Command, place: str) -> None:
+    assert command("claims", "list", "--claims", place, "--older-than", "2d") == (0, "", "nothing is claimed\n")
+
+
+def test_sends_and_users_are_counted(command: Command, place: str) -> None:
+    assert counts(command, place) == {"sends": 3, "users": 3}
+    assert counts(command, place, "--older-than", "150m") == {"sends": 1, "users": 1}
+    assert command("claims", "count", "--claims", place).out == "sends  3\nusers  3\n"
+
+
+def test_those_of_some_age_are_released(command: Command, place: str) -> None:
+    ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
+    assert ended == (0, "opened 2 users of 2 sends\n", "")
+    assert counts(command, place) == {"sends": 1, "users": 1}
+    ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
+    assert ended == (0, "opened 0 users of 0 sends\n", "")
+
+
+def test_keys_are_released_and_those_that_are_not_claimed_are_named(command: Command, place: str) -> None:
+    keys = (key_of(0), key_of(0), key_of(9))
+    ended = command("claims", "release", *keys, "--claims", place, "--yes")
+    assert ended == (1, "opened 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
+    ended = command("claims", "release", key_of(0), "--claims", place, "--yes")
+    assert ended == (1, "opened 0 users of 0 sends\n", f"{key_of(0)}: nothing is claimed\n")
+    assert command("claims", "release", key_of(1), "--claims", place, "--yes").code == 0
+
+
+def test_a_claim_that_changes_while_the_question_is_asked_is_left(
+    command: Command, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = SqliteClaims.put
+
+    async def put(store: SqliteClaims, puts: list[Put], ttl: float) -> list[Claim | None]:
+        other = Put(puts[0].key, Claim("e" * 32, b"{}"), puts[0].expected)
+        await real(store, [other], WEEK)
+        return await real(store, puts, ttl)
+
+    monkeypatch.setattr(SqliteClaims, "put", put)
+    ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
+    assert (ended.code, ended.out) == (1, "opened 1 user of 1 send\n")
+    assert ended.err == "1 send changed meanwhile, and stayed as they are now: look again\n"
+
+
+def test_without_a_terminal_nothing_is_released_unless_it_is_said_before(command: Command, place: str) -> None:
+    ended = command("claims", "release", "--claims", place, "--older-than", "1s")
+    assert (ended.code, ended.out) == (2, "")
+    assert "may get the push a second time" in ended.err
+    assert "add --yes. Nothing was changed." in ended.err
+    assert counts(command, place)["sends"] == 3
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 3)])
+def test_at_a_terminal_it_asks(
+    command: Command, place: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, left: int
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    ended = command("claims", "release", "--claims", place, "--older-than", "1s")
+    assert (ended.code, "nothing was changed" in ended.err) == (code, code == 1)
+    assert counts(command, place)["sends"] == left
+
+
+# -- the store --------------------------------------------------------------------------------------------------------
+
+
+def test_the_store_may_be_a_directory(command: Command, tmp_path: Path) -> None:
+    fill(DirectoryClaims(tmp_path / "d"), 1.0)
+    assert counts(command, f"directory:{tmp_path / 'd'}")["sends"] == 1
+
+
+def test_the_store_may_be_a_server_and_the_variable_names_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with redis_server() as redis, postgres_server() as postgres:
+        fill(RedisClaims(redis.url, prefix="jobs:"), 1.0)
+        fill(PostgresClaims(postgres.url, table="jobs"), 1.0, 2.0)
+        for url, option, sends in ((redis.url, "--prefix=jobs:", 1), (postgres.url, "--table=jobs", 2)):
+            monkeypatch.setenv("PUSHSDK_CLAIMS", url)
+            ended = command("claims", "count", option, "--json")
+            assert (ended.code, json.loads(ended.out)["sends"]) == (0, sends)
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "text"),
+    [
+        ("sqlite:/no/store", 2, "/no/store: there is no claim store"),
+        ("directory:/no/store", 2, "/no/store: there is no claim store"),
+        ("mysql://me:s3cret@host", 2, "--claims is sqlite:PATH"),
+        ("s3cret", 2, "--claims is sqlite:PATH"),
+        ("redis://:s3cret@host:port", 4, "the address of the Redis can't be read"),
+        ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
+        ("sqlite:/", 4, "the claim store failed (IsADirectoryError)"),
+    ],
+)
+def test_a_store_that_can_not_be_used_is_an_error_without_its_password(
+    command: Command, monkeypatch: pytest.MonkeyPatch, place: str, code: int, text: str
+) -> None:
+    monkeypatch.setenv("PUSHSDK_CLAIMS", place)
+    ended = command("claims", "list")
+    assert (ended.code, ended.out) == (code, "")
+    assert text in ended.err
+    assert "s3cret" not in ended.err
+
+
+def test_no_help_shows_the_address(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUSHSDK_CLAIMS", "redis://:s3cret@host")
+    ended = command("claims", "list", "--help")
+    assert (ended.code, "s3cret" in ended.out) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "name keys, or give --older-than"),
+        ((key_of(1), "--older-than", "1h"), "name keys, or give --older-than"),
+        (("job-42",), "job-42: a key is 64 hexadecimal digits"),
+        (("../" * 21 + "a",), "a key is 64 hexadecimal digits"),
+        (("--older-than", "soon"), "older-than"),
+    ],
+)
+def test_what_is_to_be_released_is_named_in_one_way(
+    command: Command, place: str, words: tuple[str, ...], text: str
+) -> None:
+    ended = command("claims", "release", *words, "--claims", place, "--yes")
+    assert ended.code == 2
+    assert text in ended.err
