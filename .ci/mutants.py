@@ -1310,15 +1310,15 @@ AUDIENCE = [
     Mutant(
         "what was seen is forgotten when the spill begins",
         RUNS + "distinct.py",
-        "fresh = [each for each in dict.fromkeys(ids) if each not in seen]",
-        "fresh = list(dict.fromkeys(ids)) if self._spill else [e for e in dict.fromkeys(ids) if e not in seen]",
+        ".items() if user not in seen}",
+        ".items() if self._spill or user not in seen}",
         T_DISTINCT,
     ),
     Mutant(
         "a later row of an id replaces the first, once they are on disk",
         RUNS + "distinct.py",
-        "            first.setdefault(row[0], row)\n    return",
-        "            first[row[0]] = row\n    return",
+        "            first.setdefault(row[0], row)\n",
+        "            first[row[0]] = row\n",
         T_DISTINCT,
     ),
     Mutant(

@@ -246,13 +246,6 @@ def _csv_batches(reader: Any, header: list[str], wanted: Wanted) -> Iterator[lis
 
 # -- JSON lines -----------------------------------------------------------------------------------------------------
 
-_KINDS: Mapping[type, str] = {
-    bool: "a boolean",
-    dict: "an object",
-    float: "a number with a fraction or exponent",
-    list: "an array",
-    type(None): "null",
-}
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -298,12 +291,8 @@ def _why(line: str, number: int) -> str:
 def _bad_id(row: dict[str, Any], wanted: Wanted, number: int) -> ValidationError:
     if wanted.key not in row:
         return missing_column(f"{wanted.name}, line {number}", wanted.key, list(row))
-    value = row[wanted.key]
-    if value == "":
-        return bad_line(wanted.name, number, f"{plain(wanted.key)} is empty")
-    return bad_line(
-        wanted.name, number, f"{plain(wanted.key)} is {_KINDS[type(value)]}: a text or an integer is needed"
-    )
+    kind = "an empty text" if row[wanted.key] == "" else type(row[wanted.key]).__name__
+    return bad_line(wanted.name, number, f"{plain(wanted.key)} must be a text or an integer; got {kind}")
 
 
 FORMATS: Mapping[str, Form] = {

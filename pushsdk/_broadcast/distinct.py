@@ -5,14 +5,15 @@ Sync, no duckdb. The file on disk has no name: nobody else can open it, and it i
 
 from __future__ import annotations
 
-import operator
+import itertools
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
@@ -21,7 +22,8 @@ from pushsdk._core.errors import RunFileError, ValidationError
 __all__ = ["Distinct", "DistinctRows", "Row"]
 
 MEMORY = 64 * 1024 * 1024
-PARTS = 128
+# Each part is read whole: 200 million ids make parts that the memory just holds.
+PARTS = 1024
 
 # Bytes that an id in a set costs besides its characters, at most, while the set's table grows (measured).
 _COST = 130
@@ -30,42 +32,36 @@ _BLOAT = 10
 # Of the memory: what the set may take, and what may wait to be written. The rest is the interpreter's own waste.
 _SEEN, _WAITING = 0.6, 0.25
 
-_encode = msgspec.msgpack.Encoder().encode
+# A text of a class of its own is written as the text.
+_encode = msgspec.msgpack.Encoder(enc_hook=str.__str__).encode
 
 Row = tuple[str, dict[str, Any]]
 """A user id, and the other columns of its row."""
 Item = TypeVar("Item")
-Self = TypeVar("Self", bound="_Once[Any]")
 
 
-class _Form(msgspec.Struct, Generic[Item], frozen=True):
-    """What is different between ids and rows."""
+class _Once(ABC, Generic[Item]):
+    """Items, each id once. Feed all with ``add``, then take the rest from ``finish``; close it, or use ``with``.
 
-    id_of: Callable[[Item], str]
-    cost: Callable[[Sequence[Item]], int]
-    """Bytes that items take in memory, at most."""
-    decode: Callable[[bytes], list[Item]]
-    merge: Callable[[Iterable[list[Item]]], list[Item]]
-    """The first item of each id."""
-    batch: int
-    """Items handed out together, at most, when they come from the disk."""
+    The items come out in the order they came in, until about 64 MB are used; from then on those not seen so far come
+    out of ``finish``, in no particular order. ``memory`` bounds the bytes used.
+    """
 
+    #: Items handed out together, at most, when they come from the disk.
+    _batch: ClassVar[int]
+    _decoder: ClassVar[msgspec.msgpack.Decoder[Any]]
 
-class _Once(Generic[Item]):
-    """What both forms share. ``Item`` is what is handed out."""
-
-    def __init__(self, form: _Form[Item], memory: int) -> None:
+    def __init__(self, *, memory: int = MEMORY) -> None:
         self.repeated = 0
         """Items whose id had been there before. Complete when ``finish`` has come to its end."""
-        self._form = form
         self._memory = memory
         self._seen: set[str] = set()
-        # Bytes that the set costs. Counted by _keep.
+        # Bytes that the set costs. Counted by add.
         self._used = 0
         # Made when the set is full; from then on nothing enters the set.
-        self._spill: _Spill[Item] | None = None
+        self._spill: _Spill | None = None
 
-    def __enter__(self: Self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -77,128 +73,122 @@ class _Once(Generic[Item]):
         if self._spill is not None:
             self._spill.close()
 
+    def add(self, items: Sequence[Item]) -> list[list[Item]]:
+        """Take a batch in; the items whose ids are there for the first time, as none or one batch.
+
+        Raises ValidationError if an id that is not Unicode has to be spilled.
+        """
+        seen = self._seen
+        fresh = {user: item for user, item in self._first(items).items() if user not in seen}
+        self.repeated += len(items) - len(fresh)
+        if self._spill is not None:
+            self._spill.add(fresh, self._cost(fresh))
+            return []
+        seen.update(fresh)
+        self._used += _cost_of_ids(fresh)
+        if self._used > self._memory * _SEEN:
+            self._spill = _Spill(int(self._memory * _WAITING))
+        return [list(fresh.values())] if fresh else []
+
     def finish(self) -> Iterator[list[Item]]:
         """The rest, in batches and no particular order; call it once, when all is added."""
         if self._spill is None:
             return
         self._seen = set()  # nothing on disk is in it
-        left = self._spill.items
-        for batch in self._spill.drain(int(self._memory * _SEEN)):
-            left -= len(batch)
-            for at in range(0, len(batch), self._form.batch):
-                yield batch[at : at + self._form.batch]
-        self.repeated += left
+        self.repeated += self._spill.items
+        for blocks in self._spill.parts():
+            items = list(self._first(itertools.chain.from_iterable(map(self._decoder.decode, blocks))).values())
+            self.repeated -= len(items)
+            for at in range(0, len(items), self._batch):
+                yield items[at : at + self._batch]
 
-    def _keep(self, ids: Sequence[str], items: list[Item], given: int) -> list[list[Item]]:
-        """``items`` are those of ``given`` that are not in the set, ``ids`` their ids."""
-        self.repeated += given - len(items)
-        if self._spill is not None:
-            self._spill.add(ids, items)
-            return []
-        self._seen.update(ids)
-        self._used += _cost_of_ids(ids)
-        if self._used > self._memory * _SEEN:
-            self._spill = _Spill(self._form, int(self._memory * _WAITING))
-        return [items] if items else []
+    @abstractmethod
+    def _first(self, items: Iterable[Item]) -> dict[str, Item]:
+        """The first item of each id."""
+
+    @abstractmethod
+    def _cost(self, items: dict[str, Item]) -> int:
+        """Bytes that items take in memory, at most."""
 
 
 class Distinct(_Once[str]):
-    """User ids, each once. Feed all with ``add``, then take the rest from ``finish``; close it, or use ``with``.
+    """User ids, each once."""
 
-    The ids come out in the order they came in, until about 64 MB are used; from then on those not seen so far come
-    out of ``finish``, in no particular order. ``memory`` bounds the bytes used, whatever the number of ids.
-    """
+    _batch = 10_000
+    _decoder = msgspec.msgpack.Decoder(list[str])
 
-    def __init__(self, *, memory: int = MEMORY) -> None:
-        super().__init__(_IDS, memory)
+    def _first(self, items: Iterable[str]) -> dict[str, str]:
+        return {user: user for user in items}
 
-    def add(self, ids: Sequence[str]) -> list[list[str]]:
-        """Take a batch in; the ids that are there for the first time, as none or one batch.
-
-        Raises ValidationError where an id that is not Unicode has to be spilled.
-        """
-        seen = self._seen
-        fresh = [each for each in dict.fromkeys(ids) if each not in seen]
-        if self._spill is not None:  # a str of a class of its own could not be written
-            fresh = list(map(str.__str__, fresh))
-        return self._keep(fresh, fresh, len(ids))
+    def _cost(self, items: dict[str, str]) -> int:
+        return _cost_of_ids(items)
 
 
 class DistinctRows(_Once[Row]):
     """The same for rows: the first row of an id counts, and later ones are repetitions whatever they hold."""
 
-    def __init__(self, *, memory: int = MEMORY) -> None:
-        super().__init__(_ROWS, memory)
+    _batch = 500  # more rows at a time would keep the garbage collector busy
+    _decoder = msgspec.msgpack.Decoder(list[Row])
 
-    def add(self, rows: Sequence[Row]) -> list[list[Row]]:
-        """Take a batch in; the rows whose ids are there for the first time, as none or one batch."""
-        seen = self._seen
+    def _first(self, items: Iterable[Row]) -> dict[str, Row]:
         first: dict[str, Row] = {}
-        for row in rows:
-            if row[0] not in seen:
-                first.setdefault(row[0], row)
-        return self._keep(list(first), list(first.values()), len(rows))
+        for row in items:
+            first.setdefault(row[0], row)
+        return first
+
+    def _cost(self, items: dict[str, Row]) -> int:
+        return _BLOAT * len(_packed(list(items.values()))) + _COST * len(items)
 
 
-class _Spill(Generic[Item]):
+class _Spill:
     """Items in a nameless file, in parts by the hash of their id: equal ids meet in one part, in their order."""
 
-    def __init__(self, form: _Form[Item], room: int) -> None:
-        self._form = form
+    def __init__(self, room: int) -> None:
         self._room = room
         with _on_disk():
             self._file = tempfile.TemporaryFile(prefix="pushsdk-")  # noqa: SIM115 # closed by close()
         self._end = 0
         self.items = 0
         """How many it was given."""
-        # Per part: what waits, where its blocks are in the file (offset and length in turn), and what it costs.
-        self._waiting: list[list[Item]] = [[] for _ in range(PARTS)]
+        # Per part: what waits, and where its blocks are in the file (offset and length in turn).
+        self._waiting: list[list[Any]] = [[] for _ in range(PARTS)]
         self._blocks = [array("Q") for _ in range(PARTS)]
-        self._costs = [0] * PARTS
         # Bytes that wait. Counted by add, back to nothing when they are written.
         self._waits = 0
 
     def close(self) -> None:
         self._file.close()
 
-    def add(self, ids: Iterable[str], items: Sequence[Item]) -> None:
+    def add(self, items: dict[str, Any], cost: int) -> None:
         waiting = self._waiting
-        for user, item in zip(ids, items, strict=True):
+        for user, item in items.items():
             waiting[hash(user) % PARTS].append(item)
         self.items += len(items)
-        self._waits += self._form.cost(items)
+        self._waits += cost
         if self._waits >= self._room:
             self._write()
 
-    def drain(self, room: int) -> Iterator[list[Item]]:
-        """The first item of each id."""
+    def parts(self) -> Iterator[Iterator[bytes]]:
+        """The blocks of each part."""
         self._write()
-        for part, cost in enumerate(self._costs):
-            # A part too large for the memory is read several times, each time for another share of its ids.
-            shares = 1 + cost // room
-            for share in range(shares):
-                if batch := self._form.merge(self._read(part, share, shares)):
-                    yield batch
+        return map(self._read, self._blocks)
 
     def _write(self) -> None:
-        for part, items in enumerate(self._waiting):
+        for items, blocks in zip(self._waiting, self._blocks, strict=True):
             if items:
                 data = _packed(items)
                 with _on_disk():
                     self._file.write(data)
-                self._blocks[part].extend((self._end, len(data)))
-                self._costs[part] += self._form.cost(items)
+                blocks.extend((self._end, len(data)))
                 self._end += len(data)
                 items.clear()
         self._waits = 0
 
-    def _read(self, part: int, share: int, shares: int) -> Iterator[list[Item]]:
-        form, blocks = self._form, self._blocks[part]
+    def _read(self, blocks: array[int]) -> Iterator[bytes]:
         for offset, length in zip(blocks[::2], blocks[1::2], strict=True):
             with _on_disk():
                 self._file.seek(offset)
-                items = form.decode(self._file.read(length))
-            yield items if shares == 1 else [e for e in items if hash(form.id_of(e)) // PARTS % shares == share]
+                yield self._file.read(length)
 
 
 @contextmanager
@@ -219,37 +209,6 @@ def _packed(items: object) -> bytes:
         raise ValidationError("a user id holds a lone surrogate, which is not Unicode") from None
 
 
-def _cost_of_ids(ids: Sequence[str]) -> int:
+def _cost_of_ids(ids: Collection[str]) -> int:
     # Joined they tell how wide their characters are, and in a tenth of the time that asking each would take.
     return sys.getsizeof("".join(ids)) + _COST * len(ids)
-
-
-def _merge_ids(batches: Iterable[list[str]]) -> list[str]:
-    found: set[str] = set()
-    for ids in batches:
-        found.update(ids)
-    return list(found)
-
-
-def _merge_rows(batches: Iterable[list[Row]]) -> list[Row]:
-    first: dict[str, Row] = {}
-    for rows in batches:
-        for row in rows:
-            first.setdefault(row[0], row)
-    return list(first.values())
-
-
-_IDS: _Form[str] = _Form(
-    id_of=str,
-    cost=_cost_of_ids,
-    decode=msgspec.msgpack.Decoder(list[str]).decode,
-    merge=_merge_ids,
-    batch=10_000,
-)
-_ROWS: _Form[Row] = _Form(
-    id_of=operator.itemgetter(0),
-    cost=lambda rows: _BLOAT * len(_packed(rows)) + _COST * len(rows),
-    decode=msgspec.msgpack.Decoder(list[Row]).decode,
-    merge=_merge_rows,
-    batch=500,  # more rows at a time would keep the garbage collector busy
-)

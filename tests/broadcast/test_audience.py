@@ -278,13 +278,13 @@ def test_the_other_fields_of_json_keep_their_values(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "line", "text"),
     [
-        ('{"user_id": "a"}\n{"user_id": null}', 2, "user_id is null"),
-        ('{"user_id": 1.0}', 1, "user_id is a number with a fraction"),
-        ('{"user_id": 1e3}', 1, "user_id is a number with a fraction"),
-        ('{"user_id": true}', 1, "user_id is a boolean: a text or an integer is needed"),
-        ('{"user_id": ["secret"]}', 1, "user_id is an array"),
-        ('{"user_id": {"secret": 1}}', 1, "user_id is an object"),
-        ('{"user_id": ""}', 1, "user_id is empty"),
+        ('{"user_id": "a"}\n{"user_id": null}', 2, "user_id must be a text or an integer; got NoneType"),
+        ('{"user_id": 1.0}', 1, "user_id must be a text or an integer; got float"),
+        ('{"user_id": 1e3}', 1, "got float"),
+        ('{"user_id": true}', 1, "got bool"),
+        ('{"user_id": ["secret"]}', 1, "got list"),
+        ('{"user_id": {"secret": 1}}', 1, "got dict"),
+        ('{"user_id": ""}', 1, "got an empty text"),
         (
             '{"user_id": "a"}\n{"uid": "secret", "userid": 1}',
             2,

@@ -502,16 +502,6 @@ def test_a_query_that_needs_more_memory_than_there_is_is_refused() -> None:
     assert refused(audience) == "the query: DuckDB needs more than the 150MB it may use"
 
 
-def test_duckdb_is_not_asked_for_the_distinct_ids_of_very_many_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_tables, "MOST", 3)
-    path = parquet(tmp_path / "u.parquet", "SELECT i % 3 AS user_id FROM range(4) t(i)")
-    audience = Audience.read(path)
-    assert ids_of(audience, distinct=True) == ["0", "1", "2"]  # in their order, which DuckDB does not keep
-    assert audience.summary == AudienceSummary(read=4, users=3, repeated=1)
-
-
 def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(self: object, counts: object) -> Iterator[list[str]]:
         with _duck.explained("it"):
