@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich import progress as bars
+from rich.console import Console
+from rich.table import Column
 
 from pushsdk._broadcast.report import Progress
 from pushsdk._core.words import count
@@ -27,7 +25,6 @@ Tell = Callable[[Progress], None]
 _EVERY = 5.0  # seconds between two plain lines
 # What is said at once. The end of a wait is not: it shows in the counts, and may be short.
 _NEWS = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
-_COLOURS = {"accepted": "green", "rejected": "red", "unknown": "yellow"}
 
 
 @contextmanager
@@ -35,9 +32,22 @@ def progress(mode: Mode) -> Iterator[Tell]:
     """What ``on_progress`` is to call."""
     console = Console(stderr=True, highlight=False)
     if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
+        columns = (
+            bars.TextColumn("{task.description}", style="bold cyan"),
+            bars.BarColumn(bar_width=20),
+            bars.TextColumn("{task.fields[words]}", markup=False, table_column=Column(ratio=1, overflow="fold")),
+        )
         # Redrawn when there is something new: no thread of its own that competes with the sending.
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield lambda told: live.update(_drawn(told), refresh=True)
+        with bars.Progress(*columns, console=console, auto_refresh=False, transient=True, expand=True) as drawn:
+            bar = drawn.add_task("", words="")
+            yield lambda told: drawn.update(
+                bar,
+                description=told.stage,
+                total=None if told.stage == "planning" else told.planned,
+                completed=_done(told),
+                words=_in_words(told),
+                refresh=True,
+            )
     elif mode == "json":
         yield lambda told: print_json(told, sys.stderr)
     elif mode == "none":
@@ -54,7 +64,7 @@ def _in_lines(clock: Callable[[], float]) -> Tell:
         at_the_end = told.stage == "sending" and _done(told) == told.planned
         if clock() >= due or (stage, told.stage) in _NEWS or at_the_end:
             due = clock() + _EVERY
-            warn(_in_words(told))
+            warn(f"{told.stage}: {_in_words(told)}")
         stage = told.stage
 
     return tell
@@ -62,22 +72,9 @@ def _in_lines(clock: Callable[[], float]) -> Tell:
 
 def _in_words(told: Progress) -> str:
     if told.stage == "planning":
-        return f"planning: {count(told.planned)}"
-    parts = [f"{told.stage}: {_done(told):,} of {count(told.planned)}", *_counts(told), *_speed(told)]
-    return ", ".join(parts)
-
-
-def _done(told: Progress) -> int:
-    return told.planned - told.not_sent - told.in_flight
-
-
-def _counts(told: Progress) -> list[str]:
-    """Accepted always, the others where there are any."""
-    return [f"{count:,} {name}" for name in _COLOURS if (count := getattr(told, name)) or name == "accepted"]
-
-
-def _speed(told: Progress) -> list[str]:
-    parts = []
+        return count(told.planned)
+    parts = [f"{_done(told):,} of {count(told.planned)}", f"{told.accepted:,} accepted"]
+    parts += [f"{number:,} {name}" for name in ("rejected", "unknown") if (number := getattr(told, name))]
     if told.rate:
         parts.append(f"{told.rate:,.0f}/s")
     if told.eta is not None and told.not_sent + told.in_flight:
@@ -86,7 +83,11 @@ def _speed(told: Progress) -> list[str]:
         parts.append(f"throttled for {duration(told.paused)}")
     if told.stage == "waiting" and told.trouble:
         parts.append(visible(told.trouble))
-    return parts
+    return ", ".join(parts)
+
+
+def _done(told: Progress) -> int:
+    return told.planned - told.not_sent - told.in_flight
 
 
 def duration(seconds: float) -> str:
@@ -94,27 +95,3 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-# -- on a terminal --------------------------------------------------------------------------------------------------
-
-
-def _drawn(told: Progress) -> RenderableType:
-    if told.stage == "planning":
-        return Text.assemble(("planning  ", "bold cyan"), f"{count(told.planned)} so far, ", duration(told.seconds))
-    share = _done(told) / told.planned if told.planned else 1.0
-    first = Table.grid(padding=(0, 1), expand=True)
-    first.add_column(no_wrap=True)
-    first.add_column(ratio=1)
-    first.add_column(no_wrap=True, justify="right")
-    first.add_row(
-        Text(told.stage, style="bold yellow" if told.stage == "waiting" else "bold cyan"),
-        ProgressBar(total=1.0, completed=share, complete_style="cyan", finished_style="green"),
-        f"{int(share * 100):>3} %  {_done(told):,} of {told.planned:,}",
-    )
-    second = Text("  ").join([*(Text(text, style=_colour(text)) for text in _counts(told)), *map(Text, _speed(told))])
-    return Group(first, second)
-
-
-def _colour(text: str) -> str:
-    return _COLOURS[text.rpartition(" ")[2]]

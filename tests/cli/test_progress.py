@@ -104,7 +104,7 @@ def test_none_is_silence(capsys):
 def terminal(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr(
-        _progress, "Console", lambda **_: Console(file=file, force_terminal=True, color_system=None, width=80)
+        _progress, "Console", lambda **_: Console(file=file, force_terminal=True, color_system=None, width=130)
     )
     return file
 
@@ -112,13 +112,10 @@ def terminal(monkeypatch):
 @pytest.mark.parametrize(
     ("told", "shows"),
     [
-        (PLANNING, ["planning  20,000 users so far, 0:03"]),
-        (
-            SENDING,
-            ["sending ", "50 %  10,000 of 20,000", "9,000 accepted  1 rejected  999 unknown  2,000/s  0:05 left"],
-        ),
-        (WAITING, ["waiting ", "10,000 accepted  throttled for 1:01"]),
-        (EMPTY, ["100 %  0 of 0", "0 accepted"]),
+        (PLANNING, ["planning ", "20,000 users"]),
+        (SENDING, ["sending ━", WORDS.removeprefix("sending: ")]),
+        (WAITING, ["waiting ━", "10,000 accepted, throttled for 1:01"]),
+        (EMPTY, ["0 of 0 users, 0 accepted"]),
     ],
 )
 def test_on_a_terminal_it_is_drawn(terminal, told, shows):
