@@ -2001,7 +2001,7 @@ SYNC_CODE = [
     ),
     Mutant(
         "a dropped client keeps its thread",
-        SYNC + "portal.py",
+        "pushsdk/sync.py",
         "if place is not None and place.thread.close_soon(AT_EXIT):",
         "if place is not None:",
         T_SYNC + "lifetime.py",

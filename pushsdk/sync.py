@@ -9,9 +9,11 @@ import asyncio
 import functools
 import logging
 import threading
+import warnings
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self, Unpack
+from typing import Any, NamedTuple, NoReturn, Self, Unpack
 
 from pushsdk._broadcast.plan import ChunkSource, RequestSource
 from pushsdk._broadcast.report import Progress
@@ -20,15 +22,19 @@ from pushsdk._broadcast.wishes import RunPath
 from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
+from pushsdk._core.explain import closed_error
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._core.policy import RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._io.clock import fork_generation
 from pushsdk._io.credentials import KeySource
+from pushsdk._io.engine import Engine
 from pushsdk._io.sender import emitter
-from pushsdk._sync.loop_thread import Call
-from pushsdk._sync.portal import Place, Portal
+from pushsdk._sync.loop_thread import AT_EXIT, Call, LoopThread
 from pushsdk._sync.reading import read, readable
+from pushsdk.claims._guard import guard_of
+from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient, AsyncPushView
 from pushsdk.options import ClientOptions, RunOptions
 
@@ -69,6 +75,90 @@ def _endings(users: tuple[str, ...], call: Call) -> list[tuple[Outcome, tuple[st
     return [(Outcome.NOT_SENT, users, ())] if isinstance(error, asyncio.CancelledError) else []
 
 
+class _Place(NamedTuple):
+    """Where calls are performed in this process."""
+
+    thread: LoopThread
+    client: AsyncPushClient
+
+
+class _Portal:
+    """Leads a process's threads to one client in one loop."""
+
+    def __init__(self, client: AsyncPushClient, claims: ClaimStore | None) -> None:
+        #: The client of the process that made the portal, and the model for those of forked children.
+        self.client = client
+        self._claims = claims
+        #: Set by ``close``.
+        self.closed = False
+        # By fork: a child has no use for its parent's, and none for a lock that another thread may have held.
+        self._places: dict[int, _Place] = {}
+        self._locks: dict[int, threading.RLock] = {}
+        finalizer = weakref.finalize(self, _dropped, self._places, f"PushClient({client._engine.settings.base_url!r})")
+        # At the end of the interpreter ``loop_thread`` closes what is open, without a warning.
+        finalizer.atexit = False
+
+    def enter(self) -> _Place:
+        """Where to go. Raises ClientClosedError, and ConfigurationError in the loop's own thread."""
+        generation = fork_generation()
+        with self._lock():
+            if self.closed:
+                raise closed_error()
+            place = self._places.get(generation) or self._open(generation)
+        place.thread.check_thread()
+        return place
+
+    def stats(self) -> ClientStats:
+        """The counters of this process's client."""
+        if self.client._engine.forks == fork_generation():
+            return self.client.stats()
+        place = self._places.get(fork_generation())
+        return ClientStats() if place is None else place.client.stats()
+
+    def close(self, drain: float) -> DrainReport:
+        """Close the client, and wait until its thread has ended; the second of two waits as well."""
+        place = self._places.get(fork_generation())
+        if place is not None:
+            place.thread.check_thread()
+        with self._lock():
+            self.closed = True
+            place = self._places.get(fork_generation())
+        return DrainReport() if place is None else place.thread.close(drain)
+
+    def _open(self, generation: int) -> _Place:
+        client, claims = self._client_of(generation), self._claims
+
+        async def close(drain: float) -> DrainReport:
+            try:
+                return await client.aclose(drain)
+            finally:
+                if claims is not None:
+                    await claims.aclose()
+
+        place = _Place(LoopThread(close), client)
+        try:
+            place.thread.start()
+        finally:
+            # A signal may have come when the thread had started.
+            if place.thread.has_started:
+                self._places[generation] = place
+        return place
+
+    def _lock(self) -> threading.RLock:
+        return self._locks.setdefault(fork_generation(), threading.RLock())
+
+    def _client_of(self, generation: int) -> AsyncPushClient:
+        model = self.client
+        if model._engine.forks == generation:
+            return model
+        client = AsyncPushClient.__new__(AsyncPushClient)
+        client._engine = Engine(model._engine.settings)
+        client._engine.observer = model._engine.observer
+        client._options = model._options
+        client._guard = guard_of(self._claims, client._engine)
+        return client
+
+
 class PushView:
     """A client's sending side with a timeout and a policy of its own: what ``with_options`` returns.
 
@@ -76,10 +166,10 @@ class PushView:
     ends with it.
     """
 
-    _portal: Portal
+    _portal: _Portal
     _view: AsyncPushView
     # The same in the loop of this process. Set by ``_enter``.
-    _here: tuple[Place, AsyncPushView] | None = None
+    _here: tuple[_Place, AsyncPushView] | None = None
 
     def send(
         self,
@@ -201,7 +291,7 @@ class PushView:
         report: BroadcastReport = place.thread.perform(call)
         return report
 
-    def _enter(self) -> tuple[Place, AsyncPushView]:
+    def _enter(self) -> tuple[_Place, AsyncPushView]:
         place = self._portal.enter()
         here = self._here
         if here is None or here[0] is not place:
@@ -236,7 +326,7 @@ class PushClient(PushView):
         # No session: it would be another loop's.
         client = AsyncPushClient(base_url, api_key, session=None, **options)
         self._view = client
-        self._portal = Portal(client, options.get("claims"))
+        self._portal = _Portal(client, options.get("claims"))
 
     def __repr__(self) -> str:
         portal = getattr(self, "_portal", None)
@@ -294,3 +384,10 @@ def _told(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
             logger.error("on_progress raised %s", type(error).__name__)
 
     return lambda progress: call.callbacks.put(lambda: tell(progress))
+
+
+def _dropped(places: dict[int, _Place], name: str) -> None:
+    """Nothing can call the client any more: close it as at the end of the interpreter."""
+    place = places.get(fork_generation())
+    if place is not None and place.thread.close_soon(AT_EXIT):
+        warnings.warn(f"unclosed {name}: close it, or use it in a with block", ResourceWarning, stacklevel=2)
