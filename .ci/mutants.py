@@ -2132,8 +2132,8 @@ CLAIM_STORES = [
     Mutant(
         "a link in place of a folder of claims is followed",
         CLAIMS + "directory.py",
-        "os.open(folder, _FOLDER | _NO_LINK, dir_fd=self._root)",
-        "os.open(folder, _FOLDER, dir_fd=self._root)",
+        'os.open(folder or ".", _FOLDER | _NO_LINK, dir_fd=self._root)',
+        'os.open(folder or ".", _FOLDER, dir_fd=self._root)',
         "tests/security/test_ownership.py",
     ),
     Mutant(

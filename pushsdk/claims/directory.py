@@ -12,10 +12,10 @@ import itertools
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.ownership import objection
@@ -74,7 +74,8 @@ class DirectoryClaims(ClaimStore):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._blocking.is_used:
             raise TypeError("a claim store in use is not pickled: pickle it before its first use, or make one there")
-        return _remade, (str(self._path), self.claim_ttl, self.timeout, self._durable)
+        options: dict[str, Any] = {"claim_ttl": self.claim_ttl, "timeout": self.timeout, "durable": self._durable}
+        return functools.partial(DirectoryClaims, str(self._path), **options), ()
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         return await self._spread(lambda files, put: files.put(put, ttl), puts)
@@ -107,22 +108,6 @@ class DirectoryClaims(ClaimStore):
         await self._blocking.aclose(self.timeout)
 
 
-def _remade(path: str, claim_ttl: float, timeout: float, durable: bool) -> DirectoryClaims:
-    return DirectoryClaims(path, claim_ttl=claim_ttl, timeout=timeout, durable=durable)
-
-
-class _Entry(NamedTuple):
-    """One state of an entry: what a file holds."""
-
-    number: int
-    claim: Claim
-    expires: float
-
-    def at(self, now: float) -> Claim | None:
-        """The claim, while its time has not come."""
-        return self.claim if self.expires > now else None
-
-
 class _Files:
     """The directory. An entry is a row of files, ``<key>.0``, ``<key>.1`` and so on: the last of them counts.
 
@@ -152,23 +137,21 @@ class _Files:
     def put(self, put: Put, ttl: float) -> Claim | None:
         """See ``ClaimStore.put``."""
         while True:
-            last, now = self._last(put.key), time.time()
-            stored = None if last is None else last.at(now)
+            number, stored = self._find(put.key)
             if stored is not None and not put.may_replace(stored):
                 return stored
-            number = 0 if last is None else last.number + 1
+            data = b"%b %r\n%b" % (put.claim.token.encode(), time.time() + ttl, put.claim.record)
             # Another process may make this number first.
-            if self._make(put.key, _Entry(number, put.claim, now + ttl)):
+            if self._write(_name(put.key, number), data):
                 return None
 
     def get(self, key: str) -> Claim | None:
         """Return the claim of this key, None if there is none."""
-        last = self._last(key)
-        return None if last is None else last.at(time.time())
+        return self._find(key)[1]
 
     def folders(self) -> list[str]:
         """Return the folders of entries."""
-        return sorted(name for name in self._names(".") if len(name) == 2)
+        return sorted(name for name in self._names("") if len(name) == 2)
 
     def keys(self, folder: str) -> list[str]:
         """Return the keys of all entries in a folder."""
@@ -179,41 +162,45 @@ class _Files:
 
     # -- the files ----------------------------------------------------------------------------------------------
 
-    def _last(self, key: str) -> _Entry | None:
-        """Return the last state of an entry. The numbers have no gaps: it is found by ever longer steps."""
-        last, step = self._read(key, 0), 1
-        while last is not None and step:
-            further = self._read(key, last.number + step)
-            if further is not None:
-                last = further
-                step *= 2
-            else:
+    def _find(self, key: str) -> tuple[int, Claim | None]:
+        """Return the number of the next state of an entry, and its claim if there is one that has not expired."""
+        last, number, step = self._read(key, 0), 0, 1
+        if last is None:
+            return 0, None
+        # The numbers have no gaps: the last is found by ever longer steps.
+        while step:
+            further = self._read(key, number + step)
+            if further is None:
                 step //= 2
-        return last
+            else:
+                last, number, step = further, number + step, 2 * step
+        claim, expires = last
+        return number + 1, claim if expires > time.time() else None
+
+    def _read(self, key: str, number: int) -> tuple[Claim, float] | None:
+        """Return a state of an entry: the claim, and when it expires."""
+        with suppress(FileNotFoundError):
+            self._trust(key[:2])
+            head, _, record = self._content(_name(key, number)).partition(b"\n")
+            token, expires = head.split(b" ")
+            return Claim(token.decode(), record), float(expires)
+        return None
+
+    def _content(self, name: str) -> bytes:
+        with open(os.open(name, _READ, dir_fd=self._root), "rb") as opened:
+            return opened.read()
 
     def _names(self, folder: str) -> list[str]:
-        file = os.open(folder, _FOLDER, dir_fd=self._root)
-        try:
+        with self._opened(folder) as file:
             return os.listdir(file)
+
+    @contextmanager
+    def _opened(self, folder: str) -> Iterator[int]:
+        file = os.open(folder or ".", _FOLDER | _NO_LINK, dir_fd=self._root)
+        try:
+            yield file
         finally:
             os.close(file)
-
-    def _read(self, key: str, number: int) -> _Entry | None:
-        try:
-            self._trust(key[:2])
-            file = os.open(_name(key, number), _READ, dir_fd=self._root)
-        except FileNotFoundError:
-            return None
-        with open(file, "rb") as opened:
-            data = opened.read()
-        head, _, record = data.partition(b"\n")
-        token, expires = head.split(b" ")
-        return _Entry(number, Claim(token.decode(), record), float(expires))
-
-    def _make(self, key: str, entry: _Entry) -> bool:
-        """Return True if this is the entry's last state now, False if another state has its number."""
-        claim = entry.claim
-        return self._write(_name(key, entry.number), b"%b %r\n%b" % (claim.token.encode(), entry.expires, claim.record))
 
     def _write(self, name: str, data: bytes) -> bool:
         """A file of this name, whole from the first moment; False where there is one."""
@@ -252,18 +239,15 @@ class _Files:
         if folder in self._trusted:
             return
         try:
-            file = os.open(folder, _FOLDER | _NO_LINK, dir_fd=self._root)
+            with self._opened(folder) as file:
+                _check_trusted(file)
         except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise ConfigurationError(
-                    f"the directory of the claim store can't be trusted: {folder} must be a folder, and is a link or a "
-                    "file: remove it"
-                ) from None
-            raise
-        try:
-            _check_trusted(file)
-        finally:
-            os.close(file)
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            raise ConfigurationError(
+                f"the directory of the claim store can't be trusted: {folder} must be a folder, and is a link or a "
+                "file: remove it"
+            ) from None
         self._trusted.add(folder)
 
     def _link(self, temporary: str, name: str) -> bool:
@@ -283,20 +267,16 @@ class _Files:
 
     def _sync(self, folder: str) -> None:
         """Have the names in it reach the disk."""
-        if not self._durable:
-            return
-        file = os.open(folder or ".", _FOLDER, dir_fd=self._root)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+        if self._durable:
+            with self._opened(folder) as file:
+                os.fsync(file)
 
     def _check(self) -> None:
         """Raises ConfigurationError where the directory is of something else, or others may write to it."""
         _check_trusted(self._root)
         found = self._marker()
         while found is None:
-            names = self._names(".")
+            names = self._names("")
             if MARKER not in names and any(not name.startswith(".") for name in names):
                 break
             # Another process may be first.
@@ -306,12 +286,9 @@ class _Files:
             raise ConfigurationError("the directory of the claim store is of something else, or of another version")
 
     def _marker(self) -> bytes | None:
-        try:
-            file = os.open(MARKER, _READ, dir_fd=self._root)
-        except FileNotFoundError:
-            return None
-        with open(file, "rb") as opened:
-            return opened.read()
+        with suppress(FileNotFoundError):
+            return self._content(MARKER)
+        return None
 
 
 def _check_trusted(folder: int) -> None:
