@@ -32,7 +32,7 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
-from pushsdk.claims._guard import Guard, guard_of
+from pushsdk.claims._keyed import KeyedSends, keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import RunOptions
 
@@ -50,7 +50,7 @@ class AsyncPushView:
 
     _engine: Engine
     _options: Options
-    _guard: Guard | None
+    _keyed: KeyedSends | None
 
     async def send(
         self,
@@ -87,7 +87,8 @@ class AsyncPushView:
         total = options.timeout.total
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), repeated)
         if dedupe_key is not None:
-            return await self._send_once(call, Content(encoded, fields, options), dedupe_key)
+            keyed = self._engine.options_of(options.policy, options.timeout, keyed=True)
+            return await self._send_once(call, Content(encoded, fields, keyed), dedupe_key)
         batch = engine.coalescer.join(call, (encoded, fields, options))
         if call.waiter is not None:
             # Here, not in a coroutine of the coalescer's: in a crowd that would be one more for each of them.
@@ -220,7 +221,7 @@ class AsyncPushView:
         """This client with another timeout or policy: the same connections, batches, limits and budget."""
         view = AsyncPushView()
         view._engine = self._engine
-        view._guard = self._guard
+        view._keyed = self._keyed
         view._options = self._options_of(timeout, retry)
         return view
 
@@ -239,10 +240,10 @@ class AsyncPushView:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
 
     async def _send_once(self, call: Call, content: Content, dedupe_key: str) -> Receipt:
-        if self._guard is None:
+        if self._keyed is None:
             raise ConfigurationError("dedupe_key needs a claim store: pass claims= to the client (see pushsdk.claims)")
         try:
-            return await self._guard.send(call, content, dedupe_key=dedupe_key)
+            return await self._keyed.send(call, content, key=dedupe_key)
         except PartialError as error:
             # The same again sends to nobody but those.
             error.may_repeat = error._open
@@ -330,7 +331,7 @@ class AsyncPushClient(AsyncPushView):
             )
         )
         self._options = self._engine.options_of(policy, patience)
-        self._guard = guard_of(claims, self._engine)
+        self._keyed = keyed_sends(claims, self._engine)
 
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)

@@ -33,7 +33,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.sender import emitter
 from pushsdk._sync.loop_thread import AT_EXIT, Call, LoopThread
 from pushsdk._sync.reading import read, readable
-from pushsdk.claims._guard import guard_of
+from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient, AsyncPushView
 from pushsdk.options import ClientOptions, RunOptions
@@ -155,7 +155,7 @@ class _Portal:
         client._engine = Engine(model._engine.settings)
         client._engine.observer = model._engine.observer
         client._options = model._options
-        client._guard = guard_of(self._claims, client._engine)
+        client._keyed = keyed_sends(self._claims, client._engine)
         return client
 
 

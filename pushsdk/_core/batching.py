@@ -27,6 +27,8 @@ class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     policy: RetryPolicy
     timeout: Timeout
+    keyed: bool = False
+    """For calls with an idempotency key, which travel by themselves: their request waits for a claim store."""
 
 
 class Content(NamedTuple):
@@ -75,6 +77,8 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """What the shell wakes when there is something to say."""
     caller: Any = None
     """What an observer remembers of the caller. Set by the shell, where there is an observer."""
+    claims: Any = None
+    """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
 
     def __repr__(self) -> str:
         return f"Call(users={len(self.users)}, left={self.left})"

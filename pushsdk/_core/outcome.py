@@ -194,6 +194,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failure: Failure | None = None
     shared: bool = False
     """Set by the ledger where the request was rejected and carried other calls too: any of them may be to blame."""
+    recorded: bool = False
+    """This call sent nothing to these users: the claim store says what became of them."""
 
 
 def read_status(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -17,15 +18,24 @@ from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, RequestSplit
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, sum_up
 from pushsdk._core.policy import Batching
-from pushsdk._core.splitting import LearnedSizes, Piece, RejectedMessages, Splitter, call_of, pieces_of
+from pushsdk._core.splitting import LearnedSizes, Piece, Rejected, RejectedMessages, Splitter, call_of, pieces_of
 from pushsdk._io.ledger import Ledger, unsettled
 from pushsdk._io.observer import Observer
-from pushsdk._io.sender import Job, Sender
+from pushsdk._io.sender import Claimant, Job, Sender
 from pushsdk._io.slots import Slots
 
 __all__ = ["Delivery"]
 
 logger = logging.getLogger("pushsdk")
+
+
+class PieceClaim(Claimant, Protocol):
+    """The claims of the calls that a request carries."""
+
+    @property
+    def piece(self) -> Piece:
+        """What is sent: without the users whose claim was refused, who are settled."""
+        ...
 
 
 class Delivery:
@@ -59,10 +69,9 @@ class Delivery:
         if len(pieces) > 1:
             await self._split(batch, pieces, None)
             return
-        whole = pieces[0]
-        verdict = await self._send(batch, whole)
+        whole, verdict = await self._send(batch, pieces[0])
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
-            await self._split(batch, [], verdict)
+            await self._split(batch, [], (whole, verdict))
             return
         if verdict.outcome is Outcome.ACCEPTED:
             self._messages.accepted(batch.content)
@@ -94,7 +103,7 @@ class Delivery:
             batch.has_slot = False
             self._slots.release()
 
-    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Verdict | None) -> None:
+    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Rejected[Piece] | None) -> None:
         """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
         splitter = Splitter(
             pieces,
@@ -104,7 +113,7 @@ class Delivery:
             message=self._messages.record(batch.content),
         )
         if rejected is not None:
-            self._report(batch, splitter, Piece.of(batch.calls), rejected)
+            self._report(batch, splitter, *rejected)
         wave: list[Piece] = []
         try:
             while wave := splitter.next_wave():
@@ -125,19 +134,27 @@ class Delivery:
         """Send the next piece of the wave. What a cancellation leaves in the wave was not begun."""
         piece = wave.pop(0)
         # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
-        self._report(batch, splitter, piece, await self._send(batch, piece))
+        self._report(batch, splitter, *await self._send(batch, piece))
 
-    async def _send(self, batch: Batch, piece: Piece) -> Verdict:
-        """Send a piece. If that is cancelled, the piece is settled."""
-        job = self._job(batch, piece)
+    async def _send(self, batch: Batch, piece: Piece) -> Rejected[Piece]:
+        """Send a piece, without the users whose claim is refused. If that is cancelled, the piece is settled."""
+        claim = self._claim(batch, piece)
+        job = self._job(batch, piece, claim)
         # The first request of the batch takes its place over.
         has_slot, batch.has_slot = batch.has_slot, False
         try:
-            return await self._sender.run(job, has_slot=has_slot)
+            verdict = await self._sender.run(job, has_slot=has_slot)
         except asyncio.CancelledError:
             job.failure = job.failure or Failure.CANCELLED
-            self._ledger.settle_piece(piece, job.verdict())
+            self._ledger.settle_piece(piece if claim is None else claim.piece, job.verdict())
             raise
+        return piece if claim is None else claim.piece, verdict
+
+    def _claim(self, batch: Batch, piece: Piece) -> PieceClaim | None:
+        if not batch.content.options.keyed:
+            return None
+        claim: PieceClaim = call_of(piece.segments[0]).claims.for_request(batch.content, piece, self._ledger)
+        return claim
 
     def _report(self, batch: Batch, splitter: Splitter[Piece], piece: Piece, verdict: Verdict) -> None:
         if splitter.report(piece, verdict):
@@ -148,7 +165,7 @@ class Delivery:
             calls = len({id(call_of(segment)) for segment in piece.segments})
             self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
-    def _job(self, batch: Batch, piece: Piece) -> Job:
+    def _job(self, batch: Batch, piece: Piece, claim: PieceClaim | None) -> Job:
         content, segments, policy = batch.content, piece.segments, batch.content.options.policy
         deadline = segments[0].deadline
         if len(segments) > 1:
@@ -162,6 +179,7 @@ class Delivery:
             deadline=deadline,
             collapsible=policy.unknown == "repeat_if_collapsible" and wire.is_collapsible(content.message),
             attempts=piece.history,
+            claim=claim,
         )
 
 

@@ -85,7 +85,7 @@ class Engine:
         self._repeat = repeat
         self.counters = Counters()
         self.closed = False
-        self.policies: dict[tuple[RetryPolicy, Timeout], Options] = {}
+        self.policies: dict[tuple[RetryPolicy, Timeout, bool], Options] = {}
         #: Runs blocking work of broadcasts. Set by ``serve`` where there are no threads.
         self.offload: Offload = in_thread
         #: What sends instead of aiohttp. Set by ``serve``, in tests only.
@@ -212,14 +212,14 @@ class Engine:
             if not items and not future.done():
                 future.set_result(None)
 
-    def options_of(self, policy: RetryPolicy, timeout: Timeout) -> Options:
+    def options_of(self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False) -> Options:
         """The same object for equal options: quicker to compare than they are."""
-        options = self.policies.get((policy, timeout))
+        options = self.policies.get((policy, timeout, keyed))
         if options is None:
             if len(self.policies) >= 1024:
                 # What came before just does not merge with what comes after.
                 self.policies.clear()
-            options = self.policies[policy, timeout] = Options(policy, timeout)
+            options = self.policies[policy, timeout, keyed] = Options(policy, timeout, keyed)
         return options
 
     async def idle(self, seconds: float | None = None) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from pushsdk._core import idempotency
 from pushsdk._core.batching import SETTLED, Call
 from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, SendAbandoned
@@ -100,12 +101,17 @@ def unsettled(call: Call) -> tuple[str, ...]:
 
 def conclude(call: Call, rest: Verdict | None = None) -> Receipt:
     """The receipt of a call, or its error. ``rest`` is the verdict on those who have none yet."""
+    if call.claims is not None and any(each.recorded for _, each in call.parts):
+        told = idempotency.conclude(call.users, call.repeated, _all_parts(call, rest))
+        if isinstance(told, Receipt):
+            return told
+        raise told
     verdict = call.verdict
     if verdict is not None:
         if verdict.outcome is Outcome.ACCEPTED:
             return Receipt(users=len(call.users), repeated=call.repeated, attempts=verdict.attempts)
         raise error_for(verdict, user_ids=call.users)
-    parts = call.shares if rest is None else (*call.shares, (unsettled(call), rest))
+    parts = _all_parts(call, rest)
     outcomes = {each.outcome for _, each in parts}
     if outcomes == {Outcome.ACCEPTED}:
         return Receipt(users=len(call.users), repeated=call.repeated, requests=len(parts), attempts=attempts_of(parts))
@@ -114,3 +120,7 @@ def conclude(call: Call, rest: Verdict | None = None) -> Receipt:
         error.may_repeat = any(may_repeat(each) for _, each in parts)
         raise error
     raise partial_error(call.users, parts)
+
+
+def _all_parts(call: Call, rest: Verdict | None) -> idempotency.Shares:
+    return call.parts if rest is None else (*call.parts, (unsettled(call), rest))

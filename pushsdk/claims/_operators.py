@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from pushsdk._core.dedupe import Mark, Position, Record
+from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import check_seconds
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk.claims.store import LONGEST, PAGE, Claim, ClaimStore, Put
 
 __all__ = ["ClaimedSend", "claimed", "claimed_in", "count_claimed", "release"]
+
+# Other deliveries report both as UNKNOWN, and send nothing.
+_HELD = (UserState.CLAIMED, UserState.UNKNOWN)
 
 
 class ClaimedSend(NamedTuple):
@@ -35,14 +39,18 @@ class ClaimedSend(NamedTuple):
 def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
     """Return the claimed users of a record, None if there are none or it is no record of ours."""
     try:
-        record = msgspec.json.decode(claim.record, type=Record)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        record = ClaimRecord.decode(claim.record)
+        states = record.states()
+    except (ValueError, RecursionError):
         return None
-    positions = record.positions()
-    users = sum(position.mark is Mark.CLAIMED for position in positions)
+    users = 0
+    for start, stop, status in list(states.runs()):
+        if status.state in _HELD:
+            users += stop - start
+            states.set(start, stop, UserStatus(UserState.PENDING))
     if not users:
         return None
-    opened = record.with_positions(Position(Mark.OPEN) if each.mark is Mark.CLAIMED else each for each in positions)
+    opened = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json()))
     return ClaimedSend(key, record.claimed_at, users, claim.token, opened.encode())
 
 

@@ -59,6 +59,8 @@ class FakeRequest:
         self._read = read
         self._tally = tally
         self._claim = claim
+        # False while the client claims its users, and after a claim that was refused or cut short.
+        self._is_sent = True
 
     def _set_body(self, body: bytes) -> None:
         content = msgspec.json.decode(body)
@@ -80,12 +82,8 @@ class FakeRequest:
         if answer.connecting:
             await asyncio.sleep(answer.connecting)
         if answer.leaves != "nothing":
-            if self._claim is not None:
-                body = await self._claim()
-                if body is None:
-                    self._evidence.failure = Failure.UNCLAIMED
-                    return
-                self._set_body(body)
+            if not await self._is_claimed():
+                return
             self._write(whole=answer.leaves == "all")
         if answer.failure is None and answer.code is None:
             self._take(answer)
@@ -100,6 +98,19 @@ class FakeRequest:
         self._evidence.reused = answer.reused
         self._evidence.failure = answer.failure
         self._evidence.reason = "" if answer.failure is None else "FakeError"
+
+    async def _is_claimed(self) -> bool:
+        """Claim the users, as a client does once it has a connection. False if nothing is to be sent."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            self._is_sent = False
+            body = await claim()
+            if body is None:
+                self._evidence.failure = Failure.UNCLAIMED
+                return False
+            self._is_sent = True
+            self._set_body(body)
+        return True
 
     def _take(self, answer: Answer) -> None:
         """The truth: whether the service accepts it."""
@@ -132,7 +143,7 @@ class FakeService:
 
     def __init__(self, *answers: Answer, then: Answer | Callable[[FakeRequest], Answer] | None = None) -> None:
         self._answers = list(answers)
-        self._then = then or Answer.accept()
+        self._then: Answer | Callable[[FakeRequest], Answer] = then or Answer.accept()
         #: Every request, in the order they came.
         self.requests: list[FakeRequest] = []
         self.in_flight: int = 0
@@ -207,19 +218,19 @@ class FakeService:
         """Nothing is open; for the client."""
 
     async def _answer(self, request: FakeRequest) -> None:
-        scripted = bool(self._answers)
-        answer = self._next(request)
-        await request._meet(answer)
-        if request._evidence.failure is Failure.UNCLAIMED:
-            # Nothing of it left the client: it never came.
-            self.requests.remove(request)
-            if scripted:
-                self._answers.insert(0, answer)
-
-    def _next(self, request: FakeRequest) -> Answer:
-        if self._answers:
-            return self._answers.pop(0)
-        return self._then if isinstance(self._then, Answer) else self._then(request)
+        scripted = self._answers.pop(0) if self._answers else None
+        answer = scripted or self._then
+        try:
+            if isinstance(answer, Answer):
+                await request._meet(answer)
+            elif await request._is_claimed():
+                # It is asked about the users who are sent to, so they are claimed before.
+                await request._meet(answer(request))
+        finally:
+            if not request._is_sent:
+                # Nothing of it left the client: it never came.
+                self.requests.remove(request)
+                self._answers[:0] = [] if scripted is None else [scripted]
 
 
 async def _at_once(work: Callable[[], Any]) -> Any:

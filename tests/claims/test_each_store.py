@@ -558,9 +558,9 @@ async def test_jobs_that_were_not_sent_while_redis_was_stopped_are_sent_when_it_
             assert {type(each) for each in told} == {ClaimStoreError}
             # Longer than the calls' first tries to undo what they began.
             await asyncio.sleep(0.3)
-        assert client._guard is not None
-        assert client._guard._late is not None
-        await client._guard._late
+        assert client._keyed is not None
+        if (writer := client._keyed._log._writer) is not None:
+            await writer
         for job in jobs:
             await (client if same else other).send("user-1", HELLO, dedupe_key=job)
     assert service.accepted("user-1") == 41

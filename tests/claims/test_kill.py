@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import random
 import signal
-import sys
 from collections import Counter, defaultdict
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.claim_jobs import SHARED, arguments_of, deliver, store_of
+from support.claim_workers import PATIENCE, Worker
 
 from pushsdk import AsyncPushClient, Batching, RetryPolicy, Timeout
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.presets import preset
 
-ROOT = Path(__file__).parents[2]
 KEY = "key-of-the-jobs"
-PATIENCE = 60.0
 LONG = ["directory", "postgres"]
 # What a caller was told, the later the more it says of the job, whatever another delivery was told at the same time.
 STRENGTH = ["NOT_SENT", "REJECTED", "UNKNOWN", "DEDUPLICATED", "ACCEPTED"]
@@ -31,38 +25,6 @@ FAULTS = [
     Fault.status(429, probability=0.1),
     Fault.delay(0.05, probability=0.5),
 ]
-
-
-class Worker:
-    """A process that delivers jobs."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls, job: dict[str, Any]) -> Worker:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "support.claim_jobs",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-        )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(job).encode() + b"\n")
-        process.stdin.close()
-        return cls(process)
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    async def end(self) -> tuple[int, list[tuple[str, str]]]:
-        """How it ended, and what the callers of its deliveries were told."""
-        async with asyncio.timeout(PATIENCE):
-            out, _ = await self._process.communicate()
-        assert self._process.returncode is not None
-        return self._process.returncode, [tuple(json.loads(line)) for line in out.splitlines()]
 
 
 @pytest.mark.parametrize("kind", SHARED)

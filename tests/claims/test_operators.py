@@ -5,33 +5,44 @@ from __future__ import annotations
 import asyncio
 import time
 
+import msgspec
 import pytest
 from support.claim_puts import KEY, ONE, WEEK, get, key_of, put
 from support.virtual_time import virtual
 
 from pushsdk import ConfigurationError, MobilePush, Receipt
-from pushsdk._core.dedupe import Mark, Position, Record, begin
+from pushsdk._core.idempotency import ClaimRecord
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put, count_claimed
 from pushsdk.claims._operators import claimed, claimed_in, release
 from pushsdk.testing import Answer, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
-CLAIMED, ACCEPTED, REJECTED, OPEN = Mark.CLAIMED, Mark.ACCEPTED, Mark.REJECTED, Mark.OPEN
+CLAIMED, ACCEPTED, REJECTED, PENDING, UNKNOWN = (
+    UserState.CLAIMED,
+    UserState.ACCEPTED,
+    UserState.REJECTED,
+    UserState.PENDING,
+    UserState.UNKNOWN,
+)
 
 
-def record(*marks: Mark, age: float = 0.0) -> Record:
+def record(*states: UserState, age: float = 0.0) -> ClaimRecord:
     """A record of a send that was claimed so many seconds ago."""
-    return begin("f" * 64, len(marks), time.time() - age).with_positions(Position(mark) for mark in marks)
+    users = UserStates(len(states))
+    for place, state in enumerate(states):
+        users.set(place, place + 1, UserStatus(state))
+    return ClaimRecord(fingerprint="f" * 64, claimed_at=time.time() - age, users=msgspec.Raw(users.to_json()))
 
 
-async def stored(store: ClaimStore, *records: Record) -> None:
+async def stored(store: ClaimStore, *records: ClaimRecord) -> None:
     """Store each under a key of its own."""
     puts = [Put(key_of(number), Claim(f"{number:032x}", each.encode())) for number, each in enumerate(records)]
     await store.put(puts, WEEK)
 
 
 async def test_the_claimed_users_of_each_send_are_counted(store: ClaimStore) -> None:
-    await stored(store, record(CLAIMED), record(ACCEPTED, REJECTED, OPEN), record(ACCEPTED, CLAIMED, CLAIMED))
+    await stored(store, record(CLAIMED), record(ACCEPTED, REJECTED, PENDING), record(ACCEPTED, CLAIMED, UNKNOWN))
     sends = {send.key: send.users async for send in claimed(store)}
     assert sends == {key_of(0): 1, key_of(2): 2}
 
@@ -60,7 +71,7 @@ async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store: Cl
     assert await release(store, [send for send in sends if send.users == 2]) == []
     claim = await get(store, key_of(0))
     assert claim is not None
-    assert claim.record.count(b"OPEN") == 2
+    assert claim.record.count(b"PENDING") == 2
     assert b"CLAIMED" not in claim.record
     assert b"ACCEPTED" in claim.record
     assert b"REJECTED" in claim.record

@@ -32,15 +32,16 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
-from pushsdk._core.dedupe import Mark, mark_of
+from pushsdk._core.idempotency import status_after
 from pushsdk._core.outcome import Verdict
+from pushsdk._core.user_states import UserState
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import Answer, FakeRequest, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 JOB = "job-42 of user-1"
 ONCE = RetryPolicy.none()
-CLAIMED, ACCEPTED, REJECTED, OPEN = Mark.CLAIMED, Mark.ACCEPTED, Mark.REJECTED, Mark.OPEN
+ACCEPTED, REJECTED, PENDING, UNKNOWN = UserState.ACCEPTED, UserState.REJECTED, UserState.PENDING, UserState.UNKNOWN
 
 
 async def outcome_of(
@@ -95,7 +96,7 @@ async def test_sends_of_different_jobs_still_travel_together() -> None:
     async with service.client(claims=claims) as client:
         await asyncio.gather(*(client.send(f"user-{n}", HELLO, dedupe_key=f"job-{n}") for n in range(10)))
     assert len(service.requests) == 1
-    assert claims.marks() == [[ACCEPTED]] * 10
+    assert claims.states() == [[ACCEPTED]] * 10
 
 
 @virtual
@@ -112,35 +113,35 @@ SETTLES = [
     pytest.param(Answer.status(400), [[REJECTED]], RejectedError, RejectedError, id="400"),
     pytest.param(Answer.status(404), [[REJECTED]], RejectedError, RejectedError, id="404"),
     pytest.param(Answer.status(501), [[REJECTED]], RejectedError, RejectedError, id="501"),
-    pytest.param(Answer.status(302), [[OPEN]], RejectedError, None, id="302"),
-    pytest.param(Answer.status(401), [[OPEN]], AuthenticationError, None, id="401"),
-    pytest.param(Answer.status(403), [[OPEN]], AuthenticationError, None, id="403"),
-    pytest.param(Answer.status(413), [[OPEN]], PayloadTooLargeError, None, id="413"),
-    pytest.param(Answer.status(429), [[OPEN]], RateLimitedError, None, id="429"),
-    pytest.param(Answer.status(408), [[OPEN]], RejectedError, None, id="408"),
+    pytest.param(Answer.status(302), [[PENDING]], RejectedError, None, id="302"),
+    pytest.param(Answer.status(401), [[PENDING]], AuthenticationError, None, id="401"),
+    pytest.param(Answer.status(403), [[PENDING]], AuthenticationError, None, id="403"),
+    pytest.param(Answer.status(413), [[PENDING]], PayloadTooLargeError, None, id="413"),
+    pytest.param(Answer.status(429), [[PENDING]], RateLimitedError, None, id="429"),
+    pytest.param(Answer.status(408), [[PENDING]], RejectedError, None, id="408"),
     pytest.param(
-        Answer.status(503, headers={"Retry-After": "0"}), [[OPEN]], RateLimitedError, None, id="503, asked for"
+        Answer.status(503, headers={"Retry-After": "0"}), [[PENDING]], RateLimitedError, None, id="503, asked for"
     ),
-    pytest.param(Answer.refused(), [[OPEN]], NotSentError, None, id="not sent"),
-    pytest.param(Answer.status(500), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="500"),
-    pytest.param(Answer.status(503), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="503"),
-    pytest.param(Answer.reset_after(), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="reset, taken"),
-    pytest.param(Answer.reset_before(), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="reset, not taken"),
-    pytest.param(Answer.hang(), [[CLAIMED]], OutcomeUnknownError, OutcomeUnknownError, id="silence"),
+    pytest.param(Answer.refused(), [], NotSentError, None, id="not sent"),
+    pytest.param(Answer.status(500), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="500"),
+    pytest.param(Answer.status(503), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="503"),
+    pytest.param(Answer.reset_after(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, taken"),
+    pytest.param(Answer.reset_before(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, not taken"),
+    pytest.param(Answer.hang(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="silence"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "kept", "first", "second"), SETTLES)
 @virtual
 async def test_only_accepted_and_what_is_refused_for_good_settles(
-    answer: Answer, kept: list[list[Mark]], first: type[PushError], second: type[PushError] | None
+    answer: Answer, kept: list[list[UserState]], first: type[PushError], second: type[PushError] | None
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         told = await outcome_of(client)
         assert type(told) is first
         assert len(told.attempts) == 1
-        assert claims.marks() == kept
+        assert claims.states() == kept
         again = await outcome_of(client)
     if second is None:
         assert isinstance(again, Receipt)
@@ -160,7 +161,7 @@ async def test_retries_within_a_call_are_of_one_delivery() -> None:
     service, claims = FakeService(Answer.status(429), Answer.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
         receipt = await client.send("user-1", HELLO, dedupe_key=JOB)
-    assert (len(receipt.attempts), claims.ops, claims.marks()) == (3, ["add", "swap"], [[ACCEPTED]])
+    assert (len(receipt.attempts), claims.ops, claims.states()) == (3, ["add", "swap", "swap", "swap"], [[ACCEPTED]])
 
 
 @virtual
@@ -227,15 +228,15 @@ async def test_a_later_delivery_sends_only_to_those_who_can_be_sent_to_again() -
         for _ in range(5):
             service.requests.clear()
             told.append(await outcome_of(client, USERS))
-            kept.append(claims.marks()[0])
+            kept.append(claims.states()[0])
             sent.append({user for request in service.requests for user in request.user_ids})
     assert kept == [
         # By position: those of the sorted ids.
-        [ACCEPTED, REJECTED, OPEN, CLAIMED, OPEN],
-        [ACCEPTED, REJECTED, OPEN, CLAIMED, OPEN],
-        [ACCEPTED, REJECTED, ACCEPTED, CLAIMED, CLAIMED],
-        [ACCEPTED, REJECTED, ACCEPTED, CLAIMED, CLAIMED],
-        [ACCEPTED, REJECTED, ACCEPTED, CLAIMED, CLAIMED],
+        [ACCEPTED, REJECTED, PENDING, UNKNOWN, PENDING],
+        [ACCEPTED, REJECTED, PENDING, UNKNOWN, PENDING],
+        [ACCEPTED, REJECTED, ACCEPTED, UNKNOWN, UNKNOWN],
+        [ACCEPTED, REJECTED, ACCEPTED, UNKNOWN, UNKNOWN],
+        [ACCEPTED, REJECTED, ACCEPTED, UNKNOWN, UNKNOWN],
     ]
     assert sent == [set(USERS), set(USERS[3:]), set(USERS[3:]), set(), set()]
     assert all(isinstance(each, PartialError) for each in told)
@@ -269,7 +270,7 @@ async def test_a_delivery_refused_like_the_one_before_is_refused_as_a_whole() ->
     claims = ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         await outcome_of(client, TWO)
-        assert claims.marks() == [[REJECTED, OPEN]]
+        assert claims.states() == [[REJECTED, PENDING]]
         told = await outcome_of(client, TWO)
         assert type(told) is RejectedError
         assert (told.user_ids, len(told.attempts), told.status) == (tuple(TWO), 1, 404)
@@ -324,10 +325,10 @@ async def test_a_request_that_is_never_split_settles_nobody_by_its_refusal() -> 
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims, batching=Batching(split_on=frozenset())) as client:
         assert [type(each) for each in await together(client, "good", "bad")] == [RejectedError] * 2
-        assert claims.marks() == [[OPEN], [OPEN]]
+        assert claims.states() == [[PENDING], [PENDING]]
         assert [type(each) for each in await together(client, "good")] == [Receipt]
         assert [type(each) for each in await together(client, "bad")] == [RejectedError]
-        assert claims.marks() == [[ACCEPTED], [REJECTED]]
+        assert claims.states() == [[ACCEPTED], [REJECTED]]
     assert service.users() == {"good": 1}
 
 
@@ -346,7 +347,7 @@ async def test_a_culprit_that_was_found_by_splitting_is_settled() -> None:
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert [type(each) for each in await together(client, "a", "bad", "c")] == [Receipt, RejectedError, Receipt]
-        assert claims.marks() == [[ACCEPTED], [REJECTED], [ACCEPTED]]
+        assert claims.states() == [[ACCEPTED], [REJECTED], [ACCEPTED]]
 
 
 # -- what a person mends --------------------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ async def test_a_job_that_was_sent_in_part_needs_a_new_key_for_another_base_url(
     service, claims = singly({"user-2": [Answer.status(302)]}), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert isinstance(await outcome_of(client, TWO), PartialError)
-        assert claims.marks() == [[ACCEPTED, OPEN]]
+        assert claims.states() == [[ACCEPTED, PENDING]]
     async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
         told = await outcome_of(client, TWO)
     assert isinstance(told, ValidationError)
@@ -398,7 +399,7 @@ async def test_the_same_key_with_another_payload_is_an_error(
             await client.send(users, {"title": {"en": title}}, custom_fields=fields, dedupe_key=JOB)
         assert JOB not in str(caught.value)
     assert len(service.requests) == 1
-    assert claims.marks() == [[ACCEPTED, ACCEPTED]]
+    assert claims.states() == [[ACCEPTED, ACCEPTED]]
 
 
 @virtual
@@ -441,7 +442,7 @@ async def test_a_key_without_a_store_is_an_error_and_nothing_is_sent() -> None:
 
 @pytest.mark.parametrize("claims", ["claims.db", object(), ShakyClaims, 0])
 def test_a_store_that_is_none_is_refused(claims: object) -> None:
-    with pytest.raises(ConfigurationError, match="claims is a claim store"):
+    with pytest.raises(ConfigurationError, match="claims must be a claim store"):
         AsyncPushClient("https://push.example", "key", claims=claims)  # type: ignore[arg-type]
 
 
@@ -472,7 +473,7 @@ async def test_a_call_past_its_deadline_stays_claimed_while_its_request_is_out()
         assert "the deadline passed" in str(first)
         assert type(await outcome_of(client)) is OutcomeUnknownError
         await other
-    assert claims.marks() == [[CLAIMED]]
+    assert claims.states() == [[UNKNOWN]]
     assert service.users() == {"user-1": 1, "user-2": 1}
 
 
@@ -484,7 +485,7 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_does() -> None:
         started = asyncio.get_running_loop().time()
         assert type(await outcome_of(client)) is NotSentError
         assert asyncio.get_running_loop().time() - started == pytest.approx(30.0, abs=0.1)
-    assert claims.marks() == [[OPEN]]
+    assert claims.states() == []
 
 
 # -- cancellation ---------------------------------------------------------------------------------------------------
@@ -493,13 +494,13 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_does() -> None:
 @pytest.mark.parametrize(
     ("answer", "seconds", "kept"),
     [
-        pytest.param(Answer.unreachable(), 1.0, [[OPEN]], id="before anything left"),
-        pytest.param(Answer.hang(accepted=True), 1.0, [[CLAIMED]], id="after"),
+        pytest.param(Answer.unreachable(), 1.0, [], id="before anything left"),
+        pytest.param(Answer.hang(accepted=True), 1.0, [[UNKNOWN]], id="after"),
     ],
 )
 @virtual
 async def test_a_cancelled_call_is_released_if_nothing_left(
-    answer: Answer, seconds: float, kept: list[list[Mark]]
+    answer: Answer, seconds: float, kept: list[list[UserState]]
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:
@@ -508,9 +509,9 @@ async def test_a_cancelled_call_is_released_if_nothing_left(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert claims.marks() == kept
+        assert claims.states() == kept
         again = await outcome_of(client)
-    assert type(again) is (OutcomeUnknownError if kept == [[CLAIMED]] else Receipt)
+    assert type(again) is (OutcomeUnknownError if kept == [[UNKNOWN]] else Receipt)
     assert service.users() == {"user-1": 1}
 
 
@@ -526,8 +527,8 @@ async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for(count: 
             task.cancel()
             await turns(1)
         sent = bool(service.requests)
-        assert [mark for marks in claims.marks() for mark in marks] in (
-            [[CLAIMED], [ACCEPTED]] if sent else [[], [OPEN]]
+        assert [mark for marks in claims.states() for mark in marks] in (
+            [[UNKNOWN], [ACCEPTED]] if sent else [[], [PENDING]]
         )
         again = await outcome_of(client)
     assert isinstance(again, Receipt) or sent
@@ -542,14 +543,14 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 def test_the_table_of_what_is_noted_is_that_of_the_code() -> None:
     rows = [line.split("|")[1:4] for line in README.partition("| a user of an earlier")[2].splitlines()[2:6]]
-    noted = [(ended.split()[0].strip(","), mark.strip()) for ended, mark, _ in rows]
-    assert noted == [("accepted", ACCEPTED), ("rejected", REJECTED), ("rejected", OPEN), ("unknown", CLAIMED)]
-    assert mark_of(Verdict(outcome=Outcome.ACCEPTED)).mark == ACCEPTED
-    assert mark_of(Verdict(outcome=Outcome.UNKNOWN)).mark == CLAIMED
-    for repeatable, mark in ((False, REJECTED), (True, OPEN)):
+    noted = [(ended.split()[0].strip(","), state.strip()) for ended, state, _ in rows]
+    assert noted == [("accepted", ACCEPTED), ("rejected", REJECTED), ("rejected", PENDING), ("unknown", UNKNOWN)]
+    assert status_after(Verdict(outcome=Outcome.ACCEPTED)).state is ACCEPTED
+    assert status_after(Verdict(outcome=Outcome.UNKNOWN)).state is UNKNOWN
+    for repeatable, state in ((False, REJECTED), (True, PENDING)):
         attempt = Attempt(outcome=Outcome.REJECTED, status=400, repeatable=repeatable)
-        assert mark_of(Verdict(outcome=Outcome.REJECTED, attempts=(attempt,))).mark == mark
-    assert mark_of(Verdict(outcome=Outcome.NOT_SENT)).mark == OPEN
+        assert status_after(Verdict(outcome=Outcome.REJECTED, attempts=(attempt,))).state is state
+    assert status_after(Verdict(outcome=Outcome.NOT_SENT)).state is PENDING
     assert f"{ShakyClaims().claim_ttl / 86400:.0f} days" in README
 
 

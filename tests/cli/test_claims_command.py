@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from support.claim_puts import WEEK, key_of
 from support.command_line import Ended
 from support.servers import postgres_server, redis_server
 
-from pushsdk._core.dedupe import Mark, Position, begin
+from pushsdk._core.idempotency import ClaimRecord
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, ClaimStore, DirectoryClaims, PostgresClaims, Put, RedisClaims, SqliteClaims
 
 Command = Callable[..., Ended]
@@ -29,8 +31,12 @@ def fill(store: ClaimStore, *ages: float) -> None:
     async def fill() -> None:
         puts = []
         for number, age in enumerate(ages):
-            record = begin("f" * 64, 2, time.time() - age)
-            record = record.with_positions([Position(Mark.ACCEPTED, 204), Position(Mark.CLAIMED)])
+            states = UserStates(2)
+            states.set(0, 1, UserStatus(UserState.ACCEPTED, 204))
+            states.set(1, 2, UserStatus(UserState.CLAIMED))
+            record = ClaimRecord(
+                fingerprint="f" * 64, claimed_at=time.time() - age, users=msgspec.Raw(states.to_json())
+            )
             puts.append(Put(key_of(number), Claim(key_of(number)[:32], record.encode())))
         async with store:
             await store.put(puts, WEEK)

@@ -123,7 +123,7 @@ HOLDING = """
         from pushsdk.claims import SqliteClaims
         async def claim():
             async with SqliteClaims(path) as store:
-                await store._have_done(hold)
+                await store._blocking.do(lambda file: setattr(file, "_find", hold) or file.get(["key"]))
         asyncio.run(claim())
 
     def writing():

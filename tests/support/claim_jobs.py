@@ -1,7 +1,9 @@
 """Deliveries of jobs in processes of their own, some of which are killed: ``python -m support.claim_jobs`` reads jobs.
 
 A line of JSON each on stdin: a store's kind and arguments, an address, keys to deliver at the same time, and where to
-die. On stdout comes a line for each delivery that ended: its key and what the caller was told.
+die or to hang (``"slow_key"``: when asked for the Api-Key; ``"slow_store"``: when the claims are to be written;
+``"connecting"``: by itself, so it only says when it connects). On stdout comes a line for each delivery that ended: its
+key and what the caller was told.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,17 +84,40 @@ def _prepare(store: ClaimStore, end: str | None) -> None:
     store.put = dying  # type: ignore[method-assign]
 
 
+async def _hang(why: str) -> Any:
+    """Say so, and go no further."""
+    os.write(1, json.dumps([why, "HANGS"]).encode() + b"\n")
+    await asyncio.get_running_loop().create_future()
+
+
 async def _work(job: dict[str, Any]) -> None:
     store = store_of(job["kind"], job["arguments"])
     _prepare(store, job.get("end"))
+    hangs = job.get("hangs")
+    if hangs == "connecting":
+        loop = asyncio.get_running_loop()
+        connect = loop.sock_connect
+
+        async def sock_connect(sock: socket.socket, address: Any) -> None:
+            os.write(1, json.dumps([hangs, "HANGS"]).encode() + b"\n")
+            await connect(sock, address)
+
+        loop.sock_connect = sock_connect  # type: ignore[method-assign]
+    if hangs == "slow_store":
+        store.put = lambda puts, ttl: _hang(hangs)  # type: ignore[method-assign]
     # Some answers never come: the faults of the service.
-    patience = Timeout(total=20.0, attempt=job.get("attempt", 5.0))
+    patience = Timeout(total=job.get("patience", 20.0), attempt=job.get("attempt", 5.0))
     retry = RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005)
     small = Batching(max_users=3)
     async with (
         store,
         AsyncPushClient(
-            job["base_url"], job["key"], claims=store, timeout=patience, retry=retry, batching=small
+            job["base_url"],
+            (lambda: _hang(hangs)) if hangs == "slow_key" else job["key"],
+            claims=store,
+            timeout=patience,
+            retry=retry,
+            batching=small,
         ) as client,
     ):
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
-from pushsdk._core.dedupe import Mark, Record, _decode
+from pushsdk._core.idempotency import ClaimRecord
+from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
 
 __all__ = ["Fault", "Op", "ShakyClaims", "StoppedClaims"]
@@ -44,13 +45,16 @@ class ShakyClaims(MemoryClaims):
         await self._after("get")
         return answers
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[ClaimRecord]:
         """What it holds."""
-        return [_decode(claim.record) for claim, _ in self._claims.values()]
+        return [ClaimRecord.decode(claim.record) for claim, _ in self._claims.values()]
 
-    def marks(self) -> list[list[Mark]]:
-        """The marks of every delivery that it holds."""
-        return [[position.mark for position in record.positions()] for record in self.records()]
+    def states(self) -> list[list[UserState]]:
+        """The states of the users of every entry that it holds."""
+        return [
+            [status.state for start, stop, status in record.states().runs() for _ in range(start, stop)]
+            for record in self.records()
+        ]
 
     async def _before(self, op: Op) -> None:
         self.ops.append(op)

@@ -1,0 +1,262 @@
+"""One entry of a claim store, as this process knows it: what it is to say, and what it may say now.
+
+Decides only; ``_log`` asks the store. A write that failed may have been made all the same: at once, later, or never. So
+the entry remembers every token that the store may hold, and its next write replaces any of them. In the end the store
+says what is true, whatever came late.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pushsdk._core.errors import ValidationError
+from pushsdk._core.idempotency import ClaimRecord
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk.claims.store import Claim, Put
+
+__all__ = ["ClaimRequest", "Entry", "Ranges"]
+
+# Another process may change the entry between two looks at it, but hardly so often.
+MOST_REFUSALS = 10
+
+Ranges = Sequence[tuple[int, int]]
+"""Users by position: from the first up to, not including, the second."""
+
+OTHER_PAYLOAD = (
+    "this dedupe_key was used for another payload (users, message, custom fields or base_url differ): nothing was "
+    "sent; use a key of its own for each job, and a new one to send a job on after a change of its payload or base_url"
+)
+
+_PENDING = UserStatus(UserState.PENDING)
+_CLAIMED = UserStatus(UserState.CLAIMED)
+_RESENT = UserStatus(UserState.CLAIMED, resent=True)
+_UNKNOWN = UserStatus(UserState.UNKNOWN)
+
+
+class ClaimRequest(msgspec.Struct, eq=False, gc=False):
+    """A wish to send to some users of an entry."""
+
+    entry: Entry
+    ranges: Ranges
+    resends: bool = False
+    """Users whom this process sent to with an UNKNOWN outcome are claimed again."""
+    claimed: list[tuple[int, int]] = []
+    """The users whom the store granted. Set once it is done."""
+    done: bool = False
+    error: Exception | None = None
+    refusals: int = 0
+    gone: bool = False
+    """Nobody wants it any more. What it is granted is given back."""
+
+
+class Entry:
+    """The users of one idempotency key."""
+
+    __slots__ = (
+        "_asked",
+        "_base",
+        "_claimed_at",
+        "_doubt",
+        "_ours",
+        "_tokens",
+        "failures",
+        "fingerprint",
+        "is_changed",
+        "key",
+        "requests",
+        "users",
+        "uses",
+    )
+
+    def __init__(self, key: str, fingerprint: str, users: int, now: float) -> None:
+        self.key = key
+        self.fingerprint = fingerprint
+        self.users = users
+        self._claimed_at = now
+        # What others recorded, as far as it is known; and what this process did, PENDING if nothing.
+        self._base: UserStates | None = None
+        self._ours = UserStates(users)
+        # Of what the store may hold; the last write, if it is not known to have been made; the requests in it.
+        self._tokens: tuple[str, ...] = ()
+        self._doubt: Claim | None = None
+        self._asked: list[ClaimRequest] = []
+        #: The claims that the next write makes.
+        self.requests: list[ClaimRequest] = []
+        #: The store does not say yet what it is to say.
+        self.is_changed = False
+        #: Writes that failed since the last that did not.
+        self.failures = 0
+        #: Calls that use the entry. Counted by ``_log``.
+        self.uses = 0
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the store says what it is to say, or will never be told."""
+        return not self.is_changed and self._doubt is None
+
+    def check(self, fingerprint: str, users: int) -> None:
+        """Raises ValidationError for another payload, ValueError for another number of users."""
+        if fingerprint != self.fingerprint:
+            raise ValidationError(OTHER_PAYLOAD)
+        if users != self.users:
+            raise ValueError("the record is about another number of users")
+
+    def states(self) -> UserStates:
+        """Return the state of every user, as far as this process knows."""
+        if self._base is None:
+            return self._ours.copy()
+        states = self._base.copy()
+        for start, stop, status in self._ours.runs():
+            for low, high, theirs in self._base.runs(start, stop):
+                # One accepted push is a push, whatever became of the others.
+                if status.state is not UserState.PENDING and theirs.state is not UserState.ACCEPTED:
+                    states.set(low, high, status)
+        return states
+
+    def settle(self, ranges: Ranges, status: UserStatus) -> None:
+        """Note what became of users that were claimed."""
+        for start, stop in ranges:
+            self._ours.set(start, stop, status)
+        self.is_changed = True
+
+    def withdraw(self, request: ClaimRequest) -> None:
+        """Nobody wants this claim any more, whether it was made or not."""
+        request.gone = True
+        if request in self.requests:
+            self.requests.remove(request)
+
+    # -- a write ------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> Put | None:
+        """Return the next write, with the claims that wait for it; None if the store need not be told anything."""
+        self._asked, self.requests = self.requests, []
+        for request in self._asked:
+            request.claimed = self._take(request)
+        if not (self._tokens or self._doubt) and self._ours.count(UserState.PENDING) == self.users:
+            self.is_changed = False
+            return None
+        self.is_changed = False
+        record = ClaimRecord(
+            fingerprint=self.fingerprint,
+            claimed_at=self._claimed_at,
+            users=msgspec.Raw((self._ours if self._base is None else self.states()).to_json()),
+        ).encode()
+        # The same again if it is in doubt: a store that has it says so.
+        if self._doubt is None or self._doubt.record != record:
+            self._doubt = Claim(secrets.token_hex(16), record)
+        return Put(self.key, self._doubt, self._tokens)
+
+    def stored(self) -> None:
+        """The write was made."""
+        assert self._doubt is not None  # noqa: S101 - ``prepare`` came before
+        self._tokens, self._doubt, self.failures = (self._doubt.token,), None, 0
+        self._finish(None)
+
+    def refused(self, found: Claim) -> bool:
+        """Another process was first. False if that leaves no room for what this process has to say."""
+        asked, self._asked = self._asked, []
+        self._give_back(asked)
+        # Of all that this process wrote, nothing is there.
+        self._tokens, self._doubt, self.failures = (found.token,), None, 0
+        has_news = self._ours.count(UserState.PENDING) < self.users
+        try:
+            self._learn(found)
+        except (ValidationError, ValueError) as error:
+            self._ours = UserStates(self.users)
+            for request in [*asked, *self.requests]:
+                request.error, request.done = error, True
+            self.requests = []
+            return not has_news
+        self.is_changed = has_news
+        for request in asked:
+            request.refusals += 1
+            if request.gone:
+                continue
+            if next(self._open(request), None) is None:
+                request.claimed, request.done = [], True
+            elif request.refusals >= MOST_REFUSALS:
+                request.error, request.done = TimeoutError(), True
+            else:
+                self.requests.append(request)
+        return True
+
+    def failed(self, error: Exception) -> None:
+        """Nobody knows whether the write was made."""
+        self.failures += 1
+        self.is_changed = True
+        if self._doubt is not None and self._doubt.token not in self._tokens:
+            self._tokens = (*self._tokens, self._doubt.token)
+        self._give_back(self._asked)
+        self._finish(error)
+
+    def fail_waiting(self, error: Exception) -> None:
+        """End the claims that wait for the next write."""
+        self._asked, self.requests = self.requests, []
+        self._finish(error)
+
+    def give_up(self) -> None:
+        """Forget what the store could not be told."""
+        self.is_changed, self._doubt = False, None
+
+    def look(self, found: Claim | None) -> None:
+        """Take in what the store says, unless it is of this process.
+
+        Raises ValidationError for another payload, ValueError for what is no record.
+        """
+        if found is not None and not self._doubt and found.token not in self._tokens:
+            self._tokens = (found.token,)
+            self._learn(found)
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    def _learn(self, found: Claim) -> None:
+        record = ClaimRecord.decode(found.record)
+        states = record.states()
+        if states.count(UserState.PENDING) == states.users:
+            self._base = None
+            return
+        self.check(record.fingerprint, states.users)
+        self._base, self._claimed_at = states, record.claimed_at
+
+    def _take(self, request: ClaimRequest) -> list[tuple[int, int]]:
+        taken = list(self._open(request))
+        for start, stop in taken:
+            resent = request.resends and self._ours.at(start).state is UserState.UNKNOWN
+            self._ours.set(start, stop, _RESENT if resent else _CLAIMED)
+        return taken
+
+    def _open(self, request: ClaimRequest) -> Iterator[tuple[int, int]]:
+        """Yield the users whom the request may have: pending for all that is known, or in doubt by our own doing."""
+        for start, stop in request.ranges:
+            for low, high, ours in self._ours.runs(start, stop):
+                if ours.state is UserState.UNKNOWN and request.resends:
+                    yield low, high
+                elif ours.state is UserState.PENDING:
+                    yield from self._pending_in_base(low, high)
+
+    def _pending_in_base(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        if self._base is None:
+            yield start, stop
+            return
+        for low, high, theirs in self._base.runs(start, stop):
+            if theirs.state is UserState.PENDING:
+                yield low, high
+
+    def _finish(self, error: Exception | None) -> None:
+        asked, self._asked = self._asked, []
+        for request in asked:
+            request.error, request.done = error, True
+            if request.gone and error is None:
+                self._give_back([request])
+                self.is_changed = True
+
+    def _give_back(self, requests: list[ClaimRequest]) -> None:
+        for request in requests:
+            for start, stop in request.claimed:
+                for low, high, ours in list(self._ours.runs(start, stop)):
+                    if ours.state is UserState.CLAIMED:
+                        self._ours.set(low, high, _UNKNOWN if ours.resent else _PENDING)
+            request.claimed = []

@@ -1,0 +1,130 @@
+"""A crowd of calls with idempotency keys: what comes while a write is under way shares the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from support.shaky_claims import ShakyClaims
+from support.virtual_time import turns, virtual
+
+from pushsdk import ClaimStoreError, MobilePush, Receipt, Timeout
+from pushsdk._core.user_states import UserState
+from pushsdk.claims import Claim, Put
+from pushsdk.client import AsyncPushClient
+from pushsdk.testing import FakeService
+
+HELLO = MobilePush(title={"en": "Hello"})
+
+
+class Narrow(ShakyClaims):
+    """A store that does one thing at a time, and takes a second for it."""
+
+    def __init__(self, **options: float) -> None:
+        super().__init__(**{"timeout": 5.0, **options})
+        self.line = asyncio.Lock()
+        self.sizes: list[int] = []
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async with self.line:
+            self.sizes.append(len(puts))
+            await asyncio.sleep(1.0)
+            return await super().put(puts, ttl)
+
+
+class Silent(ShakyClaims):
+    """A store that answers nothing any more."""
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        self.ops.append("swap" if puts[0].expected else "add")
+        await asyncio.get_running_loop().create_future()
+        return []
+
+
+class Choosy(ShakyClaims):
+    """A store that never takes one of the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = ""
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        self.refused = self.refused or puts[0].key
+        if self.refused in [put.key for put in puts]:
+            raise OSError
+        return await super().put(puts, ttl)
+
+
+async def crowd(client: AsyncPushClient, count: int, total: float | None = None) -> list[Receipt | BaseException]:
+    """That many jobs at once."""
+    sends = (
+        client.send(f"user-{n}", HELLO, dedupe_key=f"job-{n}", timeout=Timeout(total=total, attempt=None))
+        for n in range(count)
+    )
+    return await asyncio.gather(*sends, return_exceptions=True)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@virtual
+async def test_the_claims_of_a_batch_are_one_write_and_so_are_its_settlements() -> None:
+    service, claims = FakeService(), Narrow()
+    async with service.client(claims=claims) as client:
+        assert {type(each) for each in await crowd(client, 1000)} == {Receipt}
+    assert (claims.sizes, len(service.requests)) == ([1000, 1000], 1)
+    assert claims.states() == [[UserState.ACCEPTED]] * 1000
+
+
+@virtual
+async def test_a_store_that_is_slower_than_the_calls_may_take_is_an_error() -> None:
+    service, claims = FakeService(), Narrow()
+    async with service.client(claims=claims) as client:
+        started = now()
+        told = await crowd(client, 30, total=0.5)
+        assert now() - started == pytest.approx(0.5, abs=0.01)
+        assert {str(each) for each in told} == {"not sent: the claim store did not answer within the call's timeout"}
+        assert client.stats().not_sent == 30
+    assert service.users() == {}
+
+
+@virtual
+async def test_nobody_waits_behind_a_store_that_is_silent() -> None:
+    service, claims = FakeService(), Silent(timeout=5.0)
+    client = service.client(claims=claims)
+    started = now()
+    told = await crowd(client, 100)
+    assert now() - started == pytest.approx(5.0, abs=0.01)
+    assert {str(each) for each in told} == {"not sent: the claim store failed (TimeoutError)"}
+    assert claims.ops.count("add") == 1, "the others were never asked for"
+    await client.aclose(drain=10.0)
+    assert now() - started < 30.0
+    assert service.requests == []
+
+
+@virtual
+async def test_an_entry_that_the_store_never_takes_does_not_hold_up_the_others() -> None:
+    service, claims = FakeService(), Choosy()
+    async with service.client(claims=claims) as client:
+        assert {type(each) for each in await crowd(client, 30)} == {ClaimStoreError}
+        await asyncio.sleep(60.0)
+        told = await crowd(client, 30)
+    assert [type(each) for each in told].count(Receipt) == 29
+    assert service.users() == {f"user-{n}": 1 for n in range(1, 30)}
+
+
+@virtual
+async def test_a_call_cancelled_before_its_claim_is_written_asks_nothing() -> None:
+    service, claims = FakeService(), Narrow()
+    async with service.client(claims=claims) as client:
+        first = asyncio.create_task(client.send("user-1", HELLO, dedupe_key="first"))
+        await asyncio.sleep(0.5)
+        second = asyncio.create_task(client.send("user-2", HELLO, dedupe_key="second"))
+        await turns(5)
+        second.cancel()
+        told = await asyncio.gather(first, second, return_exceptions=True)
+        assert [type(each) for each in told] == [Receipt, asyncio.CancelledError]
+        assert client.stats().not_sent == 1
+    assert claims.sizes == [1, 1]
