@@ -2047,10 +2047,17 @@ CLAIM_STORES = [
     ),
     Mutant(
         "a release opens a send that was settled after the look",
-        CLAIMS + "_owed.py",
-        "yield Swap(self.token, Claim(token, record.encode()))",
-        "yield Swap(self.token, Claim(self.token, record.encode()))",
+        CLAIMS + "_entry.py",
+        "self._doubt = Claim(secrets.token_hex(16), record)",
+        "self._doubt = Claim((*self._tokens, secrets.token_hex(16))[0], record)",
         T_CLAIMS + "operators.py",
+    ),
+    Mutant(
+        "a file that another process is making is refused",
+        "pushsdk/_sqlite.py",
+        '("mode=ro&immutable=1", "mode=ro")',
+        '("mode=ro&immutable=1",)',
+        "tests/io/test_sqlite.py",
     ),
     Mutant(
         "a release forgets earlier who was accepted",

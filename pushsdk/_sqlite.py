@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
@@ -42,7 +43,7 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
     """
     opened = _find_or_make(path)
     if opened.st_size:
-        _recognize(path, form)
+        _recognize(path, form, timeout)
     db = connect(path, timeout=timeout)
     try:
         if why := database_objection(path, opened):
@@ -53,9 +54,7 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
             # In one transaction, so a file with our head is complete, or has no table if its maker was killed.
             head = f"PRAGMA application_id = {form.application_id}; PRAGMA user_version = {form.version};"
             db.executescript(f"BEGIN IMMEDIATE; {head} {form.schema} COMMIT;")
-        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise FileRefused(f"its folder allows no write-ahead log, only {mode}")
+        _log_ahead(db, timeout)
     except BaseException:
         db.close()
         raise
@@ -72,14 +71,32 @@ def _find_or_make(path: Path) -> os.stat_result:
     return found
 
 
-def _recognize(path: Path, form: FileFormat) -> None:
-    # ``immutable`` takes no lock, makes no file, and neither replays a journal nor writes a log back.
-    with closing(connect(path, timeout=0, options="mode=ro&immutable=1")) as db:
+def _log_ahead(db: sqlite3.Connection, timeout: float) -> None:
+    """Switch to a write-ahead log. Only for this SQLite does not wait for another process that does the same."""
+    until = time.monotonic() + timeout
+    while True:
         try:
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.002)
+            continue
+        if mode != "wal":
+            raise FileRefused(f"its folder allows no write-ahead log, only {mode}")
+        return
+
+
+def _recognize(path: Path, form: FileFormat, timeout: float) -> None:
+    # ``immutable`` takes no lock, makes no file, and neither replays a journal nor writes a log back. It fails if
+    # another process is writing the first pages: then wait for that.
+    for options in ("mode=ro&immutable=1", "mode=ro"):
+        with suppress(sqlite3.DatabaseError), closing(connect(path, timeout=timeout, options=options)) as db:
             (application_id,) = db.execute("PRAGMA application_id").fetchone()
             (version,) = db.execute("PRAGMA user_version").fetchone()
-        except sqlite3.DatabaseError:
-            raise FileRefused(f"it is no {form.name}, or it is damaged") from None
+            break
+    else:
+        raise FileRefused(f"it is no {form.name}, or it is damaged")
     if application_id != form.application_id:
         raise FileRefused(f"it is no {form.name} but another program's database")
     if version != form.version:

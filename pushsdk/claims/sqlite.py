@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import functools
 import os
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.forks import unforked
-from pushsdk._io.ownership import database_objection
+from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import Blocking
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
 
 __all__ = ["SqliteClaims"]
 
-# In the head of the file: "pcla", and the version of the table.
-APPLICATION, FORMAT = 0x70636C61, 1
-SCHEMA = f"""
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {FORMAT};
-CREATE TABLE claims(
+# Several processes may make the table at the same time.
+FORMAT = FileFormat(
+    name="claim store",
+    application_id=0x70636C61,  # "pcla"
+    version=1,
+    schema="""
+CREATE TABLE IF NOT EXISTS claims(
     key TEXT PRIMARY KEY,
     token TEXT NOT NULL,
     record BLOB NOT NULL,
     expires REAL NOT NULL) WITHOUT ROWID;
-CREATE INDEX claims_by_expiry ON claims(expires);
-"""
+CREATE INDEX IF NOT EXISTS claims_by_expiry ON claims(expires);
+""",
+)
 # Seconds between two looks for what has expired, and rows that go at a time: so many hold nobody up.
 SWEEP_EVERY, SWEPT = 60.0, 1000
 
@@ -86,20 +87,12 @@ class _File:
 
     @unforked
     def __init__(self, path: Path, *, durable: bool, timeout: float) -> None:
-        # Made here, not by SQLite: for its owner only, from the first moment on.
-        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        opened = os.fstat(file)
-        os.close(file)
         self._swept = 0.0
-        self._db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, isolation_level=None)
         try:
-            if why := database_objection(path, opened):
-                raise ConfigurationError(f"the file of the claim store can't be trusted: {why}")
-            _prepare(self._db, timeout)
-            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        except BaseException:
-            self._db.close()
-            raise
+            self._db = open_database(path, FORMAT, timeout=timeout)
+        except FileRefused as error:
+            raise ConfigurationError(f"the file of the claim store can't be used: {error}") from None
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
 
     @unforked
     def close(self) -> None:
@@ -144,48 +137,3 @@ class _File:
     def _sweep(self, now: float) -> None:
         if now >= self._swept + SWEEP_EVERY and self._db.execute(_SWEEP, (now, SWEPT)).rowcount < SWEPT:
             self._swept = now
-
-
-def _prepare(db: sqlite3.Connection, timeout: float) -> None:
-    """Make the table if there is none, and have a write-ahead log."""
-    db.execute("PRAGMA trusted_schema = OFF")
-    db.execute("BEGIN")
-    is_new = _is_new(db)
-    db.execute("COMMIT")
-    _log_ahead(db, timeout)
-    if is_new:
-        db.execute("BEGIN IMMEDIATE")
-        # Another process may have been first.
-        if _is_new(db):
-            for statement in SCHEMA.split(";"):
-                db.execute(statement)
-        db.execute("COMMIT")
-
-
-def _log_ahead(db: sqlite3.Connection, timeout: float) -> None:
-    """Change the journal. For this change alone SQLite does not wait for a process that makes it, too."""
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(0.002)
-            continue
-        if mode != "wal":
-            raise ConfigurationError("the folder of the claim store allows no write-ahead log")
-        return
-
-
-def _is_new(db: sqlite3.Connection) -> bool:
-    """Whether nothing was ever in it. Raises ConfigurationError where it is not ours. Within a transaction."""
-    # First of all what takes the lock: the head must not change between two looks at it.
-    is_empty = db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if (application, version) == (APPLICATION, FORMAT):
-        return False
-    if application or version or not is_empty:
-        raise ConfigurationError("the file of the claim store is of something else, or of another version")
-    return True

@@ -169,7 +169,7 @@ def test_the_store_may_be_a_server_and_the_variable_names_it(command: Command, m
         ("s3cret", 2, "--claims is sqlite:PATH"),
         ("redis://:s3cret@host:port", 4, "the address of the Redis can't be read"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
-        ("sqlite:/", 4, "the claim store failed (IsADirectoryError)"),
+        ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],
 )
 def test_a_store_that_can_not_be_used_is_an_error_without_its_password(
