@@ -189,8 +189,7 @@ class Audience:
     def _counted(self, batches: Iterator[list[T]], counts: Counts) -> Iterator[list[T]]:
         for batch in batches:
             counts.users += len(batch)
-            if batch:
-                yield batch
+            yield batch
         self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
 
 
