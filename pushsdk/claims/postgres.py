@@ -38,13 +38,14 @@ CREATE TABLE IF NOT EXISTS {table} (
 );
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires);
 """
-# The columns as arrays, and the expected tokens of the keys that have such as a JSON object.
+# The columns as arrays, and the expected tokens of the keys that have such as a JSON object: as text, since a pool may
+# have a codec for jsonb, and parsed once, by a subquery.
 _PUT = """INSERT INTO {table} AS stored (key, token, record, expires)
 SELECT key, token, record, clock_timestamp() + make_interval(secs => $5)
 FROM unnest($1::text[], $2::text[], $3::text[]) AS put(key, token, record)
 ON CONFLICT (key) DO UPDATE SET token = excluded.token, record = excluded.record, expires = excluded.expires
 WHERE stored.expires <= clock_timestamp() OR stored.token = excluded.token
-    OR ($4::jsonb -> stored.key) ? stored.token
+    OR ((SELECT $4::text::jsonb) -> stored.key) ? stored.token
 RETURNING key"""
 _FIND = "SELECT key, token, record, expires > clock_timestamp() AS alive FROM {table} WHERE key = ANY($1::text[])"
 _PAGE = """SELECT key, token, record FROM {table} WHERE key > $1 AND expires > clock_timestamp()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import sqlite3
 import stat
@@ -455,6 +456,15 @@ async def test_a_row_that_goes_between_two_looks_is_put_again(postgres_url: str)
         assert store._pool.looks == 1
         store._pool = pool
         assert await store.get([key_of(number) for number in (1, 2, 3)]) == [ONE, TWO, TWO]
+
+
+async def test_a_pool_of_mine_may_have_its_own_way_with_json(postgres_url: str) -> None:
+    async def init(connection: Any) -> None:
+        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+
+    async with asyncpg.create_pool(postgres_url, min_size=0, init=init) as pool:
+        store = PostgresClaims(pool, table="codecs")
+        assert [await put(store, ONE), await put(store, TWO, ONE), await put(store, ONE)] == [None, None, TWO]
 
 
 async def test_processes_that_put_the_same_keys_in_any_order_do_not_block_one_another(postgres_url: str) -> None:
