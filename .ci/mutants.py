@@ -405,10 +405,10 @@ PACING = [
 BRAKE = [
     Mutant(
         "a refused key is one failure of many",
-        CORE + "brake.py",
-        "REFUSED_KEYS.get(status or 0) or self._too_many()",
-        "self._too_many()",
-        T_BRAKE,
+        CORE + "decisions.py",
+        "status in REFUSED or status in REDIRECTS",
+        "status in REDIRECTS",
+        "tests/core/test_decisions.py",
     ),
     Mutant(
         "a share is of the whole run",
@@ -940,16 +940,16 @@ TRANSPORT = [
     Mutant(
         "what needs a person is given back to the queue",
         CORE + "explain.py",
-        "(not last.repeatable or last.reason.startswith(Failure.CREDENTIALS))",
-        "False",
+        "return is_retryable(verdict) and not keyless",
+        "return is_retryable(verdict)",
         "tests/client/test_may_repeat.py",
     ),
     Mutant(
         "an open user whom a person has to help is settled for good",
-        CORE + "dedupe.py",
-        "return not (is_open(verdict) or",
-        "return not (may_repeat(verdict) or",
-        "tests/client/test_may_repeat.py",
+        CORE + "decisions.py",
+        "if _is_unsent(verdict) or status in REFUSED",
+        "if status in REFUSED",
+        "tests/core/test_decisions.py",
     ),
     Mutant(
         "a mapping's types are not looked at",
@@ -995,9 +995,9 @@ TRANSPORT = [
     ),
     Mutant(
         "what was refused for good may be repeated",
-        CORE + "explain.py",
-        "return last is not None and (last.outcome",
-        "return last is not None or (last.outcome",
+        CORE + "decisions.py",
+        "(last.outcome is Outcome.REJECTED and verdict.failure is not None)",
+        "last.outcome is Outcome.REJECTED",
         T_ERRORS,
     ),
     Mutant(
@@ -1063,25 +1063,36 @@ KILLS = [
     Mutant(
         "a chunk is claimed after it was sent",
         RUNS + "runner.py",
-        "            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))\n",
-        """            verdict = await self._engine.sender.run(job, has_slot=True)
-            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
+        "            return await self._engine.sender.run(job, has_slot=True)\n",
+        """            claim, job.claim = job.claim, None
+            verdict = await self._engine.sender.run(job, has_slot=True)
+            await claim.claim()
+            claim.settle(verdict)
             return verdict
 """,
         T_KILL,
     ),
     Mutant(
+        "a chunk is claimed before it has a connection",
+        RUNS + "runner.py",
+        "            return await self._engine.sender.run(job, has_slot=True)\n",
+        """            await job.claim.claim()
+            return await self._engine.sender.run(job, has_slot=True)
+""",
+        "tests/broadcast/test_kill_unsent.py",
+    ),
+    Mutant(
         "a resume sends what was claimed and never settled",
-        RUNS + "state.py",
-        "case 0 | 2:",
-        "case 0 | 1 | 2:",
+        RUNS + "journal.py",
+        "PENDING = frozenset({UserState.PENDING})",
+        "PENDING = frozenset({UserState.PENDING, UserState.CLAIMED})",
         T_KILL,
     ),
     Mutant(
         "a resume sends again what it was told to hold",
         RUNS + "runner.py",
-        "list(self._journal.held()) if self._wishes.resend else []",
-        "list(self._journal.held())",
+        "list(self._journal.pieces(IN_DOUBT)) if self._wishes.resend else []",
+        "list(self._journal.pieces(IN_DOUBT))",
         T_KILL,
     ),
     Mutant(
@@ -1094,8 +1105,8 @@ KILLS = [
     Mutant(
         "a chunk sent again in doubt is not marked",
         RUNS + "runner.py",
-        "Kind.RESENT if doubtful else Kind.CLAIMED",
-        "Kind.CLAIMED",
+        "self._log.claim(self._piece, resent=self._in_doubt)",
+        "self._log.claim(self._piece, resent=False)",
         T_KILL,
     ),
     Mutant(
@@ -1110,15 +1121,15 @@ KILLS = [
 RUNNING = [
     Mutant(
         "what is refused after a doubt is planned again",
-        RUNS + "course.py",
-        "note = Kind.UNKNOWN if doubtful else Kind.RELEASED",
-        "note = Kind.RELEASED",
+        CORE + "decisions.py",
+        "pending = unknown if in_doubt else UserStatus",
+        "pending = UserStatus",
         "tests/broadcast/test_runs_model.py",
     ),
     Mutant(
         "what is refused after a doubt is cut",
-        RUNS + "course.py",
-        "    if doubtful:\n        return",
+        CORE + "decisions.py",
+        "    if in_doubt:\n        return",
         "    if False:\n        return",
         "tests/broadcast/test_runs_model.py",
     ),
@@ -1131,31 +1142,31 @@ RUNNING = [
     ),
     Mutant(
         "a claim is sent though it could not be committed",
-        RUNS + "recorder.py",
-        "await asyncio.shield(self._arrange(event))\n        self.check()",
-        "await asyncio.shield(self._arrange(event))",
+        RUNS + "group_commit.py",
+        "return self.failed is None",
+        "return True",
         "tests/broadcast/test_run_trouble.py",
     ),
     Mutant(
         "a file that fails swallows the cancellation of its run",
         RUNS + "runner.py",
-        "flush()\n        self._recorder.check()",
-        "flush()\n            self._recorder.check()",
+        "flush()\n        self._log.check()",
+        "flush()\n            self._log.check()",
         T_EDGES,
     ),
     Mutant(
         "cancelled twice, a run closes its file under the thread that writes to it",
-        RUNS + "recorder.py",
+        RUNS + "group_commit.py",
         "except asyncio.CancelledError as error:\n                cancelled = error",
         "except asyncio.CancelledError:\n                raise",
         T_EDGES,
     ),
     Mutant(
         "a commit that was cancelled with its loop is taken for made",
-        RUNS + "recorder.py",
-        "if not group.tried:",
+        RUNS + "group_commit.py",
+        "if not group.is_begun:",
         "if False:",
-        "tests/broadcast/test_recorder.py",
+        "tests/broadcast/test_group_commit.py",
     ),
     Mutant(
         "each chunk finds out for itself whether the message is to blame",
@@ -1376,10 +1387,8 @@ RUN_FILE = [
     Mutant(
         "the state changes before the commit",
         RUNS + "journal.py",
-        "            if not self._log(events, at_once=at_once):\n                return False\n"
-        "            self._state.apply(events)\n",
-        "            self._state.apply(events)\n"
-        "            if not self._log(events, at_once=at_once):\n                return False\n",
+        "        self.commit(events)\n        self.apply(events)\n",
+        "        self.apply(events)\n        self.commit(events)\n",
         T_JOURNAL + "disk.py",
     ),
     Mutant(
@@ -1433,10 +1442,10 @@ RUN_FILE = [
     ),
     Mutant(
         "who was ever sent again in doubt is forgotten with the next event",
-        RUNS + "state.py",
-        "code = _CODES[event.kind] | old & _RESENT",
-        "code = _CODES[event.kind]",
-        "tests/broadcast/test_journal.py",
+        CORE + "user_states.py",
+        "if old.resent and not status.resent:",
+        "if False:",
+        "tests/core/test_user_states.py",
     ),
 ]
 
@@ -1536,22 +1545,29 @@ EMULATOR_RULES = [
 
 SEGMENTS = [
     Mutant(
-        "a segment's query may read and write any file that DuckDB can open",
+        "a segment's query may read any file that DuckDB can open",
         EMULATOR + "segment_child.py",
-        '("SET enable_external_access = false", ',
-        "(",
+        '"SET enable_external_access = false"',
+        '"SET enable_external_access = true"',
         T_EMULATOR + "segment_hostile.py",
     ),
     Mutant(
-        "a segment's query may do more than read",
-        EMULATOR + "segment_child.py",
-        ' or str(part.get("type")).endswith("_QUERY_NODE")',
-        "",
+        "a segment's query may write from within a SELECT",
+        EMULATOR + "segment_query.py",
+        "elif kind not in _READS | _SOURCES | _ORDERS:",
+        "elif kind not in _READS | _SOURCES | _ORDERS and not kind.endswith('_QUERY_NODE'):",
+        T_EMULATOR + "segment_hostile.py",
+    ),
+    Mutant(
+        "a name of the engine's own can be had through WITH",
+        EMULATOR + "segment_query.py",
+        "for name in ctes & set(internal):",
+        "for name in ctes & set():",
         T_EMULATOR + "segment_hostile.py",
     ),
     Mutant(
         "a link out of the folder of tables is followed",
-        EMULATOR + "segment.py",
+        EMULATOR + "tables.py",
         "or not real.is_relative_to(root) ",
         "",
         T_EMULATOR + "segment.py",
@@ -1559,16 +1575,16 @@ SEGMENTS = [
     Mutant(
         "the last row of a user wins",
         EMULATOR + "segment_child.py",
-        "SELECT min(number)",
-        "SELECT max(number)",
+        "ORDER BY {order}, number",
+        "ORDER BY {order}, number DESC",
         T_EMULATOR + "segment.py",
     ),
     Mutant(
-        "a query runs for ever once its parent is gone",
+        "a user is found once in each batch",
         EMULATOR + "segment_child.py",
-        "        signal.alarm(int(seconds) + _GRACE)\n",
-        "",
-        T_EMULATOR + "segment_hostile.py",
+        "last = rows[-1][0]",
+        "last = None",
+        T_EMULATOR + "segment.py",
     ),
     Mutant(
         "the process of a query gets the key",
@@ -2006,15 +2022,15 @@ CLAIM_STORES = [
     Mutant(
         "an UNKNOWN is sent again at the next delivery",
         CORE + "dedupe.py",
-        "        return Position(Mark.CLAIMED)\n",
-        "        return Position(Mark.OPEN)\n",
+        "    UserState.UNKNOWN: Mark.CLAIMED,\n",
+        "    UserState.UNKNOWN: Mark.OPEN,\n",
         "tests/core/test_dedupe.py",
     ),
     Mutant(
         "a part that was never sent, behind a 413, is settled as rejected",
-        CORE + "explain.py",
-        "last.outcome is not Outcome.REJECTED or last.repeatable",
-        "last.repeatable",
+        CORE + "decisions.py",
+        "(last.outcome is Outcome.REJECTED and verdict.failure is not None)",
+        "False",
         "tests/core/test_dedupe.py",
     ),
     Mutant(
@@ -2026,7 +2042,7 @@ CLAIM_STORES = [
     ),
     Mutant(
         "a request refused for a neighbour settles everybody in it",
-        CORE + "dedupe.py",
+        CORE + "decisions.py",
         " or verdict.shared",
         "",
         T_CLAIMS + "sends.py",
@@ -2441,7 +2457,7 @@ BY_ARROW = [
     Mutant(
         "what was on the wire when it was cancelled is given back",
         ARROW + "_dispatcher.py",
-        "            self._note(part, self._course(verdict)[1], verdict)\n            raise\n",
+        "            self._write(part.piece, status)\n            self._count(part, status)\n            raise\n",
         "            raise\n",
         T_ARROW + "dispatcher.py",
     ),

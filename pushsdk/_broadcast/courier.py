@@ -1,6 +1,6 @@
 """What every sending of a plan does: places, waits, cuts, the brake, the end. Who claims and notes, and where, is not.
 
-What follows a verdict is decided in ``course``, what a rejected chunk is cut into in ``_core.splitting``.
+What follows a verdict is decided in ``_core.decisions``, what a rejected chunk is cut into in ``_core.splitting``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import msgspec
 
 from pushsdk._broadcast.meter import TICK
 from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Ending, Kind, Piece, StoppedBy
+from pushsdk._broadcast.plan import Ending, Piece, StoppedBy
 from pushsdk._core.brake import Brake, Watch
+from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, why_stopped
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.clock import Scope
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import Job
 from pushsdk._io.slots import Ticket
 
-__all__ = ["Courier", "reason_of"]
+__all__ = ["Courier", "rejected"]
 
 logger = logging.getLogger("pushsdk")
 
@@ -74,30 +76,30 @@ class Courier(ABC):
     # -- what each sending does in its own way --------------------------------------------------------------------
 
     @abstractmethod
-    async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
-        """Send a part: its verdict once it is decided, or None where it is not.
+    async def _send(self, part: Part, *, in_doubt: bool) -> Verdict | None:
+        """Send a part and write how it ended: its verdict once it is decided, or None where it is not.
 
-        What may be cut (REJECTED, with a status to split on) is left for the caller to note, all else is noted here.
+        A part that may be cut (REJECTED, with a status to split on) is written as pending, and left to the caller.
         """
 
     @abstractmethod
-    def _write(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
-        """Have it written how a request ended."""
+    def _write(self, piece: Piece, status: UserStatus) -> None:
+        """Have the status of these users written."""
 
     def _give_up(self, rest: list[Rejected[Part]]) -> None:
         """Take the parts of a chunk that are not sent again, because the message seems to be to blame."""
         for part, verdict in rest:
-            self._note(part, Kind.REJECTED, verdict)
+            self._reject(part, verdict)
 
     # -- a chunk, whole or cut ------------------------------------------------------------------------------------
 
-    async def _deliver(self, whole: Part, *, doubtful: bool) -> None:
+    async def _deliver(self, whole: Part, *, in_doubt: bool) -> None:
         """Send a part of a chunk, whole or cut, until all of it is through or undecided."""
-        parts = [whole] if doubtful or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
+        parts = [whole] if in_doubt or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
         if len(parts) > 1:
             await self._split(self._splitter(whole, parts))
             return
-        verdict = await self._send(whole, doubtful=doubtful)
+        verdict = await self._send(whole, in_doubt=in_doubt)
         if verdict is not None and verdict.outcome is Outcome.REJECTED:
             splitter = self._splitter(whole, [])
             if not self._report(splitter, whole, verdict):
@@ -122,7 +124,9 @@ class Courier(ABC):
                     pass
         while await self._send_wave(splitter):
             pass
-        if self.ending is None and (rest := splitter.rest()):
+        # Parts that are too large, as smaller ones are, stay pending.
+        rest = [each for each in splitter.rest() if each[1].status != TOO_LARGE]
+        if self.ending is None and rest:
             self._give_up(rest)
 
     def _is_open_question(self) -> bool:
@@ -141,7 +145,7 @@ class Courier(ABC):
 
     async def _send_part(self, splitter: Splitter[Part], part: Part) -> bool:
         """Whether it is decided."""
-        verdict = await self._send(part, doubtful=False)
+        verdict = await self._send(part, in_doubt=False)
         if verdict is not None:
             self._report(splitter, part, verdict)
         return verdict is not None
@@ -150,9 +154,20 @@ class Courier(ABC):
         """Note how a part ended. False if it is to be cut."""
         is_settled = splitter.report(part, verdict)
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
-            self._note(part, Kind.REJECTED if is_settled else Kind.RELEASED, verdict)
+            step, status = decide(verdict, split_on=frozenset() if is_settled else self._split_on)
+            if step is Step.SETTLE:
+                self._write(part.piece, status)
+            self._count(part, status)
+            if step is Step.LEAVE:
+                self._leave(part, verdict)
         self._engine.counters.splits += not is_settled
         return is_settled
+
+    def _reject(self, part: Part, verdict: Verdict) -> None:
+        """Settle a part that was not sent by itself, since the message was rejected for every user it was tried on."""
+        status = rejected(verdict)
+        self._write(part.piece, status)
+        self._count(part, status)
 
     def _job(self, part: Part, deadline: float = math.inf) -> Job:
         return Job(
@@ -164,19 +179,17 @@ class Courier(ABC):
             deadline=deadline,
         )
 
-    def _note(self, part: Part, kind: Kind, verdict: Verdict, *, final: bool = True) -> None:
-        """Have it written how a request ended; not ``final`` where the part is about to be sent again."""
-        self._write(part.piece, kind, verdict)
+    def _count(self, part: Part, status: UserStatus, *, final: bool = True) -> None:
+        """Count how a request ended; not ``final`` if the part is about to be sent again."""
         now = self._now()
-        # A kind of the name of an outcome settles; the other kinds do not.
-        outcome = Outcome.__members__.get(kind.name) if final else None
-        if outcome is None:
-            self._watch.released(verdict.status, now)
-        else:
+        if final and status.state is not UserState.PENDING:
+            outcome = OUTCOMES[status.state]
             self._engine.counters.users[outcome] += part.users
-            self._watch.settled(outcome, part.users, verdict.status, now)
-        self._trouble = reason_of(kind, verdict)
-        if outcome is Outcome.ACCEPTED:
+            self._watch.settled(outcome, part.users, status.status, now)
+        else:
+            self._watch.released(status.status, now)
+        self._trouble = status.reason
+        if status.state is UserState.ACCEPTED:
             self._message.accepted = True
         else:
             self._look(now)
@@ -251,16 +264,18 @@ class Courier(ABC):
         """Stop where the brake says so."""
         reason = self._watch.verdict(now, paused_until=self._slots.paused_until - self._left_out)
         if reason is not None:
-            self.end("refused" if self._watch.refused else "brake", reason)
+            self.end("brake", reason)
+
+    def _leave(self, part: Part, verdict: Verdict) -> None:
+        """Leave users pending whose request is too large, and stop if every other request would be."""
+        if not (self._varied or self._message.accepted):
+            self._stop_for(verdict)
 
     def _stop_for(self, verdict: Verdict) -> None:
-        """Nothing else would fare better than this did."""
-        why = reason_of(Kind.RELEASED, verdict)
-        self.end("failure", f"{why}: no request would get through. Mend that, then resume")
+        """Stop, because no other request would fare better."""
+        self.end("refused" if verdict.status in REFUSED else "failure", why_stopped(verdict))
 
 
-def reason_of(kind: Kind, verdict: Verdict) -> str:
-    """In words, from fixed texts, statuses and class names only: a service's answer may quote ids."""
-    if kind is Kind.ACCEPTED:
-        return ""
-    return verdict.attempts[-1].reason if verdict.attempts else str(verdict.failure or "")
+def rejected(verdict: Verdict) -> UserStatus:
+    """Return the status of users whose share of a rejected request is not sent by itself."""
+    return UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason)

@@ -7,34 +7,38 @@ from the one before, and the head names the last. What is missing anywhere, or c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from array import array
+from bisect import bisect_right
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from pushsdk._broadcast.place import Place, refusal
-from pushsdk._broadcast.plan import ENDED, Chunk, Ending, Event, Header, Piece
+from pushsdk._broadcast.plan import Chunk, Ending, Event, Header, Piece
 from pushsdk._broadcast.records import (
     Damaged,
+    LogEntry,
     Meta,
     Seal,
     digested,
     log_row,
     meta_row,
     pack,
-    read_events,
+    read_entry,
     read_meta,
     read_sizes,
     unpack,
 )
 from pushsdk._broadcast.report import Row, Tally
 from pushsdk._broadcast.runfile import Connection, RunFile
-from pushsdk._broadcast.state import State
+from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
 
-__all__ = ["Journal"]
+__all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal"]
 
 # Rows per query: a reader keeps the writer waiting no longer than one takes, and holds no more in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
@@ -45,11 +49,11 @@ _SELECT_PLAN = "SELECT first, sizes, bodies, crc FROM plan WHERE first >= ? ORDE
 _SELECT_PACK = "SELECT first, sizes, bodies, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT seq, events, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 
-_decode_ending = msgspec.json.Decoder(Ending | None).decode
+NOT_SENT_YET = "not sent yet"
+NEVER_SETTLED = "claimed, and never settled"
 
-
-def _encode_ending(ending: Ending | None) -> str:
-    return msgspec.json.encode(ending).decode()
+PENDING = frozenset({UserState.PENDING})
+IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
 
 
 class Journal:
@@ -65,8 +69,11 @@ class Journal:
         self.repeated = 0
         #: Why the process that sent last ended before the end. Set by ``end``, and gone with the next ``write``.
         self.ending: Ending | None = None
-        # Everything that is in the file, and nothing else: changed after each commit.
-        self._state = State()
+        # Both have everything that is in the file, and nothing else: changed after each commit.
+        #: The status of every user, by position in the plan.
+        self.states = UserStates()
+        # The position of the first user of each chunk, and at the end that of the next chunk.
+        self._offsets = array("Q", [0])
         # Over the checksums of the plan's rows.
         self._digest = hashlib.sha256()
         # Number and checksum of the log's last row.
@@ -118,12 +125,12 @@ class Journal:
     @property
     def chunks(self) -> int:
         """Planned so far."""
-        return len(self._state.sizes)
+        return len(self._offsets) - 1
 
     @property
     def users(self) -> int:
         """Planned so far."""
-        return self._state.users
+        return self.states.users
 
     def check_planned(self) -> None:
         """Raises RunFileError where the plan was never completed: nothing was sent of it, and nothing can be."""
@@ -141,7 +148,7 @@ class Journal:
         self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
         for row in rows:
             self._digest.update(digested(row))
-        self._state.extend(sizes)
+        self._extend(sizes)
 
     def seal(self, *, repeated: int) -> None:
         """The plan is complete: from now on it can be sent, and never changes."""
@@ -156,30 +163,38 @@ class Journal:
         self._file.commit(work, outcome=Outcome.NOT_SENT)
         self.sealed, self.repeated, self._crc = True, repeated, crc
 
-    def write(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
-        """Note ``events``, in one transaction that is committed when this returns.
+    def write(self, events: Sequence[Event]) -> None:
+        """Note ``events``, in one transaction that is committed when this returns."""
+        self.commit(events)
+        self.apply(events)
+
+    def commit(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
+        """Commit ``events`` to the file, in one transaction. ``apply`` them afterwards, in the thread that reads.
 
         Raises RunFileError where that fails: then they did not happen, as far as this journal goes, and nothing can
         be written to it any more. False only with ``at_once``, where another program keeps the file locked: then
-        nothing was done, and a write that waits is called for.
+        nothing was done, and a commit that waits is called for.
         """
         self._expect(sealed=True)
-        self._state.check(events)
-        if events:
-            if not self._log(events, at_once=at_once):
-                return False
-            self._state.apply(events)
+        users = self.users
+        if not all(0 <= start < stop <= users for start, stop, _ in events):
+            raise ValueError(f"an event about users that are not among the {users} of the plan")
+        return not events or self._log(events, at_once=at_once)
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take over what has been committed."""
+        for start, stop, status in events:
+            self.states.set(start, stop, status)
             self.ending = None
-        return True
 
     def end(self, ending: Ending | None) -> None:
-        """Note why the sending ended before its end, or that it did not; as ``write`` does."""
+        """Note why the sending ended before its end, or that it did not. Raises RunFileError as ``commit`` does."""
         self._expect(sealed=True)
-        self._log([Event(ENDED, 0, 0, 0, 0, _encode_ending(ending))])
+        self._log(ending)
         self.ending = ending
 
-    def _log(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
-        row = seq, _, crc = log_row(events, self._seq + 1, self._crc)
+    def _log(self, entry: LogEntry, *, at_once: bool = False) -> bool:
+        row = seq, _, crc = log_row(entry, self._seq + 1, self._crc)
 
         def work(db: Connection) -> None:
             # Fails where another process has slipped in: it made that row.
@@ -191,17 +206,18 @@ class Journal:
         self._seq, self._crc = seq, crc
         return True
 
-    def planned(self) -> Iterator[Piece]:
-        """What waits to be sent, in plan order: whole chunks, or what the last events left in one piece.
+    def pieces(self, states: Container[UserState]) -> Iterator[Piece]:
+        """Yield the users in these states in plan order, as runs of equal status cut at the borders of chunks.
 
-        Events may be written while this is iterated: a piece is planned when it is yielded; what is planned again
-        behind the iteration's back is not seen.
+        Events may be written while this is iterated: each piece is right when it is yielded. Users behind the piece
+        that was yielded last are not seen again.
         """
-        return self._state.pieces(Outcome.NOT_SENT)
+        for _, piece in self._runs(states):
+            yield piece
 
-    def held(self) -> Iterator[Piece]:
-        """What is UNKNOWN, or claimed and unsettled, as ``planned`` gives it."""
-        return self._state.pieces(Outcome.UNKNOWN)
+    def first_user(self, chunk: int) -> int:
+        """Return the position of the first user of a chunk."""
+        return self._offsets[chunk]
 
     def load(self, chunks: Sequence[int]) -> list[Chunk]:
         """Chunks by number, in that order. Neighbours are cheap: they share a row."""
@@ -209,19 +225,25 @@ class Journal:
 
     def tally(self) -> Tally:
         """Users by what is known of them. Cheap."""
-        return self._state.tally()
+        count = self.states.count
+        return Tally(
+            accepted=count(UserState.ACCEPTED),
+            rejected=count(UserState.REJECTED),
+            unknown=count(UserState.UNKNOWN) + count(UserState.CLAIMED),
+            not_sent=count(UserState.PENDING),
+            resent=self.states.resent,
+        )
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
-        """One row per planned user, in plan order; with ``outcome`` only those that ended with it.
-
-        A chunk's rows are as things stand when the first of them is asked for.
-        """
-        for number in self._state.chunks(outcome):
-            ids = self._ids(number)
-            for start, stop, ended, status, reason in self._state.standings(number):
-                if outcome is None or ended is outcome:
-                    for user in ids[start:stop]:
-                        yield Row(user, ended, status, reason)
+        """Yield one row per planned user, in plan order; with ``outcome`` only the users that ended with it."""
+        states = frozenset(state for state in UserState if outcome in (None, OUTCOMES[state]))
+        chunk, ids = -1, [""]
+        for status, piece in self._runs(states):
+            if piece.chunk != chunk:
+                chunk, ids = piece.chunk, self._ids(piece.chunk)
+            first = self._offsets[chunk]
+            for user in ids[piece.start - first : piece.stop - first]:
+                yield _row(user, status)
 
     def close(self) -> None:
         """Give back the file and the lock. May be called again, and after a failure."""
@@ -286,7 +308,7 @@ class Journal:
     def _read_plan(self, seal: Seal | None) -> None:
         while rows := self._file.read(_SELECT_PLAN, self.chunks, PLAN_ROWS):
             for row in rows:
-                self._state.extend(read_sizes(row, self.chunks))
+                self._extend(read_sizes(row, self.chunks))
                 self._digest.update(digested(row))
         if seal is not None:
             if seal != Seal(self.chunks, self.users, seal.repeated, self._digest.digest()):
@@ -296,20 +318,31 @@ class Journal:
     def _read_log(self, last: int) -> None:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
             for row in rows:
-                events, crc = read_events(row, self._seq + 1, self._crc)
-                self._take(events)
+                entry, crc = read_entry(row, self._seq + 1, self._crc)
+                self._take(entry)
                 self._seq, self._crc = self._seq + 1, crc
 
-    def _take(self, events: Sequence[Event]) -> None:
+    def _take(self, entry: LogEntry) -> None:
+        if entry is None or isinstance(entry, Ending):
+            self.ending = entry
+            return
         try:
-            if [event.kind for event in events[:2]] == [ENDED]:
-                self.ending = _decode_ending(events[0].reason)
-                return
-            self._state.check(events)
-        except (ValueError, RecursionError):
+            self.apply(entry)
+        except ValueError:
             raise Damaged from None
-        self._state.apply(events)
-        self.ending = None
+
+    def _extend(self, sizes: Sequence[int]) -> None:
+        for users in sizes:
+            self._offsets.append(self._offsets[-1] + users)
+        self.states.extend(sum(sizes))
+
+    def _runs(self, states: Container[UserState]) -> Iterator[tuple[UserStatus, Piece]]:
+        position = 0
+        while (run := self.states.next(states, position)) is not None:
+            start, stop, status = run
+            chunk = bisect_right(self._offsets, start) - 1
+            position = min(stop, self._offsets[chunk + 1])
+            yield status, Piece(chunk, start, position)
 
     def _load(self, number: int) -> Chunk:
         if not 0 <= number < self.chunks:
@@ -338,3 +371,10 @@ class Journal:
     def _expect(self, *, sealed: bool) -> None:
         if self.sealed is not sealed:
             raise RuntimeError("the plan is complete" if self.sealed else "the plan is not complete yet: seal it first")
+
+
+def _row(user: str, status: UserStatus) -> Row:
+    if status.state is UserState.CLAIMED:
+        return Row(user, Outcome.UNKNOWN, None, NEVER_SETTLED)
+    reason = status.reason or (NOT_SENT_YET if status.state is UserState.PENDING else "")
+    return Row(user, OUTCOMES[status.state], status.status, reason)

@@ -7,6 +7,7 @@ from collections import deque
 from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.report import Progress
 from pushsdk._broadcast.wishes import OnProgress
+from pushsdk._core.user_states import UserState
 
 __all__ = ["TICK", "Meter"]
 
@@ -24,13 +25,15 @@ class Meter:
         self._readings: deque[tuple[float, int]] = deque([(now, self._settled())], maxlen=RATE_OVER)
 
     def _settled(self) -> int:
-        return self._journal.users - self._journal.tally().not_sent
+        states = self._journal.states
+        return states.users - states.count(UserState.PENDING) - states.count(UserState.CLAIMED)
 
-    def tell(self, now: float, *, in_flight: int, paused: float, waiting: bool, trouble: str) -> None:
-        """Take a reading and tell it: users ``in_flight``, ``paused`` seconds are left of the service's pause."""
+    def tell(self, now: float, *, paused: float, waiting: bool, trouble: str) -> None:
+        """Take a reading and tell it: ``paused`` seconds are left of the service's pause."""
         if self._on_progress is None:
             return
-        tally, settled = self._journal.tally(), self._settled() - in_flight
+        tally, settled = self._journal.tally(), self._settled()
+        in_flight = self._journal.states.count(UserState.CLAIMED)
         self._readings.append((now, settled))
         before, had = self._readings[0]
         rate = (settled - had) / (now - before) if now > before else 0.0
@@ -39,8 +42,7 @@ class Meter:
             planned=self._journal.users,
             accepted=tally.accepted,
             rejected=tally.rejected,
-            # To the journal they are unknown until they are settled.
-            unknown=max(0, tally.unknown - in_flight),
+            unknown=tally.unknown - in_flight,
             in_flight=in_flight,
             not_sent=tally.not_sent,
             seconds=now - self._started,

@@ -25,9 +25,10 @@ class Part(msgspec.Struct, frozen=True, eq=False, gc=False):
     custom_fields: bytes | None
 
     @classmethod
-    def of(cls, piece: Piece, chunk: Chunk, header: Header) -> Part:
-        """The piece of this chunk."""
-        ids = chunk.ids if piece.users == chunk.users else _encode(chunk.user_ids()[piece.start : piece.stop])
+    def of(cls, piece: Piece, chunk: Chunk, header: Header, first: int) -> Part:
+        """The piece of this chunk, whose first user is at position ``first``."""
+        start, stop = piece.start - first, piece.stop - first
+        ids = chunk.ids if piece.users == chunk.users else _encode(chunk.user_ids()[start:stop])
         if chunk.message is not None:
             return cls(piece, ids, chunk.message, chunk.custom_fields)
         return cls(piece, ids, header.message or b"{}", header.custom_fields)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -11,15 +10,14 @@ import msgspec
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.models import PushRequest
+from pushsdk._core.user_states import UserStatus
 
 __all__ = [
-    "ENDED",
     "Chunk",
     "ChunkSource",
     "Ending",
     "Event",
     "Header",
-    "Kind",
     "Piece",
     "RequestSource",
     "StoppedBy",
@@ -111,7 +109,7 @@ class RequestSource(Protocol):
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """The users ``start`` up to, not including, ``stop`` of chunk number ``chunk``, all counted from 0."""
+    """The users ``start`` to ``stop`` - 1 of the plan, who are all in chunk number ``chunk``; counted from 0."""
 
     chunk: int
     start: int
@@ -122,23 +120,6 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
         """How many."""
         return self.stop - self.start
 
-
-class Kind(IntEnum):
-    """What an event says of a piece. The last event that covers a user is the user's state."""
-
-    CLAIMED = 0
-    """Written before the first byte leaves. Without a later event nobody knows: UNKNOWN."""
-    RELEASED = 1
-    """Proven that nothing was taken: planned again."""
-    ACCEPTED = 2
-    REJECTED = 3
-    UNKNOWN = 4
-    RESENT = 5
-    """Claimed again although it was UNKNOWN: somebody asked for that, and may be pushed twice."""
-
-
-ENDED = 255
-"""The kind of an event that is of no piece: a process ended the run; ``reason`` is its ``Ending`` as JSON, or null."""
 
 StoppedBy = Literal["brake", "refused", "failure", "limit", "asked", "closed"]
 """Why a run ended before its end: the brake; the Api-Key was refused (401, 403); a failure that no other request would
@@ -153,17 +134,8 @@ class Ending(msgspec.Struct, frozen=True):
     """In words."""
 
 
-class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One line of the journal."""
-
-    kind: int
-    chunk: int
-    start: int
-    stop: int
-    status: int = 0
-    """The HTTP status, 0 where there is none."""
-    reason: str = ""
-    """In words, where it was not accepted. Never a user id or a text of the message."""
+Event = tuple[int, int, UserStatus]
+"""One change in the log: from this moment the users ``start`` to ``stop`` - 1 of the plan have this status."""
 
 
 def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:

@@ -6,22 +6,23 @@ What comes back is what went in, or `Damaged` is raised.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from zlib import crc32
 
 import msgspec
 
-from pushsdk._broadcast.plan import Chunk, Event, Header
+from pushsdk._broadcast.plan import Chunk, Ending, Event, Header
 
 __all__ = [
     "Damaged",
+    "LogEntry",
     "Meta",
     "Seal",
     "digested",
     "log_row",
     "meta_row",
     "pack",
-    "read_events",
+    "read_entry",
     "read_meta",
     "read_sizes",
     "unpack",
@@ -32,9 +33,12 @@ PACK = 16 * 1024
 
 T = TypeVar("T")
 
+LogEntry = Sequence[Event] | Ending | None
+"""What one row of the log holds: the events of a commit, or why a process ended the run (None: it did not)."""
+
 #: Number of its first chunk, users of each chunk, what each sends, checksum.
 PlanRow = tuple[int, bytes, bytes, int]
-#: Number from 1, events, checksum that goes on from the row before.
+#: Number from 1, entry, checksum that goes on from the row before.
 LogRow = tuple[int, bytes, int]
 
 
@@ -61,10 +65,10 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
-_decode_sizes = msgspec.msgpack.Decoder(list[int]).decode
+_decode_sizes = msgspec.msgpack.Decoder(list[Annotated[int, msgspec.Meta(ge=1, le=2**32)]]).decode
 # Per chunk: ids, message, custom fields.
 _decode_bodies = msgspec.msgpack.Decoder(list[tuple[bytes, bytes | None, bytes | None]]).decode
-_decode_events = msgspec.msgpack.Decoder(list[Event]).decode
+_decode_entry = msgspec.msgpack.Decoder(list[Event] | Ending | None).decode
 
 
 def meta_row(meta: Meta) -> tuple[bytes, int]:
@@ -133,17 +137,17 @@ def _checked(row: Sequence[object]) -> tuple[list[int], bytes]:
     raise Damaged
 
 
-def log_row(events: Sequence[Event], seq: int, crc: int) -> LogRow:
+def log_row(entry: LogEntry, seq: int, crc: int) -> LogRow:
     """The row number ``seq`` after one with checksum ``crc``."""
-    data = _encode(events)
+    data = _encode(entry)
     return seq, data, crc32(data, crc)
 
 
-def read_events(row: Sequence[object], seq: int, crc: int) -> tuple[list[Event], int]:
-    """Of the row that has to be number ``seq`` after one with checksum ``crc``: the events, and its own checksum."""
+def read_entry(row: Sequence[object], seq: int, crc: int) -> tuple[LogEntry, int]:
+    """Of the row that has to be number ``seq`` after one with checksum ``crc``: the entry, and its own checksum."""
     match row:
         case (number, bytes(data), int(own)) if number == seq and own == crc32(data, crc):
-            return _decoded(_decode_events, data), own
+            return _decoded(_decode_entry, data), own
     raise Damaged
 
 

@@ -24,7 +24,7 @@ Connection = sqlite3.Connection
 
 # In the first page, where `file` and SQLite's tools look: "push", and the version of what is in the tables.
 APPLICATION = 0x70757368
-FORMAT = 1
+FORMAT = 2
 PAGE = 4096
 SCHEMA = (
     # One row: what the run is about, and once the plan is complete its seal.
@@ -261,6 +261,8 @@ def _identify(place: Place) -> None:
         raise refusal(place.path, "it is not a run file")
     if version > FORMAT:
         raise refusal(place.path, "it was made by a newer pushsdk: update this one")
+    if 0 < version < FORMAT:
+        raise refusal(place.path, "it was made by an older pushsdk: resume it with that one")
     if version != FORMAT:
         raise refusal(place.path, _DAMAGED)
 

@@ -9,21 +9,22 @@ import asyncio
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import msgspec
 
-from pushsdk._broadcast.courier import Courier, reason_of
-from pushsdk._broadcast.course import Step, course_of
-from pushsdk._broadcast.journal import Journal
+from pushsdk._broadcast.courier import Courier, rejected
+from pushsdk._broadcast.journal import IN_DOUBT, PENDING, Journal
+from pushsdk._broadcast.log import RunFileLog
 from pushsdk._broadcast.meter import Meter
 from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Chunk, Event, Kind, Piece
-from pushsdk._broadcast.recorder import Recorder
+from pushsdk._broadcast.plan import Chunk, Piece
 from pushsdk._broadcast.wishes import Wishes
+from pushsdk._core.decisions import Step, decide
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.splitting import Rejected
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 
@@ -43,12 +44,12 @@ class Runner(Courier):
         )
         self._journal = journal
         self._wishes = wishes
-        self._recorder = Recorder(journal, loop=self._loop, offload=engine.offload, durable=wishes.syncs)
+        self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload, durable=wishes.syncs)
         self._work = self._agenda()
         self._read: deque[tuple[Piece, Chunk, bool]] = deque()
         self._message.accepted = journal.tally().accepted > 0
-        # What was given up, still planned: who was never tried alone is not rejected while others may be accepted.
-        self._untried: list[tuple[Piece, Verdict]] = []
+        # Parts that were given up, still pending: a user never tried alone is not rejected if others may be accepted.
+        self._untried: list[Rejected[Part]] = []
         self._left = math.inf if wishes.limit is None else wishes.limit
         self._meter = Meter(journal, wishes.tell, now=self._loop.time())
         # Whether the limit left something for later. Set by ``_next``.
@@ -59,6 +60,7 @@ class Runner(Courier):
     async def run(self) -> None:
         """Send until all is through, or the run is stopped. Raises RunFileError where its file can't be written."""
         self._watch.started(self._now())
+        self._log.give_up_claims()
         self._tell()
         ticker = self._loop.create_task(self._tick())
         stop = self._wishes.stop
@@ -76,22 +78,23 @@ class Runner(Courier):
             for task in (ticker, waker):
                 if task is not None:
                     task.cancel()
-            await self._recorder.flush()
-        self._recorder.check()
+            await self._log.flush()
+        self._log.check()
         if self._broken is not None:
             raise self._broken
         if self.ending is None and self._limited:
             self.end("limit", f"the limit of {count(self._wishes.limit or 0)} is reached")
         if self.ending != self._journal.ending:
-            await self._recorder.end(self.ending)
+            await self._log.end(self.ending)
         self._tell()
 
     # -- what there is to do ------------------------------------------------------------------------------------
 
     def _agenda(self) -> Iterator[tuple[Piece, bool]]:
-        """The pieces, and whether they are doubtful already. Those held come last: there may be none to send."""
-        held = list(self._journal.held()) if self._wishes.resend else []
-        return itertools.chain(((piece, False) for piece in self._journal.planned()), ((piece, True) for piece in held))
+        """The pieces to send, and whether each is in doubt. Those in doubt come last: there may be none to send."""
+        resends = list(self._journal.pieces(IN_DOUBT)) if self._wishes.resend else []
+        pending = ((piece, False) for piece in self._journal.pieces(PENDING))
+        return itertools.chain(pending, ((piece, True) for piece in resends))
 
     def _next(self) -> tuple[Piece, Chunk, bool] | None:
         if self.ending is None and not self._read:
@@ -121,69 +124,64 @@ class Runner(Courier):
 
     async def _worker(self) -> None:
         while (task := self._next()) is not None:
-            piece, chunk, doubtful = task
-            await self._deliver(Part.of(piece, chunk, self._journal.header), doubtful=doubtful)
+            piece, chunk, in_doubt = task
+            first = self._journal.first_user(piece.chunk)
+            await self._deliver(Part.of(piece, chunk, self._journal.header, first), in_doubt=in_doubt)
 
     # -- one part -----------------------------------------------------------------------------------------------
 
-    async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
+    async def _send(self, part: Part, *, in_doubt: bool) -> Verdict | None:
         """As the courier says, until it is decided or the run stops."""
         resends = tries = 0
         while True:
             if not await self._take_place(part.users):
                 return None
-            verdict = await self._attempt(part, Kind.RESENT if doubtful else Kind.CLAIMED)
-            step, note = course_of(
+            verdict = await self._attempt(part, in_doubt=in_doubt)
+            self._log.check()
+            step, status = decide(
                 verdict,
-                doubtful=doubtful,
+                in_doubt=in_doubt,
                 resends=resends if self._wishes.resend else None,
                 split_on=self._split_on,
             )
             if step is Step.SPLIT:
                 return verdict
-            self._note(part, note, verdict, final=step is Step.SETTLED)
-            if step is Step.SETTLED:
-                # Refused after a doubt: for whoever may cut it, it is in doubt.
-                return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if note is Kind.UNKNOWN else verdict
+            self._count(part, status, final=step is Step.SETTLE)
+            if step is Step.SETTLE:
+                # Rejected while in doubt: the caller must not cut it.
+                is_unknown = status.state is UserState.UNKNOWN
+                return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if is_unknown else verdict
+            if step is Step.LEAVE:
+                self._leave(part, verdict)
+                return verdict
             if step is Step.STOP:
                 self._stop_for(verdict)
             elif step is Step.RESEND:
-                resends, doubtful = resends + 1, True
+                resends, in_doubt = resends + 1, True
             tries += 1
             if not await self._wait(self._backoff(tries, verdict)):
-                if note is Kind.UNKNOWN:
+                if status.state is UserState.UNKNOWN:
                     self._engine.counters.users[Outcome.UNKNOWN] += part.users
                 return None
 
-    async def _attempt(self, part: Part, kind: Kind) -> Verdict:
-        """Claim the part, then send it once. Its place is taken already."""
-        piece = part.piece
+    async def _attempt(self, part: Part, *, in_doubt: bool) -> Verdict:
+        """Send the part once, claimed at the last moment. Its place is taken already."""
         job = self._job(part)
-        try:
-            await self._recorder.claim(Event(kind, piece.chunk, piece.start, piece.stop))
-        except BaseException:
-            # The claim may be written all the same: then it is taken back.
-            back = Kind.UNKNOWN if kind is Kind.RESENT else Kind.RELEASED
-            self._recorder.note(Event(back, piece.chunk, piece.start, piece.stop, 0, str(Failure.CANCELLED)))
-            self._slots.release()
-            raise
+        job.claim = _PartClaim(self._log, part.piece, job.body, in_doubt=in_doubt, split_on=self._split_on)
         try:
             return await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
-            verdict = job.verdict()
-            course = course_of(verdict, doubtful=kind is Kind.RESENT, resends=None, split_on=self._split_on)
-            self._note(part, course.note, verdict)
+            self._count(part, decide(job.verdict(), in_doubt=in_doubt, split_on=self._split_on).status)
             raise
 
-    def _write(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
-        status, reason = verdict.status or 0, reason_of(kind, verdict)
-        self._recorder.note(Event(kind, piece.chunk, piece.start, piece.stop, status, reason))
+    def _write(self, piece: Piece, status: UserStatus) -> None:
+        self._log.settle(piece, status)
 
     def _give_up(self, rest: list[Rejected[Part]]) -> None:
         now = self._now()
         self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
         self._look(now)
-        self._untried += [(part.piece, verdict) for part, verdict in rest]
+        self._untried += rest
 
     def _try_again(self) -> bool:
         """At the end: send what was given up, if the message was accepted for any user of the run; else reject it."""
@@ -191,16 +189,14 @@ class Runner(Courier):
         if self.ending is not None:
             return False
         if self._message.accepted and not self._varied:
-            self._left += sum([piece.users for piece, _ in untried])
-            self._work = iter([(piece, False) for piece, _ in untried])
+            self._left += sum([part.users for part, _ in untried])
+            self._work = iter([(part.piece, False) for part, _ in untried])
             # Read ahead, and beyond the limit.
             self._read.clear()
             return bool(untried)
-        for piece, verdict in untried:
-            # They were noted as released when they were to be cut: here they are on their way no more.
-            self._recorder.on_their_way += piece.users
-            self._engine.counters.users[Outcome.REJECTED] += piece.users
-            self._write(piece, Kind.REJECTED, verdict)
+        for part, verdict in untried:
+            self._engine.counters.users[Outcome.REJECTED] += part.users
+            self._write(part.piece, rejected(verdict))
         return False
 
     # -- telling ------------------------------------------------------------------------------------------------
@@ -213,9 +209,26 @@ class Runner(Courier):
         now = self._loop.time()
         paused = max(0.0, self._slots.paused_until - now)
         waiting = bool(self._pausing) and not self._slots.in_flight
-        self._meter.tell(
-            now, in_flight=max(0, self._recorder.on_their_way), paused=paused, waiting=waiting, trouble=self._trouble
-        )
+        self._meter.tell(now, paused=paused, waiting=waiting, trouble=self._trouble)
+
+
+class _PartClaim:
+    """Claims the users of one request when its connection is had, and settles them after each post."""
+
+    def __init__(self, log: RunFileLog, piece: Piece, body: bytes, *, in_doubt: bool, split_on: Set[int]) -> None:
+        self._log = log
+        self._piece = piece
+        self._body = body
+        self._in_doubt = in_doubt
+        self._split_on = split_on
+
+    async def claim(self) -> bytes | None:
+        """Return the body when the claim is committed. See ``sender.Claimant``."""
+        return self._body if await self._log.claim(self._piece, resent=self._in_doubt) else None
+
+    def settle(self, verdict: Verdict) -> None:
+        """Write the status of the users. A claim that is still to be committed is committed before it."""
+        self._log.settle(self._piece, decide(verdict, in_doubt=self._in_doubt, split_on=self._split_on).status)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

@@ -1,4 +1,4 @@
-"""When a run stops by itself: on a key that is not taken, on too many failures, on an outage that lasts.
+"""When a run stops by itself: on too many failures, on an outage that lasts.
 
 Told by the runner what every request came to; says in words why the run stops and what to do then.
 """
@@ -19,10 +19,6 @@ __all__ = ["Brake", "Watch"]
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
-REFUSED_KEYS = {
-    401: "HTTP 401: the service does not take the Api-Key. Check the key, then resume",
-    403: "HTTP 403: the Api-Key is not allowed to send this. Check its rights, then resume",
-}
 ADVICE = {
     Outcome.REJECTED: "Look at one of them in the report and mend the cause, then resume: the rest is still planned",
     Outcome.UNKNOWN: "See that the service is well, then resume: they are held back unless you have them sent again",
@@ -118,7 +114,7 @@ class Watch:
         """A request came to nothing and its users are planned again: throttled, never sent, or to be split."""
         self._heard_at = now
         if self._verdict is None:
-            self._verdict = REFUSED_KEYS.get(status or 0) or self._too_many() or self._outage(now, _in_words(status))
+            self._verdict = self._too_many() or self._outage(now, _in_words(status))
 
     def verdict(self, now: float, *, paused_until: float = -math.inf) -> str | None:
         """Why the run stops, and what to do; None while it goes on. The first reason stays."""
@@ -126,11 +122,6 @@ class Watch:
         if self._verdict is None and limit is not None and now - max(self._heard_at, paused_until) >= limit:
             self._verdict = self._outage(now, "no answer at all")
         return self._verdict
-
-    @property
-    def refused(self) -> bool:
-        """Whether it stops because the Api-Key was refused."""
-        return self._verdict in REFUSED_KEYS.values()
 
     def _too_many(self) -> str | None:
         before, filling = self._before, self._filling

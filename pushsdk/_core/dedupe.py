@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from pushsdk._core.decisions import decide
 from pushsdk._core.errors import PushError, ValidationError
-from pushsdk._core.explain import error_for, is_open, may_repeat, partial_error, recorded_error
+from pushsdk._core.explain import error_for, may_repeat, partial_error, recorded_error
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
+from pushsdk._core.user_states import UserState
 
 __all__ = [
     "KEY_BYTES",
@@ -43,11 +45,6 @@ KEY_BYTES = 512
 # Part of what is hashed: another version of the format never meets the keys and fingerprints of this one.
 _KEYS, _PAYLOADS = b"pushsdk dedupe key 1\0", b"pushsdk payload 1"
 
-# Refused, and not for good: a key or a permission can be mended, a base_url put right, a limit raised. Of one job its
-# queue's next delivery finds out. A run has an end instead, and what was rejected in it stays so (see
-# ``_broadcast.course``): its base_url and payloads are frozen, and its report says who is to be given to another run.
-MENDABLE = frozenset({401, 403, 413, *range(300, 400)})
-
 Share = tuple[tuple[str, ...], Verdict]
 """Users of a call, and the verdict on them."""
 
@@ -68,6 +65,12 @@ class Mark(StrEnum):
     """Not sent, or refused for a reason that may pass: the next delivery may send."""
 
 
+_MARKS = {
+    UserState.PENDING: Mark.OPEN,
+    UserState.ACCEPTED: Mark.ACCEPTED,
+    UserState.REJECTED: Mark.REJECTED,
+    UserState.UNKNOWN: Mark.CLAIMED,
+}
 _OUTCOMES = {Mark.CLAIMED: Outcome.UNKNOWN, Mark.ACCEPTED: Outcome.ACCEPTED, Mark.REJECTED: Outcome.REJECTED}
 
 
@@ -225,13 +228,9 @@ def recorded(value: bytes, users: int) -> Record:
 
 def mark_of(verdict: Verdict) -> Position:
     """What a verdict leaves in the store. An UNKNOWN stays claimed: nothing is known that would settle it."""
-    if verdict.outcome is Outcome.ACCEPTED:
-        return Position(Mark.ACCEPTED, _status(verdict))
-    if verdict.outcome is Outcome.UNKNOWN:
-        return Position(Mark.CLAIMED)
-    if verdict.outcome is Outcome.REJECTED and _is_final(verdict):
-        return Position(Mark.REJECTED, _status(verdict))
-    return Position(Mark.OPEN)
+    status = decide(verdict).status
+    mark = _MARKS[status.state]
+    return Position(mark, status.status if mark in (Mark.ACCEPTED, Mark.REJECTED) else None)
 
 
 def conclude(users: tuple[str, ...], repeated: int, *, before: Record, shares: Sequence[Share]) -> Receipt | PushError:
@@ -260,15 +259,3 @@ def conclude(users: tuple[str, ...], repeated: int, *, before: Record, shares: S
         error.may_repeat = any(may_repeat(each) for _, each in shares)
         return error
     return recorded_error(told[-1][1], user_ids=users)
-
-
-def _is_final(verdict: Verdict) -> bool:
-    """Whether the service's last word on a rejected call was about this call, and neither 'not now' nor 'not so'.
-
-    Of a request that several calls shared it is not known whom of them it is about.
-    """
-    return not (is_open(verdict) or verdict.shared or verdict.attempts[-1].status in MENDABLE)
-
-
-def _status(verdict: Verdict) -> int | None:
-    return next((each.status for each in reversed(verdict.attempts) if each.outcome is verdict.outcome), verdict.status)

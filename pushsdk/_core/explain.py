@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from pushsdk._core.decisions import is_retryable
 from pushsdk._core.errors import (
     AuthenticationError,
     ClientClosedError,
@@ -26,7 +27,7 @@ from pushsdk._core.errors import (
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.splitting import attempts_of
 
-__all__ = ["closed_error", "error_for", "is_open", "may_repeat", "partial_error", "recorded_error"]
+__all__ = ["closed_error", "error_for", "may_repeat", "partial_error", "recorded_error"]
 
 BODY_KEPT = 4096
 
@@ -114,21 +115,9 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
 
 def may_repeat(verdict: Verdict) -> bool:
     """Return True if the call may be made again as it is: its users are open, and no person has to fix a thing."""
-    last = verdict.attempts[-1] if verdict.attempts else None
-    unsent = last is not None and last.outcome is Outcome.NOT_SENT
     # A broken key callable was asked again by the call itself: a store of secrets may be down for a moment.
-    if last is not None and unsent and (not last.repeatable or last.reason.startswith(Failure.CREDENTIALS)):
-        return False
-    return is_open(verdict)
-
-
-def is_open(verdict: Verdict) -> bool:
-    """Return True if its users may be sent to again: they never were, or the service's last word was 'not now'."""
-    if verdict.outcome is not Outcome.REJECTED:
-        return verdict.outcome is Outcome.NOT_SENT
-    last = verdict.attempts[-1] if verdict.attempts else None
-    # Where the call ended before its next try, a part may never have been sent by itself: behind a 413.
-    return last is not None and (last.outcome is not Outcome.REJECTED or last.repeatable or verdict.failure is not None)
+    keyless = bool(verdict.attempts) and verdict.attempts[-1].reason.startswith(Failure.CREDENTIALS)
+    return is_retryable(verdict) and not keyless
 
 
 def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from pushsdk._core.decisions import OUTCOMES, decide
 from pushsdk._core.errors import PushError, ValidationError
-from pushsdk._core.explain import error_for, is_open, may_repeat, partial_error, recorded_error
+from pushsdk._core.explain import error_for, may_repeat, partial_error, recorded_error
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
@@ -36,21 +37,11 @@ KEY_BYTES = 512
 # Part of what is hashed: another version of the format never meets the keys and fingerprints of this one.
 _KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 2"
 
-# The service was never asked about these users: a key or a permission can be fixed, a base_url corrected, a limit
-# raised.
-NEVER_ASKED = frozenset({401, 403, 413, *range(300, 400)})
-
 Shares = Sequence[tuple[tuple[str, ...], Verdict]]
 """Users of a call, and the verdict on them."""
 
 Payload = tuple[bytes, bytes, bytes | None]
 """What one request carries, as JSON: user ids, message, custom fields."""
-
-_OUTCOMES = {
-    UserState.ACCEPTED: Outcome.ACCEPTED,
-    UserState.REJECTED: Outcome.REJECTED,
-    UserState.PENDING: Outcome.NOT_SENT,
-}
 
 
 class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -119,30 +110,13 @@ def by_position(users: tuple[str, ...]) -> tuple[str, ...]:
 
 def status_after(verdict: Verdict) -> UserStatus:
     """Return the status of a user after this verdict on the request, for whoever sends the same call again."""
-    if verdict.outcome is Outcome.ACCEPTED:
-        return UserStatus(UserState.ACCEPTED, _status(verdict))
-    if verdict.outcome is Outcome.UNKNOWN:
-        return UserStatus(UserState.UNKNOWN, _status(verdict))
-    if verdict.outcome is Outcome.REJECTED and _is_about_users(verdict):
-        return UserStatus(UserState.REJECTED, _status(verdict))
-    return UserStatus(UserState.PENDING)
-
-
-def _is_about_users(verdict: Verdict) -> bool:
-    """Return True if the service's last word was about these users, and neither 'not now' nor 'not so'.
-
-    If several calls shared the request, nobody knows which of them it was about.
-    """
-    return not (is_open(verdict) or verdict.shared or verdict.attempts[-1].status in NEVER_ASKED)
-
-
-def _status(verdict: Verdict) -> int | None:
-    return next((each.status for each in reversed(verdict.attempts) if each.outcome is verdict.outcome), verdict.status)
+    status = decide(verdict).status
+    return UserStatus(status.state, None if status.state is UserState.PENDING else status.status)
 
 
 def recorded_verdict(status: UserStatus) -> Verdict:
     """Return the verdict on users of whom this is on record: CLAIMED by another call is UNKNOWN here."""
-    return Verdict(outcome=_OUTCOMES.get(status.state, Outcome.UNKNOWN), status=status.status, recorded=True)
+    return Verdict(outcome=OUTCOMES[status.state], status=status.status, recorded=True)
 
 
 def conclude(users: tuple[str, ...], repeated: int, parts: Shares) -> Receipt | PushError:

@@ -9,16 +9,17 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from itertools import groupby
 from queue import SimpleQueue
 
-from pushsdk._broadcast.courier import Courier, reason_of
-from pushsdk._broadcast.course import Step, course_of
+from pushsdk._broadcast.courier import Courier
 from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Kind, Piece, StoppedBy
+from pushsdk._broadcast.plan import Piece, StoppedBy
 from pushsdk._core import wire
 from pushsdk._core.brake import Brake
+from pushsdk._core.decisions import Decision, Step, decide
 from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.outcome import Verdict
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
+from pushsdk._core.user_states import UserStatus
 from pushsdk._io.engine import Engine
 from pushsdk.arrow._chunks import Chunk
 from pushsdk.arrow._outcomes import Places, batch_of
@@ -52,6 +53,8 @@ class Load:
         self.is_busy = False
         #: Whether a place on the wire is taken that no request has taken over yet.
         self.has_place = False
+        #: Whether a request of it is too large for the service, and its users are left open.
+        self.is_too_large = False
         #: The last failure of somebody who is left to send to.
         self.trouble: Verdict | None = None
         # Who is sent to under this claim. Set by ``send``.
@@ -245,6 +248,8 @@ class Dispatcher(Courier):
             load.places.learn(before)
             trouble = load.trouble
             tries = tries + 1 if trouble is not None else 0
+            if trouble is None and load.is_too_large:
+                break
             if trouble is not None and trouble.attempts and not await self._wait(self._backoff(tries, trouble)):
                 break
         if load.places.open():
@@ -282,7 +287,7 @@ class Dispatcher(Courier):
                 sending.create_task(self._deliver_part(load, part))
 
     async def _deliver_part(self, load: Load, part: Part) -> None:
-        await self._deliver(part, doubtful=False)
+        await self._deliver(part, in_doubt=False)
         self._expect(load, load.requests - 1)
 
     def _expect(self, load: Load, requests: int) -> None:
@@ -296,7 +301,7 @@ class Dispatcher(Courier):
         if self._busy:
             super()._look(now)
 
-    async def _send(self, part: Part, *, doubtful: bool) -> Verdict | None:
+    async def _send(self, part: Part, *, in_doubt: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]
         # Half of a request that was split goes on where nobody waits, however late it is: under the next claim
         # all of it would begin anew.
@@ -307,22 +312,31 @@ class Dispatcher(Courier):
         try:
             verdict = await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
-            verdict = job.verdict()
-            self._note(part, self._course(verdict)[1], verdict)
+            status = self._decide(job.verdict()).status
+            self._write(part.piece, status)
+            self._count(part, status)
             raise
-        step, note = self._course(verdict)
+        step, status = self._decide(verdict)
+        self._write(part.piece, status)
         if step is Step.SPLIT:
             return verdict
-        self._note(part, note, verdict)
-        if step is Step.SETTLED:
+        self._count(part, status)
+        if step is Step.SETTLE:
+            return verdict
+        if step is Step.LEAVE:
+            self._leave(part, verdict)
             return verdict
         load.trouble = verdict
         if step is Step.STOP:
             self._stop_for(verdict)
         return None
 
-    def _course(self, verdict: Verdict) -> tuple[Step, Kind]:
-        return course_of(verdict, doubtful=False, resends=None, split_on=self._split_on)
+    def _leave(self, part: Part, verdict: Verdict) -> None:
+        self._loads[part.piece.chunk].is_too_large = True
+        super()._leave(part, verdict)
 
-    def _write(self, piece: Piece, kind: Kind, verdict: Verdict) -> None:
-        self._loads[piece.chunk].places.note(piece.start, piece.stop, kind, verdict.status, reason_of(kind, verdict))
+    def _decide(self, verdict: Verdict) -> Decision:
+        return decide(verdict, split_on=self._split_on)
+
+    def _write(self, piece: Piece, status: UserStatus) -> None:
+        self._loads[piece.chunk].places.note(piece.start, piece.stop, status)

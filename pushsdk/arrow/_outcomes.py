@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pushsdk._broadcast.plan import Kind
 from pushsdk._core.dedupe import Mark, Position, Record
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk.arrow._schemas import outcome_schema
 
 __all__ = ["Ended", "Places", "batch_of"]
 
 _MARKS = {
-    Kind.RELEASED: Mark.OPEN,
-    Kind.ACCEPTED: Mark.ACCEPTED,
-    Kind.REJECTED: Mark.REJECTED,
-    Kind.UNKNOWN: Mark.CLAIMED,
+    UserState.PENDING: Mark.OPEN,
+    UserState.ACCEPTED: Mark.ACCEPTED,
+    UserState.REJECTED: Mark.REJECTED,
+    UserState.UNKNOWN: Mark.CLAIMED,
 }
 _OUTCOMES = {
     Mark.CLAIMED: Outcome.UNKNOWN,
@@ -50,9 +50,9 @@ class Places:
         self._each = [OPEN]
         self.count = count
 
-    def note(self, start: int, stop: int, kind: Kind, status: int | None, reason: str) -> None:
+    def note(self, start: int, stop: int, status: UserStatus) -> None:
         """This is known of these now."""
-        self._put(start, stop, Ended(_MARKS[kind], status, reason))
+        self._put(start, stop, Ended(_MARKS[status.state], status.status, status.reason))
 
     def learn(self, before: Record) -> None:
         """Take over what other deliveries recorded of those that are open here."""

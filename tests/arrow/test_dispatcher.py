@@ -427,15 +427,27 @@ async def test_an_error_of_ours_is_raised_and_what_was_claimed_stays_so(monkeypa
 
 @pytest.mark.parametrize("status", [302, 308, 413])
 @virtual
-async def test_who_was_rejected_is_settled_also_where_a_send_would_leave_it_open(status: int) -> None:
-    service, claims = FakeService(then=answer(status)), ShakyClaims()
+async def test_a_request_that_no_user_is_to_blame_for_leaves_its_users_open(status: int) -> None:
+    service, claims = FakeService(answer(status)), ShakyClaims()
     async with client_of(service) as client:
         found = await Run(client, claims).send(2)
-        assert {(each.outcome, each.status) for each in found.values()} == {("REJECTED", status)}
-        assert await Run(client, claims).send(2) == {
-            name: Told("REJECTED", status, f"HTTP {status}, to an earlier delivery") for name in found
-        }
-    assert len(service.sent) == 1
+        assert {(each.outcome, each.status) for each in found.values()} == {("NOT_SENT", status)}
+        found = await Run(client, claims).send(2)
+        assert {each.outcome for each in found.values()} == {"ACCEPTED"}
+    assert len(service.sent) == 2
+
+
+@virtual
+async def test_a_message_of_its_own_that_is_too_large_is_left_and_the_others_are_sent() -> None:
+    service = FakeService(then=lambda request: answer(413 if request.users == ("user-1",) else 204))
+    async with client_of(service) as client:
+        found = await Run(client, MemoryClaims(), personal="placeholders").send(3)
+    assert {name: each.outcome for name, each in found.items()} == {
+        "user-0": "ACCEPTED",
+        "user-1": "NOT_SENT",
+        "user-2": "ACCEPTED",
+    }
+    assert len(service.sent) == 3
 
 
 # -- in measure -------------------------------------------------------------------------------------------------------

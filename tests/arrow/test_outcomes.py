@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._broadcast.plan import Kind
 from pushsdk._core.dedupe import Mark, Position, Record, begin
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk.arrow import outcome_schema
 from pushsdk.arrow._outcomes import Ended, Places, batch_of
 
 COUNT = 6
-KINDS = [Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN]
+KINDS = [UserState.PENDING, UserState.ACCEPTED, UserState.REJECTED, UserState.UNKNOWN]
 MARKS = {
-    Kind.RELEASED: Mark.OPEN,
-    Kind.ACCEPTED: Mark.ACCEPTED,
-    Kind.REJECTED: Mark.REJECTED,
-    Kind.UNKNOWN: Mark.CLAIMED,
+    UserState.PENDING: Mark.OPEN,
+    UserState.ACCEPTED: Mark.ACCEPTED,
+    UserState.REJECTED: Mark.REJECTED,
+    UserState.UNKNOWN: Mark.CLAIMED,
 }
 SPANS = st.tuples(st.integers(0, COUNT - 1), st.integers(1, COUNT)).map(lambda at: (min(at), max(max(at), min(at) + 1)))
 NOTES = st.tuples(st.just("note"), SPANS, st.sampled_from(KINDS), st.sampled_from([None, 204, 400]))
@@ -52,7 +52,7 @@ def test_any_sequence_does_as_a_list_of_users_would(steps: list[Any], before: li
     for what, *rest in steps:
         if what == "note":
             (start, stop), kind, status = rest
-            places.note(start, stop, kind, status, "why")
+            places.note(start, stop, UserStatus(kind, status, "why"))
             truth[start:stop] = [Ended(MARKS[kind], status, "why")] * (stop - start)
         else:
             places.learn(record_of(rest[0]))

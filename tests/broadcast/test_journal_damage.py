@@ -11,12 +11,11 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from support.run_files import BROADCAST, chunk, make_run, seen, some_events
+from support.run_files import BROADCAST, CLAIMED, PENDING, UNKNOWN, chunk, event, make_run, seen, some_events
 
 from pushsdk._broadcast import journal as journal_module
 from pushsdk._broadcast import records, runfile
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import ENDED, Event, Kind
 from pushsdk._core.errors import RunFileError
 
 SEED = 20240229
@@ -39,8 +38,9 @@ def large_run(path: Path) -> object:
         journal.add([chunk(*(f"user-{start}-{number}-{'x' * 20}" for number in range(20))), chunk(str(start))])
     journal.seal(repeated=1)
     for number in range(300):
-        kind = (Kind.CLAIMED, Kind.UNKNOWN, Kind.RELEASED)[number % 3]
-        journal.write([Event(kind, number, 0, 1, 0, f"reason {number % 5}")] * (number % 17 or 150))
+        state = (CLAIMED, UNKNOWN, PENDING)[number % 3]
+        first = journal.first_user(number)
+        journal.write([event(state, first, first + 1, None, f"reason {number % 5}")] * (number % 17 or 150))
     says = seen(journal)
     journal.close()
     return says
@@ -69,7 +69,7 @@ def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Seq
 def go_on(journal: Journal, path: Path, *, label: object) -> None:
     """Damage that is not seen must not spread either, when the run goes on."""
     for _ in range(3):
-        journal.write([Event(Kind.RESENT, journal.chunks - 1, 0, 1)] * 8)
+        journal.write([event(CLAIMED, journal.users - 1, journal.users, resent=True)] * 8)
     says = seen(journal)
     journal.close()
     journal = Journal.open(path, write=False)
@@ -224,9 +224,11 @@ FORGED = {
     "a seal that counts something else": {"meta": records.Meta(BROADCAST, SEAL)},
     "events that are none": {"events": b"\x91\x01"},
     "events that are no bytes of ours": {"events": b"\xc1"},
-    "events about nobody": {"events": msgspec.msgpack.encode([Event(0, 2, 0, 1)])},
-    "an ending that is none": {"events": msgspec.msgpack.encode([Event(ENDED, 0, 0, 0, 0, "gone")])},
-    "an ending among others": {"events": msgspec.msgpack.encode([Event(ENDED, 0, 0, 0, 0, "null")] * 2)},
+    "events about nobody": {"events": msgspec.msgpack.encode([event(CLAIMED, 4, 6)])},
+    "a state that is none": {"events": msgspec.msgpack.encode([(0, 1, ("GONE",))])},
+    "users before the first": {"events": msgspec.msgpack.encode([event(CLAIMED, -1, 1)])},
+    "an ending that is none": {"events": msgspec.msgpack.encode({"by": "chance", "reason": ""})},
+    "a number for an ending": {"events": msgspec.msgpack.encode(1)},
     "events without a seal": {"meta": records.Meta(BROADCAST, None), "events": msgspec.msgpack.encode([])},
     "a plan of other bodies": {"plan": msgspec.msgpack.encode([(b'"x"', None, None)] * 2)},
     "bottomless nesting": {"events": b"\x91" * 100_000 + b"\x01"},
@@ -272,7 +274,13 @@ def test_a_file_that_is_torn_while_it_is_open_is_not_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("offset", "value", "words"), [(68, 0, "not a run file"), (63, 2, "made by a newer pushsdk"), (63, 0, "damaged")]
+    ("offset", "value", "words"),
+    [
+        (68, 0, "not a run file"),
+        (63, runfile.FORMAT + 1, "made by a newer pushsdk"),
+        (63, 1, "made by an older pushsdk"),
+        (63, 0, "damaged"),
+    ],
 )
 def test_what_the_files_head_says_of_itself(tmp_path: Path, offset: int, value: int, words: str) -> None:
     path = tmp_path / "a.run"

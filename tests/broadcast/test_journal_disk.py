@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.run_files import BROADCAST, ENVIRONMENT, chunk, make_run, pieces, seen
+from support.run_files import BROADCAST, CLAIMED, ENVIRONMENT, PENDING, chunk, event, make_run, seen
 
 from pushsdk._broadcast import runfile
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Event, Kind
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 
-CLAIM = Event(Kind.CLAIMED, 0, 0, 3)
+CLAIM = event(CLAIMED, 0, 3)
 
 
 class Faulty:
@@ -119,7 +118,7 @@ def test_a_write_that_can_not_be_taken_back_leaves_it_to_the_next_one(tmp_path: 
         journal.write([CLAIM])
     journal.close()
     journal = Journal.open(tmp_path / "a.run", write=True)
-    assert pieces(journal.planned()) == [(0, 0, 3), (1, 0, 2)]
+    assert journal.states.count(PENDING) == 5
     journal.close()
 
 
@@ -134,7 +133,7 @@ def test_a_write_that_is_broken_off_is_the_last(
     faulty[-1].fault = None
     with pytest.raises(RunFileError, match="an earlier write was broken off"):
         journal.write([CLAIM])
-    assert pieces(journal.held()) == []
+    assert journal.states.count(CLAIMED) == 0
     journal.close()
 
 
@@ -191,7 +190,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_a_file_that_can_not_grow_keeps_every_write_that_returned(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = make_run(path, (3,) * 100)
-    events = [Event(Kind.CLAIMED, number, 0, 3, 0, f"some words, number {number}") for number in range(100)]
+    events = [event(CLAIMED, 3 * number, 3 * number + 3, None, f"some words, number {number}") for number in range(100)]
     with files_of_at_most(path.stat().st_size + 20_000):
         with pytest.raises(RunFileError, match=r"the disk failed|the disk is full"):
             for _ in range(1000):
@@ -212,8 +211,7 @@ import json, subprocess, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Event
-from support.run_files import make_run, seen
+from support.run_files import CLAIMED, event, make_run, seen
 
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], check=True)
@@ -222,7 +220,7 @@ try:
     written, errors = 0, []
     while len(errors) < 2:
         try:
-            journal.write([Event(0, number, 0, 3, 0, f"some words, number {number}") for number in range(100)])
+            journal.write([event(CLAIMED, 3 * n, 3 * n + 3, None, f"some words, number {n}") for n in range(100)])
             written += 1
         except RunFileError as error:
             errors.append(str(error))

@@ -12,11 +12,22 @@ from pathlib import Path
 
 import pytest
 from support import run_killer
-from support.run_files import BROADCAST, ENVIRONMENT, kill_within_a_commit, leave_half_done, make_run, pieces, run, seen
+from support.run_files import (
+    ACCEPTED,
+    BROADCAST,
+    CLAIMED,
+    ENVIRONMENT,
+    PENDING,
+    event,
+    kill_within_a_commit,
+    leave_half_done,
+    make_run,
+    run,
+    seen,
+)
 from support.run_killer import HEADER, events_of, plan
 
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Event, Kind
 from pushsdk._core.errors import RunFileError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -184,7 +195,7 @@ import os, signal, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Event
+from support.run_files import ACCEPTED, CLAIMED, event
 
 path = Path(sys.argv[1])
 ready, tell_ready = os.pipe()
@@ -194,7 +205,7 @@ if parent == 0:
     journal = Journal.open(path, write=True)
     child = os.fork()
     if child == 0:
-        for use in (lambda: journal.write([Event(0, 1, 0, 2)]), lambda: journal.load([0])):
+        for use in (lambda: journal.write([event(CLAIMED, 3, 5)]), lambda: journal.load([0])):
             try:
                 use()
             except RunFileError as error:
@@ -207,7 +218,7 @@ if parent == 0:
     os.read(ready, 0)
     while not os.path.exists(sys.argv[2]):
         pass
-    journal.write([Event(2, 0, 0, 3, 204)])
+    journal.write([event(ACCEPTED, 0, 3, 204)])
     os.kill(os.getpid(), signal.SIGKILL)
 said = b""
 while not said.endswith(b"end"):
@@ -245,12 +256,12 @@ def test_two_writers_that_no_lock_keeps_apart_do_not_mix(tmp_path: Path) -> None
     make_run(path).close()
     os.link(path, other_name)
     first, second = Journal.open(path, write=True), Journal.open(other_name, write=True)
-    first.write([Event(Kind.CLAIMED, 0, 0, 3)])
+    first.write([event(CLAIMED, 0, 3)])
     for _ in range(2):
         with pytest.raises(RunFileError, match="another process has written to it"):
-            second.write([Event(Kind.CLAIMED, 0, 0, 3)])
-    assert pieces(second.planned()) == [(0, 0, 3), (1, 0, 2)]
-    first.write([Event(Kind.ACCEPTED, 0, 0, 3, 204)])
+            second.write([event(CLAIMED, 0, 3)])
+    assert second.states.count(PENDING) == 5
+    first.write([event(ACCEPTED, 0, 3, 204)])
     first.close()
     second.close()
     journal = Journal.open(path, write=False)

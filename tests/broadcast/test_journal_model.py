@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -11,45 +11,33 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.run_files import KINDS, make_run, pieces
+from support.run_files import make_run, pieces
 
-from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Event, Kind
+from pushsdk._broadcast.journal import IN_DOUBT, PENDING, Journal
+from pushsdk._broadcast.plan import Event
 from pushsdk._broadcast.report import Row, Tally
+from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.outcome import Outcome
-
-OUTCOMES = {
-    None: Outcome.NOT_SENT,
-    Kind.RELEASED: Outcome.NOT_SENT,
-    Kind.ACCEPTED: Outcome.ACCEPTED,
-    Kind.REJECTED: Outcome.REJECTED,
-    Kind.CLAIMED: Outcome.UNKNOWN,
-    Kind.RESENT: Outcome.UNKNOWN,
-    Kind.UNKNOWN: Outcome.UNKNOWN,
-}
+from pushsdk._core.user_states import UserState, UserStatus
 
 
 class User(NamedTuple):
-    """What is known of one, and which event said it."""
+    """One user, and the last status."""
 
     name: str
     chunk: int
-    place: int
-    event: Event | None = None
-    number: int = 0
-    resent: bool = False
+    status: UserStatus = UserStatus(UserState.PENDING)
 
     @property
     def outcome(self) -> Outcome:
-        return OUTCOMES[self.event and Kind(self.event.kind)]
+        return OUTCOMES[self.status.state]
 
     @property
     def row(self) -> Row:
-        event = self.event
-        if event is not None and event.kind in (Kind.CLAIMED, Kind.RESENT):
+        if self.status.state is UserState.CLAIMED:
             return Row(self.name, self.outcome, None, "claimed, and never settled")
-        status, reason = (event.status or None, event.reason) if event else (None, "")
-        return Row(self.name, self.outcome, status, reason or ("not sent yet" * (self.outcome is Outcome.NOT_SENT)))
+        reason = self.status.reason or ("not sent yet" * (self.outcome is Outcome.NOT_SENT))
+        return Row(self.name, self.outcome, self.status.status, reason)
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -59,38 +47,30 @@ class JournalMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name, "a.run")
         self.sizes = sizes
         self.journal = make_run(self.path, sizes)
-        places = [(chunk, place) for chunk, size in enumerate(sizes) for place in range(size)]
-        self.users = [User(f"u{number}", chunk, place) for number, (chunk, place) in enumerate(places)]
-        self.events = 0
+        chunks = [chunk for chunk, size in enumerate(sizes) for _ in range(size)]
+        self.users = [User(f"u{number}", chunk) for number, chunk in enumerate(chunks)]
 
     @rule(data=st.data())
     def write(self, data: st.DataObject) -> None:
-        if self.sizes:
-            events = data.draw(st.lists(self.event(), max_size=4))
+        if self.users:
+            events = data.draw(st.lists(self.events(), max_size=4))
             self.journal.write(events)
-            for event in events:
-                self.events += 1
-                self.users = [self.told(user, event) for user in self.users]
+            for start, stop, status in events:
+                for number in range(start, stop):
+                    user = self.users[number]
+                    resent = status.resent or user.status.resent
+                    self.users[number] = user._replace(status=status._replace(resent=resent))
 
-    def event(self) -> st.SearchStrategy[Event]:
-        def within(chunk: int) -> st.SearchStrategy[Event]:
-            ends = st.lists(st.integers(0, self.sizes[chunk]), min_size=2, max_size=2, unique=True).map(sorted)
-            whole = st.just([0, self.sizes[chunk]])
-            return st.builds(
-                lambda kind, ends, status, reason: Event(kind, chunk, *ends, status, reason),
-                st.sampled_from(KINDS),
-                ends | whole,
-                st.sampled_from([0, 429]),
-                st.sampled_from(["", "throttled"]),
-            )
-
-        return st.integers(0, len(self.sizes) - 1).flatmap(within)
-
-    def told(self, user: User, event: Event) -> User:
-        if user.chunk != event.chunk or not event.start <= user.place < event.stop:
-            return user
-        resent = user.resent or event.kind is Kind.RESENT
-        return user._replace(event=event, number=self.events, resent=resent)
+    def events(self) -> st.SearchStrategy[Event]:
+        ends = st.lists(st.integers(0, len(self.users)), min_size=2, max_size=2, unique=True).map(sorted)
+        status = st.builds(
+            UserStatus,
+            st.sampled_from(UserState),
+            st.sampled_from([None, 429]),
+            st.sampled_from(["", "throttled"]),
+            st.booleans(),
+        )
+        return st.builds(lambda ends, status: (*ends, status), ends, status)
 
     @rule()
     def open_again(self) -> None:
@@ -114,20 +94,22 @@ class JournalMachine(RuleBasedStateMachine):
             rejected=count[Outcome.REJECTED],
             unknown=count[Outcome.UNKNOWN],
             not_sent=count[Outcome.NOT_SENT],
-            resent=sum(user.resent for user in self.users),
+            resent=sum(user.status.resent for user in self.users),
         )
         assert list(journal.rows()) == [user.row for user in self.users]
         for outcome in Outcome:
             assert list(journal.rows(outcome)) == [user.row for user in self.users if user.outcome is outcome]
-        assert pieces(journal.planned()) == list(self.pieces(Outcome.NOT_SENT))
-        assert pieces(journal.held()) == list(self.pieces(Outcome.UNKNOWN))
+        for states in (PENDING, IN_DOUBT):
+            assert pieces(journal.pieces(states)) == list(self.pieces(states))
 
-    def pieces(self, outcome: Outcome) -> Iterator[tuple[int, int, int]]:
-        """Neighbours of whom the same event said the same."""
-        for key, group in groupby(self.users, lambda user: (user.chunk, user.number, user.resent, user.outcome)):
-            users = list(group)
-            if key[-1] is outcome:
-                yield key[0], users[0].place, users[-1].place + 1
+    def pieces(self, states: Container[UserState]) -> Iterator[tuple[int, int, int]]:
+        """Neighbors of equal status in one chunk."""
+        start = 0
+        for (chunk, status), group in groupby(self.users, lambda user: (user.chunk, user.status)):
+            stop = start + len(list(group))
+            if status.state in states:
+                yield chunk, start, stop
+            start = stop
 
     def teardown(self) -> None:
         self.journal.close()

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.run_files import BROADCAST, leave_half_done, make_run, run, seen
+from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, run, seen
 
 from pushsdk._broadcast import locking, place, runfile
 from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.locking import lock
-from pushsdk._broadcast.plan import Event, Kind
 from pushsdk._core.errors import RunFileError
 
 USES: dict[str, Callable[[Path], Journal]] = {
@@ -56,7 +55,7 @@ def test_a_run_is_for_its_owner_only_whatever_the_mask(tmp_path: Path, mask: int
     before = os.umask(mask)
     try:
         journal = make_run(tmp_path / "a.run")
-        journal.write([Event(Kind.CLAIMED, 0, 0, 3)])
+        journal.write([event(CLAIMED, 0, 3)])
     finally:
         os.umask(before)
     modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in tmp_path.iterdir()}
@@ -82,7 +81,7 @@ def test_it_is_for_its_owner_only_from_its_first_byte(tmp_path: Path, monkeypatc
 
 def test_nothing_lies_beside_a_run_that_was_closed(tmp_path: Path) -> None:
     journal = make_run(tmp_path / "a.run")
-    journal.write([Event(Kind.CLAIMED, 0, 0, 3)])
+    journal.write([event(CLAIMED, 0, 3)])
     journal.close()
     assert os.listdir(tmp_path) == ["a.run"]
 
@@ -158,7 +157,7 @@ def test_a_relative_path_stays_the_same_file_when_the_folder_changes(
     journal = make_run(Path("a.run"))
     assert journal.path == tmp_path / "a.run"
     monkeypatch.chdir("/")
-    journal.write([Event(Kind.CLAIMED, 0, 0, 3)])
+    journal.write([event(CLAIMED, 0, 3)])
     journal.close()
     assert os.listdir(tmp_path) == ["a.run"]
 
@@ -249,14 +248,14 @@ def test_one_journal_writes_and_any_number_read(
         with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process: wait for that, or end it"):
             use(path)
     readers = [Journal.open(path, write=False) for _ in range(2)]
-    journal.write([Event(Kind.CLAIMED, 0, 0, 3)])
+    journal.write([event(CLAIMED, 0, 3)])
     for reader in readers:
         assert reader.load([0, 1]) == journal.load([0, 1])
         reader.close()
     # The readers' end and the refused ones' took nothing away from it.
     with pytest.raises(RunFileError, match="in use"):
         use(path)
-    journal.write([Event(Kind.ACCEPTED, 0, 0, 3, 204)])
+    journal.write([event(ACCEPTED, 0, 3, 204)])
     journal.close()
     journal = Journal.open(path, write=True)
     assert journal.tally().accepted == 3
@@ -340,7 +339,7 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)
         with pytest.raises(RunFileError, match="this one was forked from: open it here"):
-            journal.write([Event(Kind.CLAIMED, 0, 0, 3)])
+            journal.write([event(CLAIMED, 0, 3)])
         journal.close()
     connection = runfile._inherited.pop()
     assert connection.execute("PRAGMA application_id").fetchone() == (runfile.APPLICATION,)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, lost, outcome_of, refused, start
-from support.run_files import BROADCAST, chunk
+from support.run_files import BROADCAST, CLAIMED, chunk, event
 from support.virtual_time import turns, virtual
 
 from pushsdk import (
@@ -35,7 +35,6 @@ from pushsdk._broadcast import planning, runs
 from pushsdk._broadcast.journal import Journal
 from pushsdk._broadcast.locking import is_locked
 from pushsdk._broadcast.place import Place
-from pushsdk._broadcast.plan import Event, Kind
 from pushsdk._broadcast.runner import Runner
 from pushsdk._io.offload import in_thread, settled
 
@@ -62,19 +61,18 @@ class Later:
 
 @pytest.mark.parametrize("durable", [False, True])
 @virtual
-async def test_a_cancellation_stays_one_where_the_file_fails_as_well(
-    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancellation_stays_one_where_the_file_fails_as_well(durable: bool, tmp_path: Path) -> None:
     service = FakeService(then=hang(processed=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=durable))
-        while not service.requests:
+        while not service.processed:
             await turns(1)
 
-        def broken(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+        def broken(events: Any, *, at_once: bool = False) -> bool:
             raise RunFileError("the disk is full")
 
-        monkeypatch.setattr(Journal, "write", broken)
+        for run in client._engine.runs:
+            run._log._commits._commit = broken
         running.cancel()
         await asyncio.wait([running])
         assert running.cancelled()
@@ -85,11 +83,11 @@ async def test_cancelled_twice_it_still_waits_for_the_commit_under_way(tmp_path:
     service = FakeService(then=hang(processed=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=True))
-        while not service.requests:
+        while not service.processed:
             await turns(1)
         later = Later()
         for run in client._engine.runs:
-            run._recorder._offload = later
+            run._log._commits._offload = later
         running.cancel()
         await later.started.wait()
         await turns(3)
@@ -105,7 +103,7 @@ async def test_cancelled_twice_it_still_waits_for_the_commit_under_way(tmp_path:
 def test_where_its_loop_is_closed_a_run_ends_and_keeps_what_it_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, go = Journal.write, threading.Event()
+    commit, go = Journal.commit, threading.Event()
 
     async def main() -> None:
         loop, begun = asyncio.get_running_loop(), asyncio.Event()
@@ -113,9 +111,9 @@ def test_where_its_loop_is_closed_a_run_ends_and_keeps_what_it_knows(
         def slowly(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
             loop.call_soon_threadsafe(begun.set)
             assert go.wait(10)
-            return write(journal, events, at_once=at_once)
+            return commit(journal, events, at_once=at_once)
 
-        monkeypatch.setattr(Journal, "write", slowly)
+        monkeypatch.setattr(Journal, "commit", slowly)
         client = client_of(FakeService(), batching=SMALL)
         client._engine.offload = in_thread
         start(client.broadcast(users(8), MESSAGE, run=tmp_path / "run", durable=True))
@@ -495,7 +493,7 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
         held[0].execute("BEGIN")
         held[0].execute("SELECT * FROM head").fetchall()
         for run in client._engine.runs:
-            run._recorder._offload = away
+            run._log._commits._offload = away
         report = await running
     assert (report.accepted, report.unknown) == (16, 0)
     assert works == 1
@@ -506,7 +504,7 @@ def test_a_reader_knows_whether_somebody_is_sending(tmp_path: Path) -> None:
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a")])
     journal.seal(repeated=0)
-    journal.write([Event(Kind.CLAIMED, 0, 0, 1)])
+    journal.write([event(CLAIMED, 0, 1)])
     assert (read_report(path).in_use, read_report(path).unknown) == (True, 1)
     journal.close()
     assert not read_report(path).in_use

@@ -225,20 +225,20 @@ async def test_a_folder_that_may_not_be_written_is_refused(mode: int) -> None:
 
 
 class Failing:
-    """``Journal.write`` that fails from the n-th time on; knows what the service had been asked by then."""
+    """``Journal.commit`` that fails from the n-th time on; knows what the service had been asked by then."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, service: FakeService, number: int) -> None:
         self.service, self.number, self.calls, self.had = service, number, 0, -1
-        self._write = Journal.write
-        monkeypatch.setattr(Journal, "write", lambda journal, events, **how: self.write(journal, events, **how))
+        self._commit = Journal.commit
+        monkeypatch.setattr(Journal, "commit", lambda journal, events, **how: self.commit(journal, events, **how))
 
-    def write(self, journal: Journal, events: Any, *, at_once: bool = False) -> bool:
+    def commit(self, journal: Journal, events: Any, *, at_once: bool = False) -> bool:
         self.calls += 1
         if self.calls >= self.number:
             if self.had < 0:
-                self.had = len(self.service.requests)
+                self.had = len(self.service.written)
             raise RunFileError("the run: the disk is full")
-        return self._write(journal, events, at_once=at_once)
+        return self._commit(journal, events, at_once=at_once)
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -253,10 +253,10 @@ async def test_after_a_write_that_fails_no_request_starts(
             failing = Failing(patches, service, number)
             with pytest.raises(RunFileError, match="the disk is full"):
                 await client.broadcast(names(users), MESSAGE, run=path, brake=NO_BRAKE, durable=durable)
-        assert failing.had == len(service.requests), "a request started after the file had failed"
+        assert failing.had == len(service.written), "a request started after the file had failed"
         plan, report = Plan(path), read_report(path)
         history = judge(path, plan, report, pushes(service, users), hold=True, every=True)
-        asked = Counter(number_of(name) for request in service.requests for name in request.users)
+        asked = Counter(number_of(name) for request in service.written for name in request.users)
         assert all(asked[user] <= claims for user, claims in zip(plan.users, history.claims, strict=True))
         assert report.unknown <= 3 * 10 + 10, "what was on its way, and the lost answer"
         report = await client.resume(path, brake=NO_BRAKE)
@@ -311,7 +311,7 @@ async def test_a_run_that_is_cancelled_while_it_is_claimed_leaves_nobody_in_doub
         running.cancel()
         await asyncio.wait([running])
     report = read_report(tmp_path / "run")
-    assert (service.sent, report.unknown, report.not_sent) == ([], 0, 30)
+    assert (service.written, report.unknown, report.not_sent) == ([], 0, 30)
 
 
 def claimed(path: Path) -> int:
@@ -348,14 +348,14 @@ async def test_a_plan_that_can_t_be_read_any_more_is_told_as_such(
 async def test_a_commit_that_fails_unexpectedly_ends_the_run_too(
     durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, calls = Journal.write, itertools.count(1)
+    commit, calls = Journal.commit, itertools.count(1)
 
     def fail(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
         if next(calls) == 4:
             raise MemoryError
-        return write(journal, events, at_once=at_once)
+        return commit(journal, events, at_once=at_once)
 
-    monkeypatch.setattr(Journal, "write", fail)
+    monkeypatch.setattr(Journal, "commit", fail)
     service = FakeService()
     async with client_of(service, batching=TEN, limits=Limits(in_flight=2)) as client:
         running = start(client.broadcast(names(100), MESSAGE, run=tmp_path / "run", durable=durable))
@@ -363,6 +363,8 @@ async def test_a_commit_that_fails_unexpectedly_ends_the_run_too(
         running.cancel()
         await asyncio.wait([running])
     assert done
+    with pytest.raises(RunFileError, match="recorded any more: MemoryError"):
+        await running
 
 
 @virtual

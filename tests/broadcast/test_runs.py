@@ -329,13 +329,55 @@ async def test_what_is_too_large_is_halved_and_the_size_remembered() -> None:
     assert sum(len(request.users) > 10 for request in service.requests) <= 5
 
 
+@pytest.mark.parametrize("number", [4, 60])
 @virtual
-async def test_one_user_too_large_alone_is_rejected() -> None:
-    service = FakeService(then=culprits("user-1", status=413))
+async def test_a_message_too_large_for_a_single_user_stops_the_run_and_rejects_nobody(number: int) -> None:
+    service = FakeService(then=answer(413))
+    async with client_of(service, batching=Batching(max_users=number)) as client:
+        report = await client.broadcast(users(number), MESSAGE, brake=NO_BRAKE)
+    judge(report, service, users(number))
+    assert (report.not_sent, report.stopped_by) == (number, "failure")
+    assert "smaller message" in (report.stopped or "")
+    assert {(row.status, row.reason) for row in report.rows()} == {(413, "HTTP 413")}
+
+
+@virtual
+async def test_one_user_too_large_alone_is_left_and_the_others_are_sent_to() -> None:
+    service = FakeService(then=culprits("user-100", status=413))
+    async with client_of(service, batching=Batching(max_users=60), limits=Limits(in_flight=1)) as client:
+        report = await client.broadcast(users(180), MESSAGE, brake=NO_BRAKE)
+    judge(report, service, users(180))
+    # Where the message is most of a request, fewer users would not make it fit.
+    assert (report.accepted + report.not_sent, report.stopped) == (180, None)
+    assert 1 <= report.not_sent < 10
+
+
+@virtual
+async def test_a_message_of_its_own_that_is_too_large_is_left_and_the_others_are_sent() -> None:
+    service = FakeService(then=culprits("user-0", status=413))
+    async with client_of(service) as client:
+        requests = [PushRequest(user_ids=[user], message=MESSAGE) for user in users(4)]
+        report = await client.send_each(requests)
+    assert (report.accepted, report.not_sent, report.stopped) == (3, 1, None)
+
+
+@virtual
+async def test_a_size_that_is_not_split_stops_the_run() -> None:
+    service = FakeService(then=answer(413))
+    async with client_of(service, batching=Batching(max_users=4, split_on=frozenset())) as client:
+        report = await client.broadcast(users(8), MESSAGE)
+    assert (report.not_sent, report.stopped_by) == (8, "failure")
+    assert "batching.max_users" in (report.stopped or "")
+
+
+@virtual
+async def test_a_redirect_stops_the_run_and_rejects_nobody() -> None:
+    service = FakeService(then=answer(302))
     async with client_of(service, batching=SMALL) as client:
-        report = await client.broadcast(users(4), MESSAGE, brake=NO_BRAKE)
-    judge(report, service, users(4))
-    assert report.rejected >= 1
+        report = await client.broadcast(users(20), MESSAGE)
+    judge(report, service, users(20))
+    assert (report.not_sent, report.stopped_by) == (20, "failure")
+    assert (report.stopped or "").startswith("HTTP 302: a redirect, which is never followed. Check base_url")
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -455,7 +497,7 @@ async def test_a_cancelled_run_settles_what_was_on_its_way_and_can_be_resumed(tm
     service = FakeService(hang(processed=True), hang(connecting=True))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
         running = start(client.broadcast(users(20), MESSAGE, run=tmp_path / "run"))
-        while len(service.sent) < 2:
+        while not service.processed or len(service.sent) < 2:
             await turns(1)
         running.cancel()
         await asyncio.wait([running])
@@ -732,16 +774,16 @@ async def test_a_claim_that_cannot_be_written_stops_the_run_and_sends_nothing(
     service = FakeService(then=culprits("user-1"))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
         await client.broadcast(users(100), MESSAGE, run=tmp_path / "run", limit=8)
-        sent = len(service.sent)
+        written = len(service.written)
 
         def broken(journal: Journal, events: Any, *, at_once: bool = False) -> bool:
             raise RunFileError("the disk is full")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Journal, "write", broken)
+            patch.setattr(Journal, "commit", broken)
             with pytest.raises(RunFileError, match="the disk is full"):
                 await client.resume(tmp_path / "run")
-        assert len(service.sent) == sent
+        assert len(service.written) == written
         assert client.stats().in_flight == 0
         report = await client.resume(tmp_path / "run")
     judge(report, service, users(100))

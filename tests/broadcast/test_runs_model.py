@@ -210,7 +210,8 @@ def judge_report(returned: BroadcastReport, read: BroadcastReport, life: Life) -
     ):
         assert getattr(returned, name) == getattr(read, name), name
     if returned.stopped is None:
-        assert returned.not_sent == 0
+        # Too large for the service, and not to be made smaller.
+        assert all(row.status == 413 for row in returned.rows(Outcome.NOT_SENT))
     assert returned.stopped_by != "asked" or life.end == "stop"
     assert returned.stopped_by != "closed" or life.end in ("close", "close at once")
 
@@ -221,7 +222,7 @@ async def story(world: World, folder: Path) -> None:
         path = await live(world, life, path, books)
     await live(world, CALM._replace(on_unknown="resend" if world.finally_resend else "hold"), path, books)
     left = Counter(row.outcome for row in read_report(path).rows())
-    assert not left[Outcome.NOT_SENT]
+    assert not left[Outcome.NOT_SENT] or world.takes < world.users
     if world.finally_resend and world.takes >= world.users and not world.culprits:
         # What is refused while it is in doubt stays in doubt: it is never cut.
         assert not left[Outcome.UNKNOWN]

@@ -134,6 +134,11 @@ class FakeService(UsersService):
         return self._tally
 
     @property
+    def written(self) -> list[Request]:
+        """The requests of which at least one byte has left the client."""
+        return [request for request in self.requests if request.evidence.started_writing]
+
+    @property
     def campaigns(self) -> int:
         """And how many campaigns were created."""
         return len(super().campaigns)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pushsdk import AsyncPushClient, Batching, Brake, Limits, PushError, PushRequest, RetryPolicy, Timeout
@@ -43,9 +45,17 @@ async def work(job: dict[str, Any]) -> dict[str, Any]:
     """Broadcast, or resume: what the report says."""
     users, chunk = job["users"], job["chunk"]
     options = {name: job[name] for name in ("run", "on_unknown", "durable", "limit") if name in job}
+    key: Any = KEY
+    if "asks" in job:
+
+        async def key() -> str:
+            Path(job["asks"]).touch()  # noqa: ASYNC240 - the test waits for it
+            await asyncio.Event().wait()
+            return KEY
+
     client = AsyncPushClient(
         job["base_url"],
-        KEY,
+        key,
         batching=Batching(max_users=chunk),
         limits=Limits(in_flight=job["in_flight"]),
         retry=RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005),
@@ -70,6 +80,10 @@ def live(job: dict[str, Any]) -> None:
         # By default Python ignores the signal, and the write fails; as this program does it, it kills.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL if job.get("deadly") else signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"], job["file_size"]))
+    if "dies_at" in job:
+        # Where the process is killed when it gets there.
+        name, _, method = job["dies_at"].rpartition(".")
+        setattr(pkgutil.resolve_name(name), method, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     result = asyncio.run(work(job))
     os.write(1, json.dumps(result).encode() + b"\n")
 

@@ -15,28 +15,26 @@ from support.kill_service import number_of
 
 __all__ = ["History", "Plan", "judge"]
 
-# The kinds of events, and NEW for a user without any.
-CLAIMED, RELEASED, ACCEPTED, REJECTED, UNKNOWN, RESENT, NEW = range(7)
-# Of nobody: why a process ended the run.
-ENDED = 255
+# The states of users, as bytes. RESENT is claimed in doubt.
+STATES = ("PENDING", "CLAIMED", "ACCEPTED", "REJECTED", "UNKNOWN")
+PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN, RESENT = range(6)
 NAMES = {
-    NEW: Outcome.NOT_SENT,
-    RELEASED: Outcome.NOT_SENT,
+    PENDING: Outcome.NOT_SENT,
     ACCEPTED: Outcome.ACCEPTED,
     REJECTED: Outcome.REJECTED,
     CLAIMED: Outcome.UNKNOWN,
     RESENT: Outcome.UNKNOWN,
     UNKNOWN: Outcome.UNKNOWN,
 }
-#: What may stand before an event of each kind.
+#: What may stand before an event of each state. A request that gets no connection is never claimed.
 BEFORE = {
-    CLAIMED: {NEW, RELEASED},
-    RESENT: {CLAIMED, RESENT, UNKNOWN},
-    RELEASED: {CLAIMED},
+    PENDING: {PENDING, CLAIMED},
+    CLAIMED: {PENDING},
+    RESENT: {UNKNOWN},
     ACCEPTED: {CLAIMED, RESENT},
     # A part that was to be cut comes back first, and may be rejected with all the others.
-    REJECTED: {CLAIMED, RELEASED},
-    UNKNOWN: {CLAIMED, RESENT},
+    REJECTED: {CLAIMED, PENDING},
+    UNKNOWN: {CLAIMED, RESENT, UNKNOWN},
 }
 decode, decode_json = msgspec.msgpack.decode, msgspec.json.decode
 ONE_MORE = bytes([*range(1, 256), 255])
@@ -62,25 +60,27 @@ class History:
     def __init__(self, path: Path, plan: Plan) -> None:
         with _open(path) as db:
             log = db.execute("SELECT events FROM log ORDER BY seq").fetchall()
-        #: The kind of the last event of each user, and how often it was claimed, and claimed in doubt.
-        self.states = bytearray([NEW]) * len(plan.users)
+        #: The state of each user, and how often it was claimed, and claimed in doubt.
+        self.states = bytearray([PENDING]) * len(plan.users)
         self.claims = bytearray(len(plan.users))
         self.resends = bytearray(len(plan.users))
         #: Events that may not come after what was there.
         self.nonsense: list[str] = []
-        for (events,) in log:
-            for kind, chunk, start, stop, *_ in decode(events):
-                if kind != ENDED:
-                    self._play(kind, slice(plan.starts[chunk] + start, plan.starts[chunk] + stop))
+        for (data,) in log:
+            entry = decode(data)
+            # Else it says why a process ended the run.
+            if isinstance(entry, list):
+                for start, stop, (state, _, _, resent) in entry:
+                    self._play(RESENT if state == "CLAIMED" and resent else STATES.index(state), slice(start, stop))
 
-    def _play(self, kind: int, piece: slice) -> None:
+    def _play(self, state: int, piece: slice) -> None:
         before = set(self.states[piece])
-        if not before <= BEFORE[kind]:
-            self.nonsense.append(f"an event of kind {kind} after {before}")
-        self.states[piece] = bytes([kind]) * (piece.stop - piece.start)
-        if kind in (CLAIMED, RESENT):
+        if not before <= BEFORE[state]:
+            self.nonsense.append(f"an event of state {state} after {before}")
+        self.states[piece] = bytes([state]) * (piece.stop - piece.start)
+        if state in (CLAIMED, RESENT):
             self.claims[piece] = self.claims[piece].translate(ONE_MORE)
-        if kind == RESENT:
+        if state == RESENT:
             self.resends[piece] = self.resends[piece].translate(ONE_MORE)
 
 
@@ -104,12 +104,12 @@ def judge(
         assert not hold or pushed <= 1, ("doubled", told)
         if state == ACCEPTED:
             assert pushed >= 1, ("lost", told)
-        elif state in (REJECTED, NEW, RELEASED):
+        elif state in (REJECTED, PENDING):
             assert pushed == 0 or resends, ("pushed, and told otherwise", told)
     assert not history.nonsense, history.nonsense[:3]
     _judge_rows(plan, report, history, every=every)
     counts = dict.fromkeys(Outcome, 0)
-    for state in range(NEW + 1):
+    for state in NAMES:
         counts[NAMES[state]] += history.states.count(state)
     assert counts == {
         Outcome.ACCEPTED: report.accepted,
@@ -129,7 +129,7 @@ def _judge_rows(plan: Plan, report: BroadcastReport, history: History, *, every:
         assert [row.outcome for row in rows] == [NAMES[state] for state in history.states], "not what the log says"
         return
     for outcome in (Outcome.UNKNOWN, Outcome.REJECTED):
-        wanted = bytes(NAMES[state] is outcome for state in range(NEW + 1))
+        wanted = bytes(NAMES[state] is outcome for state in range(len(NAMES)))
         names = list(compress(plan.names, history.states.translate(wanted.ljust(256))))
         assert [row.user_id for row in report.rows(outcome)] == names, "not what the log says"
 

@@ -14,14 +14,20 @@ import pytest
 
 import pushsdk
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Chunk, Event, Header, Kind, Piece
+from pushsdk._broadcast.plan import Chunk, Event, Header, Piece
+from pushsdk._core.user_states import UserState, UserStatus
 
 __all__ = [
+    "ACCEPTED",
     "BROADCAST",
+    "CLAIMED",
     "EACH",
     "ENVIRONMENT",
-    "KINDS",
+    "PENDING",
+    "REJECTED",
+    "UNKNOWN",
     "chunk",
+    "event",
     "kill_within_a_commit",
     "leave_half_done",
     "make_run",
@@ -31,8 +37,7 @@ __all__ = [
     "some_events",
 ]
 
-#: Those that are about users.
-KINDS = (Kind.CLAIMED, Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN, Kind.RESENT)
+PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 BROADCAST = Header(
     kind="broadcast",
     base_url="https://push.example",
@@ -62,16 +67,23 @@ def make_run(path: Path, sizes: Sequence[int] = (3, 2), **options: Any) -> Journ
     return journal
 
 
+def event(
+    state: UserState, start: int, stop: int, status: int | None = None, reason: str = "", *, resent: bool = False
+) -> Event:
+    """A change to some users, by their positions in the plan."""
+    return start, stop, UserStatus(state, status, reason, resent)
+
+
 def some_events() -> list[list[Event]]:
-    """Of every kind, for a run of chunks of 3, 2 and 1 users; in three commits."""
+    """Of every state, for a run of chunks of 3, 2 and 1 users; in three commits."""
     return [
-        [Event(Kind.CLAIMED, 0, 0, 3), Event(Kind.CLAIMED, 1, 0, 2)],
+        [event(CLAIMED, 0, 3), event(CLAIMED, 3, 5)],
         [
-            Event(Kind.ACCEPTED, 0, 0, 2, 204),
-            Event(Kind.REJECTED, 0, 2, 3, 400, "the service refused it"),
-            Event(Kind.RELEASED, 1, 0, 2, 429, "throttled"),
+            event(ACCEPTED, 0, 2, 204),
+            event(REJECTED, 2, 3, 400, "the service refused it"),
+            event(PENDING, 3, 5, 429, "throttled"),
         ],
-        [Event(Kind.CLAIMED, 1, 0, 1), Event(Kind.UNKNOWN, 1, 0, 1, 500, "no answer"), Event(Kind.RESENT, 1, 0, 1)],
+        [event(CLAIMED, 3, 4), event(UNKNOWN, 3, 4, 500, "no answer"), event(CLAIMED, 3, 4, resent=True)],
     ]
 
 
@@ -86,8 +98,7 @@ def seen(journal: Journal) -> object:
         journal.ending,
         journal.tally(),
         journal.load(range(journal.chunks)),
-        list(journal.planned()),
-        list(journal.held()),
+        list(journal.states.runs()),
         list(journal.rows()),
     )
 
@@ -113,8 +124,7 @@ HALF_DONE = """
 import resource, signal, sys
 from pathlib import Path
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Event
-from support.run_files import BROADCAST
+from support.run_files import ACCEPTED, BROADCAST, event
 
 path, first = Path(sys.argv[1]), sys.argv[2:] == ["first"]
 if not first:
@@ -125,14 +135,14 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if first else path.stat().st_size, resource.RLIM_INFINITY))
 if first:
     Journal.create(path, BROADCAST)
-journal.write([Event(2, 1, 0, 2, 204, "x" * 10_000)])
+journal.write([event(ACCEPTED, 3, 5, 204, "x" * 10_000)])
 """
 
 
 def leave_half_done(path: Path) -> object:
     """A run whose writer was killed when half of a commit was in the file; what it said before."""
     journal = make_run(path, (3, 2, 1))
-    journal.write([Event(Kind.CLAIMED, 0, 0, 3)])
+    journal.write([event(CLAIMED, 0, 3)])
     says = seen(journal)
     journal.close()
     before = path.read_bytes()

@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Chunk, Event, Header, Kind
+from pushsdk._broadcast.plan import Chunk, Event, Header
+from pushsdk._core.user_states import UserState, UserStatus
 
 __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
 
@@ -24,7 +25,6 @@ HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}"
 CHUNKS, SIZE = 50, 10
 # Commits of one writer: its killer may be held up, and each commit is looked at afterwards.
 MOST = 1000
-KINDS = (Kind.CLAIMED, Kind.RELEASED, Kind.ACCEPTED, Kind.REJECTED, Kind.UNKNOWN, Kind.RESENT)
 
 
 def events_of(number: int) -> list[Event]:
@@ -33,7 +33,9 @@ def events_of(number: int) -> list[Event]:
     found = []
     for _ in range(draw.choice((1, 3, 40))):
         chunk, start = draw.randrange(CHUNKS), draw.choice((0, 0, 0, 3))
-        found.append(Event(draw.choice(KINDS), chunk, start, SIZE - start, 200 + number % 300, f"commit {number}"))
+        state, resent = draw.choice(tuple(UserState)), draw.random() < 0.2
+        status = UserStatus(state, 200 + number % 300, f"commit {number}", resent)
+        found.append((chunk * SIZE + start, (chunk + 1) * SIZE - start, status))
     return found
 
 

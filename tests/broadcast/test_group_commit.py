@@ -10,26 +10,26 @@ from typing import Any
 import pytest
 from support.virtual_time import turns, virtual
 
-from pushsdk import RunFileError
-from pushsdk._broadcast.plan import Event, Kind
-from pushsdk._broadcast.recorder import Recorder
+from pushsdk._broadcast.group_commit import GroupCommit
 from pushsdk._io.offload import in_thread
 
 
 class Tape:
-    """Stands in for a journal."""
+    """Commits numbers."""
 
     def __init__(self) -> None:
+        #: How many items each commit had, and those that were reported as committed.
         self.groups: list[int] = []
+        self.committed: list[int] = []
         self.broken = False
         self.locked = False
 
-    def write(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
+    def commit(self, items: Sequence[int], *, at_once: bool = False) -> bool:
         if self.broken:
-            raise RunFileError("the disk is full")
+            raise OSError("the disk is full")
         if at_once and self.locked:
             return False
-        self.groups.append(len(events))
+        self.groups.append(len(items))
         return True
 
 
@@ -45,48 +45,50 @@ class Thread:
         return work()
 
 
-def claim(number: int = 0) -> Event:
-    return Event(Kind.CLAIMED, number, 0, 1)
-
-
-def recorder_of(tape: Tape, offload: Any = None) -> Recorder:
-    return Recorder(tape, loop=asyncio.get_running_loop(), offload=offload or in_thread, durable=offload is not None)  # type: ignore[arg-type]
+def commits_of(tape: Tape, offload: Any = None) -> GroupCommit[int]:
+    return GroupCommit(
+        tape.commit,
+        tape.committed.extend,
+        loop=asyncio.get_running_loop(),
+        offload=offload or in_thread,
+        durable=offload is not None,
+    )
 
 
 @virtual
-async def test_claims_of_one_turn_share_a_commit_with_what_was_noted() -> None:
+async def test_items_of_one_turn_share_a_commit() -> None:
     tape = Tape()
-    recorder = recorder_of(tape)
+    commits = commits_of(tape)
 
     async def settle() -> None:
-        recorder.note(claim(9))
+        commits.note(9)
 
-    await asyncio.gather(settle(), *(recorder.claim(claim(number)) for number in range(5)))
-    assert tape.groups == [6]
-    await recorder.claim(claim())
+    await asyncio.gather(settle(), *(commits.add(number) for number in range(5)))
+    assert (tape.groups, sorted(tape.committed)) == ([6], [0, 1, 2, 3, 4, 9])
+    await commits.add(0)
     assert tape.groups == [6, 1]
 
 
 @virtual
-async def test_a_claim_returns_only_once_it_is_written() -> None:
+async def test_an_item_is_added_only_once_it_is_committed() -> None:
     tape, thread = Tape(), Thread()
-    recorder = recorder_of(tape, thread)
-    claimed = asyncio.ensure_future(recorder.claim(claim()))
+    commits = commits_of(tape, thread)
+    added = asyncio.ensure_future(commits.add(0))
     await turns(5)
-    assert not claimed.done()
+    assert not added.done()
     thread.waiting[0].set()
-    await claimed
+    await added
     assert tape.groups == [1]
 
 
 @virtual
 async def test_what_comes_while_a_commit_is_under_way_shares_the_next() -> None:
     tape, thread = Tape(), Thread()
-    recorder = recorder_of(tape, thread)
-    first = asyncio.ensure_future(recorder.claim(claim()))
+    commits = commits_of(tape, thread)
+    first = asyncio.ensure_future(commits.add(0))
     await turns(3)
-    others = [asyncio.ensure_future(recorder.claim(claim(number))) for number in range(1, 4)]
-    recorder.note(claim(4))
+    others = [asyncio.ensure_future(commits.add(number)) for number in range(1, 4)]
+    commits.note(4)
     await turns(3)
     assert len(thread.waiting) == 1
     thread.waiting[0].set()
@@ -101,11 +103,11 @@ async def test_what_comes_while_a_commit_is_under_way_shares_the_next() -> None:
 @virtual
 async def test_a_flush_waits_for_everything_noted() -> None:
     tape, thread = Tape(), Thread()
-    recorder = recorder_of(tape, thread)
-    recorder.note(claim())
-    flushed = asyncio.ensure_future(recorder.flush())
+    commits = commits_of(tape, thread)
+    commits.note(0)
+    flushed = asyncio.ensure_future(commits.flush())
     await turns(3)
-    recorder.note(claim(1))
+    commits.note(1)
     for _ in range(2):
         assert not flushed.done()
         await turns(3)
@@ -113,28 +115,25 @@ async def test_a_flush_waits_for_everything_noted() -> None:
         await turns(3)
     await flushed
     assert tape.groups == [1, 1]
-    await recorder.flush()
+    await commits.flush()
 
 
 @pytest.mark.parametrize("threaded", [False, True])
 @virtual
-async def test_after_a_failed_commit_nothing_more_is_written(threaded: bool) -> None:
+async def test_after_a_failed_commit_nothing_more_is_committed(threaded: bool) -> None:
     async def at_once(work: Callable[[], Any]) -> Any:
         return work()
 
     tape = Tape()
-    recorder = recorder_of(tape, at_once if threaded else None)
+    commits = commits_of(tape, at_once if threaded else None)
     tape.broken = True
-    with pytest.raises(RunFileError, match="full"):
-        await recorder.claim(claim())
+    assert not await commits.add(0)
     tape.broken = False
-    recorder.note(claim(1))
-    with pytest.raises(RunFileError, match="full"):
-        await recorder.claim(claim(2))
-    await recorder.flush()
-    with pytest.raises(RunFileError, match="full"):
-        recorder.check()
-    assert tape.groups == []
+    commits.note(1)
+    assert not await commits.add(2)
+    await commits.flush()
+    assert isinstance(commits.failed, OSError)
+    assert tape.groups == tape.committed == []
 
 
 @virtual
@@ -143,35 +142,35 @@ async def test_a_thread_that_can_not_be_started_ends_the_recording() -> None:
         raise RuntimeError("can't start new thread")
 
     tape = Tape()
-    recorder = recorder_of(tape, none)
-    with pytest.raises(RunFileError, match="recorded any more: RuntimeError"):
-        await recorder.claim(claim())
+    commits = commits_of(tape, none)
+    assert not await commits.add(0)
+    assert isinstance(commits.failed, RuntimeError)
     assert tape.groups == []
 
 
 @pytest.mark.parametrize("threaded", [False, True])
 @virtual
-async def test_a_cancelled_claim_does_not_disturb_the_commit(threaded: bool) -> None:
+async def test_a_cancelled_caller_does_not_disturb_the_commit(threaded: bool) -> None:
     tape, thread = Tape(), Thread()
-    recorder = recorder_of(tape, thread if threaded else None)
-    claimed = asyncio.ensure_future(recorder.claim(claim()))
+    commits = commits_of(tape, thread if threaded else None)
+    added = asyncio.ensure_future(commits.add(0))
     await turns(1)
-    claimed.cancel()
-    await asyncio.wait([claimed])
+    added.cancel()
+    await asyncio.wait([added])
     for each in thread.waiting:
         each.set()
-    await recorder.flush()
+    await commits.flush()
     assert tape.groups == [1]
 
 
 @virtual
 async def test_a_cancelled_flush_waits_for_all_that_was_noted_and_ends_cancelled() -> None:
     tape, thread = Tape(), Thread()
-    recorder = recorder_of(tape, thread)
-    recorder.note(claim())
-    flushed = asyncio.ensure_future(recorder.flush())
+    commits = commits_of(tape, thread)
+    commits.note(0)
+    flushed = asyncio.ensure_future(commits.flush())
     await turns(3)
-    recorder.note(claim(1))
+    commits.note(1)
     for number in range(2):
         flushed.cancel()
         await turns(3)
@@ -195,17 +194,18 @@ async def test_a_commit_whose_task_is_cancelled_is_made_all_the_same_and_once(be
             work()
         await asyncio.get_running_loop().create_future()
 
-    recorder = recorder_of(tape, stubborn)
+    commits = commits_of(tape, stubborn)
     for number in range(2):
-        recorder.note(claim(number))
+        commits.note(number)
         await turns(5)
     tasks.pop().cancel()
     await turns(5)
     assert tape.groups[0] == 1
     tasks.pop().cancel()
-    await recorder.flush()
-    recorder.check()
+    await commits.flush()
+    assert commits.failed is None
     assert tape.groups == [1, 1]
+    assert tape.committed == [0, 1]
 
 
 async def test_blocking_work_is_done_in_a_thread_and_waited_for_also_when_cancelled() -> None:

@@ -1,0 +1,65 @@
+"""The log of a run: claims its users before their request leaves, and settles them after."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+from pushsdk._broadcast.group_commit import GroupCommit
+from pushsdk._broadcast.journal import NEVER_SETTLED, Journal
+from pushsdk._broadcast.plan import Ending, Event, Piece
+from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
+from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._io.offload import Offload
+
+__all__ = ["RunFileLog"]
+
+
+class RunFileLog:
+    """Writes what happens to the users of a run into its journal, in group commits."""
+
+    def __init__(
+        self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload, durable: bool = False
+    ) -> None:
+        """``durable``: a claim is on the disk before its request leaves."""
+        self._journal = journal
+        self._offload = offload
+        self._durable = durable
+        self._commits: GroupCommit[Event] = GroupCommit(
+            journal.commit, journal.apply, loop=loop, offload=offload, durable=durable
+        )
+
+    def give_up_claims(self) -> None:
+        """Settle as UNKNOWN what an earlier process claimed: from now on whatever is CLAIMED is in flight."""
+        unknown = UserStatus(UserState.UNKNOWN, None, NEVER_SETTLED)
+        for piece in self._journal.pieces(frozenset({UserState.CLAIMED})):
+            self.settle(piece, unknown)
+
+    async def claim(self, piece: Piece, *, resent: bool) -> bool:
+        """Return True when the claim is committed, False if it can't be: then nothing may be sent."""
+        return await self._commits.add((piece.start, piece.stop, UserStatus(UserState.CLAIMED, resent=resent)))
+
+    def settle(self, piece: Piece, status: UserStatus) -> None:
+        """Have the status of these users written with the next commit."""
+        self._commits.note((piece.start, piece.stop, status))
+
+    async def flush(self) -> None:
+        """Wait until everything so far is committed, or can't be; ``check`` tells which."""
+        await self._commits.flush()
+
+    def check(self) -> None:
+        """Raises RunFileError if something could not be committed."""
+        error = self._commits.failed
+        if isinstance(error, RunFileError):
+            raise error
+        if error is not None:
+            why = f"the run can't be recorded any more: {type(error).__name__}"
+            raise RunFileError(why, outcome=Outcome.UNKNOWN) from None
+
+    async def end(self, ending: Ending | None) -> None:
+        """Write why the sending ended before its end, or that it did not."""
+        if self._durable:
+            await self._offload(functools.partial(self._journal.end, ending))
+        else:
+            self._journal.end(ending)

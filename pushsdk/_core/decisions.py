@@ -1,0 +1,126 @@
+"""The decision on a verdict: the next step, and the state of the users. One rule for runs, chunks and single calls."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from enum import Enum
+from typing import NamedTuple
+
+from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.user_states import UserState, UserStatus
+
+__all__ = [
+    "OUTCOMES",
+    "REFUSED",
+    "RESENDS",
+    "TOO_LARGE",
+    "Decision",
+    "Step",
+    "decide",
+    "is_retryable",
+    "why_stopped",
+]
+
+# The service was never asked about the users: the key, the address or the size of the request is to blame.
+REFUSED = frozenset({401, 403})
+REDIRECTS = range(300, 400)
+TOO_LARGE = 413
+# How often one process resends a request whose outcome is UNKNOWN, if resending was asked for.
+RESENDS = 3
+
+OUTCOMES = {
+    UserState.PENDING: Outcome.NOT_SENT,
+    UserState.CLAIMED: Outcome.UNKNOWN,
+    UserState.ACCEPTED: Outcome.ACCEPTED,
+    UserState.REJECTED: Outcome.REJECTED,
+    UserState.UNKNOWN: Outcome.UNKNOWN,
+}
+"""The outcome that a report shows for each state."""
+
+
+class Step(Enum):
+    """The next step with a request."""
+
+    SETTLE = "the state of its users is final, unless somebody asks to resend unknown users"
+    RETRY = "nothing took effect: wait, then try again"
+    SPLIT = "nothing took effect, and requests with fewer users may be accepted"
+    RESEND = "it may have taken effect, and resending was asked for: wait, then send it again"
+    LEAVE = "nothing took effect, and this request never will: leave its users pending"
+    STOP = "nothing took effect, and no other request would fare better: stop"
+
+
+class Decision(NamedTuple):
+    """The next step, and the status of the users until then."""
+
+    step: Step
+    status: UserStatus
+
+
+def decide(
+    verdict: Verdict, *, in_doubt: bool = False, resends: int | None = None, split_on: Set[int] = frozenset()
+) -> Decision:
+    """Decide on the verdict on a request.
+
+    ``in_doubt`` says that an earlier attempt was UNKNOWN: the users stay UNKNOWN until an attempt is ACCEPTED, and
+    such a request is never split. ``resends`` counts how often it was resent; None if nobody asked for that.
+    """
+    status, reason = _decisive(verdict)
+    if verdict.outcome is Outcome.ACCEPTED:
+        return Decision(Step.SETTLE, UserStatus(UserState.ACCEPTED, status))
+    unknown = UserStatus(UserState.UNKNOWN, status, reason)
+    if verdict.outcome is Outcome.UNKNOWN:
+        return Decision(Step.RESEND if resends is not None and resends < RESENDS else Step.SETTLE, unknown)
+    pending = unknown if in_doubt else UserStatus(UserState.PENDING, status, reason)
+    if verdict.failure is Failure.CLOSED:
+        return Decision(Step.STOP, pending)
+    if is_retryable(verdict):
+        return Decision(Step.RETRY, pending)
+    if _is_unsent(verdict) or status in REFUSED or status in REDIRECTS:
+        return Decision(Step.STOP, pending)
+    if in_doubt:
+        return Decision(Step.SETTLE, unknown)
+    if status in split_on:
+        return Decision(Step.SPLIT, pending)
+    # If several calls shared the request, nobody can tell which of them was rejected.
+    if status == TOO_LARGE or verdict.shared:
+        return Decision(Step.LEAVE, pending)
+    return Decision(Step.SETTLE, UserStatus(UserState.REJECTED, status, reason))
+
+
+def is_retryable(verdict: Verdict) -> bool:
+    """Return True if nothing took effect and the same request may succeed later without a fix."""
+    if verdict.outcome not in (Outcome.NOT_SENT, Outcome.REJECTED):
+        return False
+    if not verdict.attempts:
+        return verdict.outcome is Outcome.NOT_SENT
+    last = verdict.attempts[-1]
+    # A call that ended before its next attempt: a part of it may never have been sent by itself, as behind a 413.
+    return last.repeatable or (last.outcome is Outcome.REJECTED and verdict.failure is not None)
+
+
+def why_stopped(verdict: Verdict) -> str:
+    """Return the reason why a run stops after this verdict, and what to do."""
+    status, reason = _decisive(verdict)
+    if status == 401:
+        fix = "the service does not take the Api-Key. Check the key, then resume"
+    elif status == 403:
+        fix = "the Api-Key is not allowed to send this. Check its rights, then resume"
+    elif status == TOO_LARGE:
+        fix = "the request is too large for the service. Start a new run with a smaller message or batching.max_users"
+    elif status is not None and status in REDIRECTS:
+        fix = "a redirect, which is never followed. Check base_url, then resume, or start a new run with the right one"
+    else:
+        fix = "no request would get through. Fix that, then resume"
+    return f"{reason}: {fix}"
+
+
+def _decisive(verdict: Verdict) -> tuple[int | None, str]:
+    """Return the HTTP status and the reason of the attempt that decided, in fixed words: a body may quote ids."""
+    for attempt in reversed(verdict.attempts):
+        if attempt.outcome is verdict.outcome:
+            return attempt.status, attempt.reason
+    return verdict.status, str(verdict.failure or "")
+
+
+def _is_unsent(verdict: Verdict) -> bool:
+    return bool(verdict.attempts) and verdict.attempts[-1].outcome is Outcome.NOT_SENT

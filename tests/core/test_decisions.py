@@ -1,0 +1,123 @@
+"""What follows a verdict: the step, and the status of the users."""
+
+from __future__ import annotations
+
+import pytest
+
+from pushsdk._core.decisions import OUTCOMES, RESENDS, Decision, Step, decide, is_retryable, why_stopped
+from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+from pushsdk._core.user_states import UserState, UserStatus
+
+SPLIT_ON = frozenset({400, 413, 422})
+PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
+
+
+def attempt(outcome: Outcome, status: int | None = None, *, retryable: bool = False, reason: str = "") -> Attempt:
+    reason = reason or ("no answer" if status is None else f"HTTP {status}")
+    return Attempt(outcome=outcome, status=status, repeatable=retryable, reason=reason)
+
+
+def verdict(*attempts: Attempt, failure: Failure | None = None, shared: bool = False) -> Verdict:
+    outcome = max((each.outcome for each in attempts), key=[Outcome.NOT_SENT, *Outcome][::-1].index)
+    return Verdict(outcome=outcome, attempts=attempts, status=attempts[-1].status, failure=failure, shared=shared)
+
+
+def rejected(status: int, **options: bool) -> Verdict:
+    return verdict(attempt(Outcome.REJECTED, status), **options)
+
+
+TAKEN = verdict(attempt(Outcome.ACCEPTED, 204))
+DOUBT = verdict(attempt(Outcome.UNKNOWN, 504))
+THROTTLED = verdict(attempt(Outcome.REJECTED, 429, retryable=True))
+NO_CONNECTION = verdict(attempt(Outcome.NOT_SENT, retryable=True), failure=Failure.REFUSED)
+BAD_CERTIFICATE = verdict(attempt(Outcome.NOT_SENT), failure=Failure.CERTIFICATE)
+CLOSED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CLOSED)
+UNTRIED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.DEADLINE)
+CUT_OFF = verdict(attempt(Outcome.REJECTED, 413), failure=Failure.DEADLINE)
+THROTTLED_THEN_UNSENT = verdict(attempt(Outcome.REJECTED, 429, retryable=True), attempt(Outcome.NOT_SENT))
+
+FIRST = [
+    (TAKEN, Step.SETTLE, UserStatus(ACCEPTED, 204)),
+    (DOUBT, Step.SETTLE, UserStatus(UNKNOWN, 504, "HTTP 504")),
+    (THROTTLED, Step.RETRY, UserStatus(PENDING, 429, "HTTP 429")),
+    (rejected(400), Step.SPLIT, UserStatus(PENDING, 400, "HTTP 400")),
+    (rejected(413), Step.SPLIT, UserStatus(PENDING, 413, "HTTP 413")),
+    (rejected(404), Step.SETTLE, UserStatus(REJECTED, 404, "HTTP 404")),
+    (rejected(410), Step.SETTLE, UserStatus(REJECTED, 410, "HTTP 410")),
+    (rejected(404, shared=True), Step.LEAVE, UserStatus(PENDING, 404, "HTTP 404")),
+    (rejected(401), Step.STOP, UserStatus(PENDING, 401, "HTTP 401")),
+    (rejected(403), Step.STOP, UserStatus(PENDING, 403, "HTTP 403")),
+    (rejected(302), Step.STOP, UserStatus(PENDING, 302, "HTTP 302")),
+    (NO_CONNECTION, Step.RETRY, UserStatus(PENDING, None, "no answer")),
+    (BAD_CERTIFICATE, Step.STOP, UserStatus(PENDING, None, "no answer")),
+    (CLOSED, Step.STOP, UserStatus(PENDING, None, "the client is closed")),
+    (UNTRIED, Step.RETRY, UserStatus(PENDING, None, "the deadline passed")),
+    (CUT_OFF, Step.RETRY, UserStatus(PENDING, 413, "HTTP 413")),
+    (THROTTLED_THEN_UNSENT, Step.STOP, UserStatus(PENDING, 429, "HTTP 429")),
+]
+
+
+@pytest.mark.parametrize(("given", "step", "status"), FIRST)
+def test_what_follows_a_first_verdict(given: Verdict, step: Step, status: UserStatus) -> None:
+    assert decide(given, split_on=SPLIT_ON) == Decision(step, status)
+
+
+@pytest.mark.parametrize(
+    ("given", "step", "state"),
+    [
+        (TAKEN, Step.SETTLE, ACCEPTED),
+        (THROTTLED, Step.RETRY, UNKNOWN),
+        (rejected(400), Step.SETTLE, UNKNOWN),
+        (rejected(404), Step.SETTLE, UNKNOWN),
+        (rejected(413), Step.SETTLE, UNKNOWN),
+        (rejected(401), Step.STOP, UNKNOWN),
+        (NO_CONNECTION, Step.RETRY, UNKNOWN),
+        (BAD_CERTIFICATE, Step.STOP, UNKNOWN),
+    ],
+)
+def test_a_doubt_stays_until_an_acceptance(given: Verdict, step: Step, state: UserState) -> None:
+    decision = decide(given, in_doubt=True, resends=1, split_on=SPLIT_ON)
+    assert (decision.step, decision.status.state) == (step, state)
+
+
+@pytest.mark.parametrize(
+    ("resends", "step"), [(None, Step.SETTLE), (0, Step.RESEND), (RESENDS - 1, Step.RESEND), (RESENDS, Step.SETTLE)]
+)
+def test_an_unknown_is_sent_again_only_where_asked_and_not_for_ever(resends: int | None, step: Step) -> None:
+    decision = decide(DOUBT, in_doubt=True, resends=resends, split_on=SPLIT_ON)
+    assert (decision.step, decision.status.state) == (step, UNKNOWN)
+
+
+def test_nothing_is_split_where_splitting_is_off() -> None:
+    assert decide(rejected(400)) == Decision(Step.SETTLE, UserStatus(REJECTED, 400, "HTTP 400"))
+
+
+def test_a_request_too_large_that_can_not_be_split_leaves_its_users_pending() -> None:
+    assert decide(rejected(413)) == Decision(Step.LEAVE, UserStatus(PENDING, 413, "HTTP 413"))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(given, step is Step.RETRY) for given, step, _ in FIRST if given is not CLOSED]
+    + [(CLOSED, True), (Verdict(outcome=Outcome.REJECTED, status=404), False)],
+)
+def test_what_is_retryable_is_retried_but_by_a_client_that_is_closed(given: Verdict, expected: bool) -> None:
+    assert is_retryable(given) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (rejected(401), "HTTP 401: the service does not take the Api-Key"),
+        (rejected(403), "HTTP 403: the Api-Key is not allowed"),
+        (rejected(413), "HTTP 413: the request is too large"),
+        (rejected(308), "HTTP 308: a redirect"),
+        (BAD_CERTIFICATE, "no answer: no request would get through"),
+    ],
+)
+def test_why_a_run_stops_says_what_to_fix(given: Verdict, words: str) -> None:
+    assert why_stopped(given).startswith(words)
+
+
+def test_every_state_has_an_outcome() -> None:
+    assert set(OUTCOMES) == set(UserState)
