@@ -252,7 +252,10 @@ class Sender:
             if job.watched is not None:
                 job.watched.end(None, job.evidence.failure)
                 job.watched = None
-            self._slots.release()
+            if job.failure is Failure.UNCLAIMED:
+                self._slots.return_unused(job.users)
+            else:
+                self._slots.release()
 
     async def _ask_for_key(self, job: Job, evidence: Evidence) -> HeaderSecret:
         # Until there is a key, nothing can have left, whatever ends the wait for it.

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pushsdk._broadcast._personal import Fill
 from pushsdk._broadcast._source import plain
 from pushsdk._core import wire
-from pushsdk._core.dedupe import KEY_BYTES, Payload, digest_of, fingerprint_of_all
 from pushsdk._core.errors import ValidationError
+from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, fingerprint_of
 from pushsdk._core.models import MobilePush
 from pushsdk.arrow._schemas import CHUNK_ID, FIELDS, USER_IDS
 
@@ -98,7 +98,7 @@ class Recipe:
             payloads = self._payloads(users, rows)
         except ValidationError as error:
             raise ValidationError(f"chunk {plain(chunk_id, 60)}: {error}") from None
-        fingerprint = fingerprint_of_all(_key(self._run, chunk_id), self._base_url, payloads)
+        fingerprint = fingerprint_of(_key(self._run, chunk_id), self._base_url, payloads)
         return Chunk(plain(chunk_id, 60), column, users, payloads, digest, fingerprint)
 
     def _rows(self, chunk_id: str, fields: pa.Array, count: int) -> list[dict[str, Any]]:

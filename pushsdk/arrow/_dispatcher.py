@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable
-from itertools import groupby
+from collections.abc import AsyncIterable, Callable
 from queue import SimpleQueue
+
+import msgspec
 
 from pushsdk._broadcast.courier import Courier
 from pushsdk._broadcast.parts import Part
@@ -15,15 +16,15 @@ from pushsdk._broadcast.plan import Piece, StoppedBy
 from pushsdk._core import wire
 from pushsdk._core.brake import Brake
 from pushsdk._core.decisions import Decision, Step, decide
-from pushsdk._core.dedupe import Record
 from pushsdk._core.errors import ClientClosedError, ValidationError
-from pushsdk._core.outcome import Verdict
+from pushsdk._core.outcome import Failure, Verdict
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
-from pushsdk._core.user_states import UserStatus
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
 from pushsdk.arrow._chunks import Chunk
-from pushsdk.arrow._outcomes import Places, batch_of
-from pushsdk.claims._guard import Guard
+from pushsdk.arrow._outcomes import batch_of
+from pushsdk.claims._entry import ClaimRequest, Entry, Ranges
+from pushsdk.claims._log import ClaimLog, claim_error
 
 __all__ = ["AHEAD", "Dispatcher"]
 
@@ -31,64 +32,87 @@ __all__ = ["AHEAD", "Dispatcher"]
 # Chunks that wait on either side, beside those on their way: to be sent, and to be fetched.
 AHEAD = 16
 
+_PENDING = UserStatus(UserState.PENDING)
+
 Box = SimpleQueue[Callable[[], object] | None]
 
 
 class Load:
-    """One chunk under its claim: see ``claims._guard.Load``."""
+    """One chunk on its way."""
 
-    def __init__(self, chunk: Chunk, number: int, send: Callable[[Load, tuple[int, ...]], Awaitable[None]]) -> None:
-        self._send = send
+    def __init__(self, chunk: Chunk, number: int, entry: Entry) -> None:
         self.chunk = chunk
         #: Among the chunks of this dispatcher.
         self.number = number
-        self.count = len(chunk.users)
-        self.deadline = 0.0
-        #: Until when its requests may wait for their places. Both are set for each claim, by ``due``.
-        self.latest_start = 0.0
-        self.places = Places(self.count)
+        #: The claims of its users.
+        self.entry = entry
         #: Requests that are still to come.
         self.requests = 0
         #: Whether anything of it was to be sent.
         self.is_busy = False
-        #: Whether a place on the wire is taken that no request has taken over yet.
-        self.has_place = False
         #: Whether a request of it is too large for the service, and its users are left open.
         self.is_too_large = False
-        #: The last failure of somebody who is left to send to.
+        #: The last failure of users who are left to send to, and the failure of a claim.
         self.trouble: Verdict | None = None
-        # Who is sent to under this claim. Set by ``send``.
-        self._claimed: tuple[int, ...] = ()
+        self.error: Exception | None = None
 
-    def due(self, now: float, deadline: float, attempt: float | None) -> None:
-        """It is claimed now, until that deadline, and an attempt takes so many seconds."""
-        half = (deadline - now) / 2
-        self.deadline = deadline
-        # An attempt that is cut is UNKNOWN. One that was not begun is made under the next claim.
-        self.latest_start = deadline - min(half, half if attempt is None else attempt)
+    def open(self) -> list[tuple[int, int]]:
+        """Return the users who are left to send to."""
+        return [(start, stop) for start, stop, each in self.entry.states().runs() if each.state is UserState.PENDING]
 
-    async def send(self, places: tuple[int, ...]) -> None:
-        self._claimed = places
-        await self._send(self, places)
-
-    def after(self, record: Record) -> Record:
-        return self.places.after(record, self._claimed)
-
-    def parts(self, places: tuple[int, ...]) -> list[Part]:
-        """The requests for these."""
-        chunk = self.chunk
+    def parts(self, ranges: Ranges) -> list[Part]:
+        """Return the requests for these users."""
+        chunk, number = self.chunk, self.number
         if chunk.is_personal:
-            return [Part(Piece(self.number, place, place + 1), *chunk.payloads[place]) for place in places]
-        ((ids, message, custom_fields),) = chunk.payloads
-        if len(places) == self.count:
-            return [Part(Piece(self.number, 0, self.count), ids, message, custom_fields)]
-        parts = []
-        for _, run in groupby(enumerate(places), key=lambda each: each[1] - each[0]):
-            alike = [place for _, place in run]
-            start, stop = alike[0], alike[-1] + 1
-            ids = wire.encode_user_ids(chunk.users[start:stop])[1:-1]
-            parts.append(Part(Piece(self.number, start, stop), ids, message, custom_fields))
-        return parts
+            places = [place for start, stop in ranges for place in range(start, stop)]
+            return [Part(Piece(number, place, place + 1), *chunk.payloads[place]) for place in places]
+        ((_, message, custom_fields),) = chunk.payloads
+        return [
+            Part(Piece(number, start, stop), self.ids(((start, stop),)), message, custom_fields)
+            for start, stop in ranges
+        ]
+
+    def ids(self, ranges: Ranges) -> bytes:
+        """Return these users of a chunk with one message, as they go over the wire."""
+        if list(ranges) == [(0, len(self.chunk.users))]:
+            return self.chunk.payloads[0][0]
+        return wire.encode_user_ids([user for start, stop in ranges for user in self.chunk.users[start:stop]])[1:-1]
+
+
+class PartClaim:
+    """The claim of one request of a chunk. See ``_io.sender.Claimant``."""
+
+    def __init__(self, dispatcher: Dispatcher, load: Load, part: Part) -> None:
+        self._dispatcher = dispatcher
+        self._log = dispatcher._log
+        self._load = load
+        self._part = part
+        # Of the attempt under way.
+        self._request: ClaimRequest | None = None
+
+    async def claim(self) -> bytes | None:
+        load, part = self._load, self._part
+        request = self._request = ClaimRequest(load.entry, ((part.piece.start, part.piece.stop),))
+        await self._log.claim([request])
+        if request.error is not None:
+            load.error = claim_error(request.error)
+        if not request.claimed or self._dispatcher.ending is not None:
+            return None
+        if sum([stop - start for start, stop in request.claimed]) == part.users:
+            return part.body()
+        # Another process has sent to the others.
+        return msgspec.structs.replace(part, ids=load.ids(request.claimed)).body()
+
+    def settle(self, verdict: Verdict) -> None:
+        request, self._request = self._request, None
+        if request is None:
+            return
+        if not request.done:
+            self._log.withdraw(request)
+        elif verdict.failure is Failure.UNCLAIMED:
+            self._log.settle(request.entry, request.claimed, _PENDING)
+        else:
+            self._log.settle(request.entry, request.claimed, self._dispatcher.decide(verdict).status)
 
 
 class Dispatcher(Courier):
@@ -100,13 +124,13 @@ class Dispatcher(Courier):
         policy: RetryPolicy,
         timeout: Timeout,
         *,
-        guard: Guard,
+        log: ClaimLog,
         brake: Brake | None,
         varied: bool,
         box: Box,
     ) -> None:
         super().__init__(engine, policy, timeout, brake=brake, varied=varied)
-        self._guard = guard
+        self._log = log
         self._box = box
         self._most = engine.settings.limits.in_flight
         self._ready: deque[Chunk] = deque()
@@ -116,6 +140,8 @@ class Dispatcher(Courier):
         # Chunks so far, and the part of a rate that is held, where others have its other parts.
         self._chunks = 0
         self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
+        # An earlier process has sent some of the plan: then chunks are looked up before they take a slot.
+        self._is_resumed = False
         # Chunks of which something was sent and that are not through; and since when there was none.
         self._busy = 0
         self._idle_since = self._now()
@@ -137,9 +163,8 @@ class Dispatcher(Courier):
             async with asyncio.TaskGroup() as on_their_way:
                 while (chunk := await self._next()) is not None:
                     self._chunks += 1
-                    load = self._loads[self._chunks] = Load(chunk, self._chunks, self.send)
-                    self._expect(load, len(chunk.payloads))
-                    on_their_way.create_task(self._carry(load))
+                    if (load := self._opened(chunk)) is not None:
+                        on_their_way.create_task(self._carry(load))
         finally:
             for task in (feeder, ticker):
                 task.cancel()
@@ -196,9 +221,9 @@ class Dispatcher(Courier):
         """Whether nobody is there any more, or nobody can be waited for."""
         return self.ending is not None and self.ending.by == "closed"
 
-    def _hand_out(self, chunk: Chunk, places: Places) -> None:
+    def _hand_out(self, load: Load) -> None:
         unsent = "" if self.ending is None else self.ending.reason
-        self._box.put(functools.partial(batch_of, chunk.column, places.runs(unsent)))
+        self._box.put(functools.partial(batch_of, load.chunk.column, load.entry.states(), unsent))
 
     def _fail(self, error: Exception) -> None:
         """Start nothing more; the caller is told why when all has ended."""
@@ -208,22 +233,33 @@ class Dispatcher(Courier):
 
     # -- one chunk ------------------------------------------------------------------------------------------------
 
+    def _opened(self, chunk: Chunk) -> Load | None:
+        """Return the chunk with its claims; None if it was claimed for another payload, which ends the sending."""
+        try:
+            entry = self._log.open(chunk.key, chunk.fingerprint, len(chunk.users))
+        except ValidationError:
+            self._fail(_other_payload(chunk))
+            return None
+        load = self._loads[self._chunks] = Load(chunk, self._chunks, entry)
+        self._expect(load, len(chunk.payloads))
+        return load
+
     async def _carry(self, load: Load) -> None:
-        """One chunk, until all of it is through or it is stopped."""
+        """Send one chunk until all of it is settled, or the sending stops."""
         try:
             await self._deliver_open(load)
+            await self._log.written(load.entry, self._log.latest())
+            if load.open() and load.entry.error is not None and not load.entry.is_written:
+                # Users who stay claimed are not reported as not sent.
+                raise claim_error(load.entry.error)
         except ValidationError:
-            self._fail(
-                ValidationError(
-                    f"chunk {load.chunk.name}: it was claimed in this run for another payload (users, message, fields "
-                    "or base_url differ), and was not sent: give each run a name of its own"
-                )
-            )
+            self._fail(_other_payload(load.chunk))
         except Exception as error:  # noqa: BLE001 - ClaimStoreError, or a bug of ours: raised to the caller
             self._fail(error)
         else:
-            self._hand_out(load.chunk, load.places)
+            self._hand_out(load)
         finally:
+            self._log.close(load.entry)
             del self._loads[load.number]
             self._expect(load, 0)
             if load.is_busy:
@@ -232,52 +268,38 @@ class Dispatcher(Courier):
 
     async def _deliver_open(self, load: Load) -> None:
         tries = 0
-        chunk = load.chunk
-        first = 1 if chunk.is_personal else load.count
-        if self._share is not None:
-            await self._begin(load, first)
-        while load.places.open() and await self._take_place(first):
-            load.has_place, load.trouble = True, None
-            load.due(self._loop.time(), self._guard.latest(), self._patience.attempt)
-            try:
-                before = await self._guard.deliver(load, key=chunk.key, fingerprint=chunk.fingerprint)
-            finally:
-                if load.has_place:
-                    load.has_place = False
-                    self._slots.return_unused(first)
-            load.places.learn(before)
+        if self._share is not None or self._is_resumed or load.number == 1:
+            await self._log.look(load.entry)
+            self._is_resumed |= load.entry.is_known
+        if self._share is not None and load.open():
+            # The first request waits for its turn among those that share the rate. What was sent before does not.
+            share, self._share = self._share, None
+            first = 1 if load.chunk.is_personal else len(load.chunk.users)
+            self._slots.gate.begin(self._loop.time(), first, share.place / share.of)
+        while self.ending is None and (ranges := load.open()):
+            load.trouble = None
+            await self._send_open(load, ranges)
+            self._is_resumed |= load.entry.is_known
+            if load.error is not None:
+                raise load.error
             trouble = load.trouble
             tries = tries + 1 if trouble is not None else 0
             if trouble is None and load.is_too_large:
                 break
             if trouble is not None and trouble.attempts and not await self._wait(self._backoff(tries, trouble)):
                 break
-        if load.places.open():
-            # Stopped: of those who are not sent to any more another delivery may know more by now.
-            load.places.learn(await self._recorded(load))
+        if load.open():
+            # Stopped: of users who are not sent to any more another process may know more.
+            await self._log.look(load.entry)
 
-    async def _begin(self, load: Load, first: int) -> None:
-        """Have the first request wait for its turn among those that share the rate. What was sent before does not."""
-        load.places.learn(await self._recorded(load))
-        share = self._share
-        if share is not None and load.places.open():
-            self._share = None
-            self._slots.gate.begin(self._loop.time(), first, share.place / share.of)
-
-    async def _recorded(self, load: Load) -> Record:
-        chunk = load.chunk
-        return await self._guard.recorded(key=chunk.key, fingerprint=chunk.fingerprint, users=load.count)
-
-    async def send(self, load: Load, places: tuple[int, ...]) -> None:
-        """Send to those who are open, once; what is not taken stays open."""
-        if self.ending is not None:
-            return
+    async def _send_open(self, load: Load, ranges: Ranges) -> None:
+        """Send to users who are open, once; what is not taken stays open."""
         if not load.is_busy:
             load.is_busy = True
             self._busy += 1
             if self._busy == 1:
                 self._left_out += self._now() - self._idle_since
-        parts = load.parts(places)
+        parts = load.parts(ranges)
         self._expect(load, len(parts))
         if len(parts) == 1:
             await self._deliver_part(load, parts[0])
@@ -303,21 +325,19 @@ class Dispatcher(Courier):
 
     async def _send(self, part: Part, *, in_doubt: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]
-        # Half of a request that was split goes on where nobody waits, however late it is: under the next claim
-        # all of it would begin anew.
-        if not load.has_place and not await self._take_place(part.users, until=load.latest_start):
+        if load.error is not None or not await self._take_place(part.users):
             return None
-        load.has_place = False
-        job = self._job(part, load.deadline)
+        job = self._job(part, self._log.latest())
+        job.claim = PartClaim(self, load, part)
         try:
             verdict = await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
-            status = self._decide(job.verdict()).status
-            self._write(part.piece, status)
-            self._count(part, status)
+            self._count(part, self.decide(job.verdict()).status)
             raise
-        step, status = self._decide(verdict)
-        self._write(part.piece, status)
+        if verdict.failure is Failure.UNCLAIMED:
+            # Other processes have these users, or the store failed.
+            return None
+        step, status = self.decide(verdict)
         if step is Step.SPLIT:
             return verdict
         self._count(part, status)
@@ -335,8 +355,16 @@ class Dispatcher(Courier):
         self._loads[part.piece.chunk].is_too_large = True
         super()._leave(part, verdict)
 
-    def _decide(self, verdict: Verdict) -> Decision:
+    def decide(self, verdict: Verdict) -> Decision:
+        """Decide on the verdict on a request."""
         return decide(verdict, split_on=self._split_on)
 
     def _write(self, piece: Piece, status: UserStatus) -> None:
-        self._loads[piece.chunk].places.note(piece.start, piece.stop, status)
+        self._log.settle(self._loads[piece.chunk].entry, ((piece.start, piece.stop),), status)
+
+
+def _other_payload(chunk: Chunk) -> ValidationError:
+    return ValidationError(
+        f"chunk {chunk.name}: it was claimed in this run for another payload (users, message, fields or base_url "
+        "differ), and was not sent: give each run a name of its own"
+    )

@@ -18,7 +18,7 @@ from pushsdk._sync.loop_thread import Call, LoopThread
 from pushsdk._sync.reading import Reader
 from pushsdk.arrow._chunks import Recipe
 from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
-from pushsdk.claims._guard import Guard
+from pushsdk.claims._log import ClaimLog
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
@@ -146,7 +146,7 @@ class _Push:
             client._engine,
             options.policy,
             options.timeout,
-            guard=Guard(store, client._engine),
+            log=ClaimLog(store, client._engine),
             brake=self._brake,
             varied=self._recipe.personal is not None,
             box=self._call.callbacks,

@@ -62,6 +62,7 @@ class Entry:
         "_doubt",
         "_ours",
         "_tokens",
+        "error",
         "failures",
         "fingerprint",
         "is_changed",
@@ -87,10 +88,16 @@ class Entry:
         self.requests: list[ClaimRequest] = []
         #: The store does not say yet what it is to say.
         self.is_changed = False
-        #: Writes that failed since the last that did not.
+        #: Writes that failed since the last that did not, and why the last of them did.
         self.failures = 0
+        self.error: Exception | None = None
         #: Calls that use the entry. Counted by ``_log``.
         self.uses = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether an earlier process has recorded anything."""
+        return self._base is not None
 
     @property
     def is_written(self) -> bool:
@@ -117,9 +124,12 @@ class Entry:
         return states
 
     def settle(self, ranges: Ranges, status: UserStatus) -> None:
-        """Note what became of users that were claimed."""
+        """Note what became of users that were claimed, or that nobody has claimed."""
         for start, stop in ranges:
-            self._ours.set(start, stop, status)
+            for low, high, ours in list(self._ours.runs(start, stop)):
+                is_ours = ours.state is not UserState.PENDING
+                for first, last in [(low, high)] if is_ours else list(self._pending_in_base(low, high)):
+                    self._ours.set(first, last, status)
         self.is_changed = True
 
     def withdraw(self, request: ClaimRequest) -> None:
@@ -186,6 +196,7 @@ class Entry:
     def failed(self, error: Exception) -> None:
         """Nobody knows whether the write was made."""
         self.failures += 1
+        self.error = error
         self.is_changed = True
         if self._doubt is not None and self._doubt.token not in self._tokens:
             self._tokens = (*self._tokens, self._doubt.token)

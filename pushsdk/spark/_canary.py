@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from pushsdk._core.dedupe import digest_of
+from pushsdk._core.idempotency import digest_of
 from pushsdk.claims.store import Claim, ClaimStore, Put
 from pushsdk.spark._asking import asked
 

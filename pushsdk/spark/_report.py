@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from pushsdk._broadcast.place import refusal
 from pushsdk._broadcast.report import Row
-from pushsdk._core.dedupe import Mark, Record, recorded
+from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError
+from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.user_states import UserState, UserStates
 from pushsdk.claims.store import Claim
 from pushsdk.spark._asking import asked
 from pushsdk.spark._canary import is_there
@@ -32,11 +34,9 @@ __all__ = ["SparkReport", "read_report", "report_of"]
 
 # Chunks that are looked up at a time.
 AT_A_TIME = 256
-_STANDING = {
-    Mark.ACCEPTED: (Outcome.ACCEPTED, ""),
-    Mark.REJECTED: (Outcome.REJECTED, "HTTP {}"),
-    Mark.CLAIMED: (Outcome.UNKNOWN, "claimed, and not settled so far"),
-    Mark.OPEN: (Outcome.NOT_SENT, "not sent so far"),
+_REASONS = {
+    UserState.CLAIMED: "claimed, and not settled so far",
+    UserState.PENDING: "not sent so far",
 }
 _COLUMNS = ["user_id", "outcome", "status", "reason"]
 
@@ -47,12 +47,9 @@ def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
     Raises RunFileError where that can't be told.
     """
     tally = dict.fromkeys(Outcome, 0)
-    for users, record in _chunks(folder, manifest):
-        if record is None:
-            tally[Outcome.NOT_SENT] += len(users)
-            continue
-        for run in record.runs:
-            tally[_STANDING[run.mark][0]] += run.users
+    for _, states in _chunks(folder, manifest):
+        for state in UserState:
+            tally[OUTCOMES[state]] += states.count(state)
     if sum(tally.values()) != manifest.users:
         raise refusal(folder.path, "files of its plan are missing, or are not ours", outcome=Outcome.UNKNOWN)
     return tally
@@ -60,16 +57,17 @@ def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
 
 def rows_of(folder: Folder, manifest: Manifest, outcome: Outcome | None) -> Iterator[Row]:
     """Every planned user, or those with this outcome by now. Raises the same."""
-    for users, record in _chunks(folder, manifest):
-        positions = [(Mark.OPEN, None)] * len(users) if record is None else record.positions()
-        for user_id, (mark, status) in zip(users.to_pylist(), positions, strict=True):
-            told, reason = _STANDING[mark]
+    for users, states in _chunks(folder, manifest):
+        ids = users.to_pylist()
+        for start, stop, status in states.runs():
+            told = OUTCOMES[status.state]
             if outcome in (None, told):
-                yield Row(user_id, told, status, reason.format(status))
+                for user_id in ids[start:stop]:
+                    yield Row(user_id, told, status.status, _REASONS.get(status.state, status.reason))
 
 
-def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, Record | None]]:
-    """The users of each chunk, and what is recorded of them; None where nothing is."""
+def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, UserStates]]:
+    """Yield the users of each chunk, and what is recorded of them."""
     try:
         import pyarrow as pa
         import pyarrow.dataset as ds
@@ -95,7 +93,7 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, Reco
                 keys = [claim_key(manifest.run, name) for name in names]
                 found = ask(methodcaller("get", keys))
                 for chunk, claim in zip(chunks, found, strict=True):
-                    yield chunk.values, None if claim is None else _record(claim, len(chunk.values))
+                    yield chunk.values, _states(claim, len(chunk.values))
     except ClaimStoreError as error:
         # Not as itself: that nothing was sent is not said here.
         raise refusal(folder.path, f"its claims can't be read: {error}", outcome=Outcome.UNKNOWN) from error
@@ -104,11 +102,16 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, Reco
         raise refusal(folder.path, why, outcome=Outcome.UNKNOWN) from None
 
 
-def _record(claim: Claim, users: int) -> Record:
+def _states(claim: Claim | None, users: int) -> UserStates:
+    if claim is None:
+        return UserStates(users)
     try:
-        return recorded(claim.record, users)
-    except ValueError as error:
-        raise ClaimStoreError("the claim store holds something else than it was given") from error
+        states = ClaimRecord.decode(claim.record).states()
+        if states.users == users:
+            return states
+    except ValueError:
+        pass
+    raise ClaimStoreError("the claim store holds something else than it was given")
 
 
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):

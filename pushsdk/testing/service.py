@@ -211,6 +211,9 @@ class FakeService:
             with nullcontext() if watched is None else watched.current():
                 await self._answer(request)
         finally:
+            if not request._is_sent:
+                # Nothing of it left the client: it never came.
+                self.requests.remove(request)
             request.ended = asyncio.get_running_loop().time()
             self.in_flight -= 1
 
@@ -227,10 +230,8 @@ class FakeService:
                 # It is asked about the users who are sent to, so they are claimed before.
                 await request._meet(answer(request))
         finally:
-            if not request._is_sent:
-                # Nothing of it left the client: it never came.
-                self.requests.remove(request)
-                self._answers[:0] = [] if scripted is None else [scripted]
+            if not request._is_sent and scripted is not None:
+                self._answers.insert(0, scripted)
 
 
 async def _at_once(work: Callable[[], Any]) -> Any:

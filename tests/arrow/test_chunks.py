@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.arrow_plans import MESSAGE, counts, plan, told, user
 
 from pushsdk import ValidationError
-from pushsdk._core.dedupe import digest_of, fingerprint_of
+from pushsdk._core.idempotency import digest_of, fingerprint_of
 from pushsdk.arrow import outcome_schema, plan_schema, push_batches
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.claims import ClaimStore
@@ -57,9 +57,7 @@ def test_a_shared_chunk_is_known_by_the_same_marks_as_a_send_of_it() -> None:
     message = json.dumps(MESSAGE, separators=(",", ":")).encode()
     assert made.key == digest_of("spring/one")
     assert made.payloads == ((b'"user-s3cret"', message, b'{"a":1}'),)
-    assert made.fingerprint == fingerprint_of(
-        "spring/one", URL, ids=b'"user-s3cret"', message=message, custom_fields=b'{"a":1}'
-    )
+    assert made.fingerprint == fingerprint_of("spring/one", URL, [(b'"user-s3cret"', message, b'{"a":1}')])
 
 
 @pytest.mark.parametrize(

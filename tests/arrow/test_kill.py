@@ -83,9 +83,12 @@ async def test_users_of_a_chunk_whose_sender_was_killed_are_unknown_and_the_othe
         code, told = await second.end()
         assert code == 0
         found = judge(service, told, 300)
-    # Others may have been on their way, or claimed, at the same moment.
-    assert found["UNKNOWN"] >= 100
-    assert found["UNKNOWN"] % 100 == 0
+    # Others may have been on their way, or claimed, at the same moment: as many as there are requests in flight.
+    if personal:
+        assert 1 <= found["UNKNOWN"] <= 64
+    else:
+        assert found["UNKNOWN"] >= 100
+        assert found["UNKNOWN"] % 100 == 0
 
 
 @pytest.mark.parametrize("personal", [None, pytest.param("placeholders", marks=pytest.mark.long)])
