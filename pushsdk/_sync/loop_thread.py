@@ -261,12 +261,15 @@ class LoopThread:
                 call.cut_off()
 
     def _begin(self, call: Call) -> None:
+        if self.closing:  # a task that begins now might not come to its end
+            self._ended(call)
+            return
         call.task = self.loop.create_task(call.perform(), context=call.context)
         call.task.add_done_callback(lambda _: self._ended(call))
 
     def _ended(self, call: Call) -> None:
         self._calls.discard(call)
-        call.cut_off()  # cancelled before it began
+        call.cut_off()  # did not begin
 
     def _cancel(self, call: Call, late: Late | None) -> None:
         if call.task is not None:

@@ -94,6 +94,24 @@ def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Servic
     assert isinstance(call.error, ClientClosedError)
 
 
+def test_a_call_that_comes_while_the_loop_ends_is_not_begun(service: Service) -> None:
+    client = PushClient()
+    client.send("u", HELLO)
+    thread, call, ended = client._portal._places[0].thread, Call(), threading.Event()
+
+    def begin() -> None:
+        thread.closing = True
+        thread._begin(call)
+        thread.closing = False
+        ended.set()
+
+    thread.loop.call_soon_threadsafe(begin)
+    assert ended.wait(HANGS)
+    assert isinstance(call.error, ClientClosedError)
+    assert call.task is None
+    client.close()
+
+
 @pytest.mark.parametrize("submitted", [False, True])
 def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again(
     service: Service, monkeypatch: pytest.MonkeyPatch, submitted: bool
