@@ -1516,8 +1516,8 @@ EMULATOR_RULES = [
     Mutant(
         "a push is shown on a platform that it does not name",
         EMULATOR + "delivery.py",
-        "else message.android_enabled) is True",
-        "else message.android_enabled) is not False",
+        'Enabled") is True]',
+        'Enabled") is not False]',
         T_EMULATOR + "delivery.py",
     ),
     Mutant(

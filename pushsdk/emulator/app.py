@@ -23,12 +23,12 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from msgspec import UNSET
 
 from pushsdk.emulator.answers import abort, cut, json_answer, refuse
-from pushsdk.emulator.bodies import Bodies, Unread
+from pushsdk.emulator.bodies import Bodies
 from pushsdk.emulator.campaigns import Campaigns
 from pushsdk.emulator.delivery import describe
 from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
-from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal
-from pushsdk.emulator.inboxes import Inboxes, TooMany
+from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal, Refused
+from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.records import Entry, Unmatched
 from pushsdk.emulator.segment import Tables
@@ -153,15 +153,17 @@ class Service:
             return self._turn_away(request, refusal)
         try:
             inbox = self.inboxes.of(request.headers["Api-Key"])
-        except (StoreError, TooMany) as error:
+        except StoreError as error:
             return refuse(Refusal(507, str(error)))
+        except Refused as refused:
+            return refuse(refused.refusal)
         # Its inbox, rules and limits are those of now: what a reset overtakes belongs to the time before it.
         rules, limiter = inbox.rules, inbox.limiter
         entry = Entry(inbox=inbox.ref.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
         try:
             entry.body = await self._bodies.read(request)
-        except Unread as unread:
-            return self._turn_away(request, unread.refusal)
+        except Refused as refused:
+            return self._turn_away(request, refused.refusal)
         except (RequestPayloadError, OSError):  # the body did not arrive whole
             return abort(request)
         refusal = self._examine(limiter, entry, request.headers)

@@ -17,18 +17,17 @@ from pushsdk._version import __version__
 from pushsdk.emulator import routes, views
 from pushsdk.emulator.answers import PRIVATE, json_answer, refuse
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.bodies import Bodies, Unread
+from pushsdk.emulator.bodies import Bodies
 from pushsdk.emulator.faults import Rules, read_faults
-from pushsdk.emulator.guard import Guard, Refusal
-from pushsdk.emulator.inboxes import InboxState, TooMany
+from pushsdk.emulator.guard import Guard, Refusal, Refused
+from pushsdk.emulator.inboxes import InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.presets import preset
 from pushsdk.emulator.records import Campaign, InboxView, Unmatched, UserCount
-from pushsdk.emulator.routes import Bad
 from pushsdk.emulator.search import Search, parse
 from pushsdk.emulator.shapes import LARGE
 from pushsdk.emulator.store import NO_BOUND, NO_INBOX, InboxRef, Store, StoreError
-from pushsdk.emulator.streams import Full, Streams
+from pushsdk.emulator.streams import Streams
 
 __all__ = ["Control"]
 
@@ -47,14 +46,6 @@ class Call(Struct, frozen=True):
     inbox: InboxState
 
 
-class _Stop(Exception):
-    """Ends a call with a refusal."""
-
-    def __init__(self, status: int, error: str, **headers: str) -> None:
-        super().__init__(error)
-        self.refusal = Refusal(status, error, {**PRIVATE, **headers})
-
-
 class Control:
     """Answers the routes of ``routes.ROUTES``, each by the method of its name."""
 
@@ -65,9 +56,8 @@ class Control:
         self._bodies = bodies
         self._streams = Streams(service, store)
         self._views: dict[tuple[InboxRef, int], asyncio.Task[bytes | None]] = {}  # those that are being made
-        self._nowhere = InboxState(
-            NO_INBOX, rules=Rules(), limits=ServiceLimits()
-        )  # of the routes that are of no inbox
+        # For the routes that are of no inbox.
+        self._nowhere = InboxState(NO_INBOX, rules=Rules(), limits=ServiceLimits())
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request under the root."""
@@ -76,16 +66,13 @@ class Control:
             answer = getattr(self, f"_{route.name}")(call)
             value = await answer if inspect.isawaitable(answer) else answer
             return value if isinstance(value, web.StreamResponse) else json_answer(200, value, PRIVATE)
-        except _Stop as stop:
-            return refuse(stop.refusal)
-        except Bad as error:
-            return refuse(Refusal(400, str(error), PRIVATE))
-        except (StoreError, TooMany) as error:
-            return refuse(Refusal(507, str(error), PRIVATE))
-        except Full as error:
-            return refuse(Refusal(503, str(error), PRIVATE))
+        except Refused as refused:
+            refusal = refused.refusal
+        except StoreError as error:
+            refusal = Refusal(507, str(error))
         except RecursionError:
-            return refuse(Refusal(500, "a value in the answer is nested too deeply to be shown", PRIVATE))
+            refusal = Refusal(500, "a value in the answer is nested too deeply to be shown")
+        return refuse(msgspec.structs.replace(refusal, headers={**PRIVATE, **refusal.headers}))
 
     async def _read(self, request: web.BaseRequest) -> tuple[Call, routes.Route]:
         route, names = self._admit(request)
@@ -105,32 +92,30 @@ class Control:
         else:
             refusal = self._guard.judge_control(request.method, request.headers)
         if refusal is not None:
-            raise _Stop(refusal.status, refusal.error, **refusal.headers)
+            raise Refused(refusal.status, refusal.error, refusal.headers)
         if match is not None:
             return match.route, match.names
         known = routes.methods(raw_path)
         if known:
-            raise _Stop(405, f"the method must be {' or '.join(known)}", Allow=", ".join(known))
-        raise _Stop(404, f"no such route: see {routes.ROOT}/openapi.json")
+            raise Refused(405, f"the method must be {' or '.join(known)}", {"Allow": ", ".join(known)})
+        raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
 
     async def _whole_body(self, request: web.BaseRequest) -> bytes:
         try:
             return await self._bodies.read(request)
-        except Unread as unread:
-            raise _Stop(unread.refusal.status, unread.refusal.error, **unread.refusal.headers) from None
         except (RequestPayloadError, OSError):
-            raise _Stop(400, "the body did not arrive whole") from None
+            raise Refused(400, "the body did not arrive whole") from None
 
     def _state(self, request: web.BaseRequest, name: str | None) -> InboxState:
         """The inbox of the call: by its public name, or by the key."""
         if name is not None:
             inbox = self._service.inboxes.named(name)
             if inbox is None:
-                raise _Stop(404, "no inbox has this name: GET /inboxes lists them")
+                raise Refused(404, "no inbox has this name: GET /inboxes lists them")
             return inbox
         api_key = request.headers.get("Api-Key")
         if not api_key:
-            raise _Stop(401, "say which inbox: an Api-Key header, or ?inbox= with its public name")
+            raise Refused(401, "say which inbox: an Api-Key header, or ?inbox= with its public name")
         return self._service.inboxes.of(api_key)
 
     # The service
@@ -191,15 +176,15 @@ class Control:
             before=NO_BOUND if query.before is None else query.before,
             limit=query.limit + 1,
         )
-        shown = [views.summary(each) for each in found[: query.limit]]
+        shown = found[: query.limit]
         return views.Page(shown, shown[-1].id if len(found) > query.limit else None)
 
     async def _delete_requests(self, call: Call) -> views.Deleted:
         search = parse(call.query.search)
         if search.partial:
-            raise _Stop(400, "the search has a term without a value, or too many: more would go than was asked for")
+            raise Refused(400, "the search has a term without a value, or too many: more would go than was asked for")
         if (search == Search()) is not call.query.all:
-            raise _Stop(400, "say which: either ?search=..., or ?all=true for all of them")
+            raise Refused(400, "say which: either ?search=..., or ?all=true for all of them")
         return await self._deleted(call, search, None)
 
     async def _get_requests_id(self, call: Call) -> web.Response:
@@ -211,7 +196,7 @@ class Control:
             view.add_done_callback(lambda _: self._views.pop(key))
         answer = await view
         if answer is None:
-            raise _Stop(404, "no such request is kept")
+            raise Refused(404, "no such request is kept")
         return web.Response(body=answer, headers=PRIVATE, content_type="application/json")
 
     def _view(self, ref: InboxRef, number: int) -> bytes | None:
@@ -250,7 +235,7 @@ class Control:
     async def _campaign(self, call: Call) -> Campaign:
         campaign = await self._service.read(self._store.campaign, call.inbox.ref, call.names["uuid"])
         if campaign is None:
-            raise _Stop(404, "no campaign of this inbox has this uuid")
+            raise Refused(404, "no campaign of this inbox has this uuid")
         return campaign
 
     # Waiting
@@ -273,7 +258,7 @@ class Control:
     def _put_faults(self, call: Call) -> views.Faults:
         given = call.body
         if (given.faults is None) == (given.preset is None):
-            raise _Stop(400, "give either `faults`, a list of rules, or the name of a `preset`")
+            raise Refused(400, "give either `faults`, a list of rules, or the name of a `preset`")
         with _refused(400):
             found = preset(given.preset).faults if given.preset is not None else read_faults(given.faults)
             rules = Rules(found, seed=given.seed)
@@ -308,7 +293,7 @@ class Control:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
-        raise _Stop(404, "the id of a request is a number")
+        raise Refused(404, "the id of a request is a number")
     return int(text)
 
 
@@ -318,4 +303,4 @@ def _refused(status: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise _Stop(status, str(error)) from None
+        raise Refused(status, str(error)) from None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, TypedDict, TypeVar, Unpack
+from typing import Annotated, ClassVar, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import Meta, Struct
@@ -59,6 +59,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     first: Ordinal | None = None
     every: Ordinal | None = None
     probability: Annotated[float, Meta(ge=0, le=1)] | None = None
+    _accepts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if type(self) is Fault:
@@ -67,7 +68,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     @property
     def accepts(self) -> bool:
         """Whether the service has accepted the request by the time the fault shows."""
-        return False
+        return self._accepts
 
     @staticmethod
     def status(
@@ -140,9 +141,7 @@ class ResetBeforeFault(Fault, frozen=True, tag="reset_before"):
 class ResetAfterFault(Fault, frozen=True, tag="reset_after"):
     """See `Fault.reset_after`."""
 
-    @property
-    def accepts(self) -> bool:
-        return True
+    _accepts: ClassVar[bool] = True
 
 
 class HangFault(Fault, frozen=True, tag="hang"):
@@ -159,10 +158,7 @@ class TruncatedFault(Fault, frozen=True, tag="truncated"):
     """See `Fault.truncated`."""
 
     at: Literal["status", "headers", "body"] = "headers"
-
-    @property
-    def accepts(self) -> bool:
-        return True
+    _accepts: ClassVar[bool] = True
 
 
 AnyFault = StatusFault | DelayFault | ResetBeforeFault | ResetAfterFault | HangFault | TruncatedFault

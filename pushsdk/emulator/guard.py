@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pushsdk.emulator.records import Endpoint
 
-__all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal", "is_host"]
+__all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal", "Refused", "is_host"]
 
 HOST = "127.0.0.1"  # explicitly: asyncio's default is every interface
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -27,6 +27,14 @@ class Refusal(Struct, frozen=True):
     status: int
     error: str
     headers: Mapping[str, str] = {}
+
+
+class Refused(Exception):
+    """Ends the handling of a request with a ``refusal``."""
+
+    def __init__(self, status: int, error: str, headers: Mapping[str, str] = {}) -> None:
+        super().__init__(error)
+        self.refusal = Refusal(status, error, headers)
 
 
 _ORIGIN = Refusal(403, "requests from other sites are refused: open the address in a tab of its own")

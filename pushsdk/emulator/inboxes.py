@@ -12,19 +12,16 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.records import Entry
 from pushsdk.emulator.store import InboxRef, Store
 
-__all__ = ["Event", "EventLog", "InboxState", "Inboxes", "TooMany"]
+__all__ = ["Event", "EventLog", "InboxState", "Inboxes"]
 
 Kind: TypeAlias = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
 _MOST = 10_000
 _KEPT = 1000  # events; a reader who is further behind reads the lists anew
-
-
-class TooMany(Exception):
-    """There are as many inboxes as there can be; the text says what to do."""
 
 
 class Event(Struct, frozen=True):
@@ -141,13 +138,13 @@ class Inboxes:
         return [inbox for inbox in tuple(self._by_id.values()) if not inbox.own_rules]
 
     def of(self, api_key: str) -> InboxState:
-        """Return the inbox of this key. Raises `TooMany`, and `StoreError` if it is new and can't be stored."""
+        """Return the inbox of this key. Raises `Refused` if there are too many, `StoreError` if it can't be stored."""
         inbox = self._by_key.get(api_key)
         if inbox is not None:
             return inbox
         with self._lock:
             if len(self._by_key) >= _MOST and api_key not in self._by_key:
-                raise TooMany(f"there are {_MOST} inboxes: start the emulator anew, or use fewer keys")
+                raise Refused(507, f"there are {_MOST} inboxes: start the emulator anew, or use fewer keys")
             inbox = self._by_key[api_key] = self._state(self._store.inbox(api_key))
             return inbox
 

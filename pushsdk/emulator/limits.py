@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated, TypeAlias, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from pushsdk.emulator.guard import Refusal
 
@@ -21,35 +22,30 @@ _DAY = 86_400
 _MOST_USERS = 100_000  # of one request, whatever the limits: to count them takes a quarter of a second
 # Clocks round: who waited as told, and yet is early by so little, has a token.
 _BLINK = 1e-6
-# The least and the most of each number.
-_BOUNDS: dict[str, tuple[int, float]] = {
-    "max_users": (1, math.inf),
-    "max_body_bytes": (1, math.inf),
-    "burst": (1, math.inf),
-    "quota": (0, math.inf),
-    "retry_after": (0, _DAY),
-}
-_FRACTIONS = {"retry_after"}  # may have one; the others count something
+Status: TypeAlias = Annotated[int, Meta(ge=400, le=599)]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-def _is_number(value: object, *, whole: bool = False) -> bool:
-    return isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+def _check(limits: Struct) -> None:
+    """Check every field as decoding does: a Struct's own __init__ checks nothing."""
+    for name, kind in get_type_hints(type(limits), include_extras=True).items():
+        try:
+            msgspec.convert(getattr(limits, name), kind)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{name} can't be used: {error}") from None
 
 
 class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The status with which each limit refuses, in the order they are tried. A bad one raises ValueError."""
 
-    rate: int = 429
-    body: int = 413
-    users: int = 413
-    invalid: int = 400
-    quota: int = 429
+    rate: Status = 429
+    body: Status = 413
+    users: Status = 413
+    invalid: Status = 400
+    quota: Status = 429
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            status = getattr(self, name)
-            if not _is_number(status, whole=True) or not 400 <= status <= 599:
-                raise ValueError(f"statuses.{name} must be a status that refuses, 400 to 599")
+        _check(self)
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,36 +57,21 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     interface does not show (see ``strict``); ``statuses`` are what they are refused with.
     """
 
-    max_users: int | None = None
-    max_body_bytes: int | None = None
-    rate: float | None = None
-    burst: int | None = None
-    retry_after: float | None = None
-    quota: int | None = None
+    max_users: Count | None = None
+    max_body_bytes: Count | None = None
+    rate: Annotated[float, Meta(ge=1 / _DAY, le=1e9)] | None = None  # a slower one would be a wait of over a day
+    burst: Count | None = None
+    retry_after: Annotated[float, Meta(ge=0, le=_DAY)] | None = None
+    quota: Annotated[int, Meta(ge=0)] | None = None
     invalid_user_ids: Sequence[str] = ()
     strict: bool = False
     statuses: LimitStatuses = LimitStatuses()
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _BOUNDS.items():
-            number = getattr(self, name)
-            if number is not None and not (
-                _is_number(number, whole=name not in _FRACTIONS) and least <= number <= most
-            ):
-                kind = "number" if name in _FRACTIONS else "whole number"
-                upper = f" and at most {most}" if most < math.inf else ""
-                raise ValueError(f"{name} must be a {kind} of at least {least}{upper}, or be left out")
-        # A slower one would be a wait of over a day.
-        if self.rate is not None and not (_is_number(self.rate) and 1 / _DAY <= self.rate < math.inf):
-            raise ValueError("rate must be a number of requests a second, at least one a day, or be left out")
+        _check(self)
         if self.burst is not None and self.rate is None:
             raise ValueError("burst is of a rate: give one")
-        ids = self.invalid_user_ids
-        if not isinstance(ids, list | tuple) or not all(isinstance(user_id, str) for user_id in ids):
-            raise ValueError("invalid_user_ids must be a list of strings")
-        if not isinstance(self.strict, bool) or not isinstance(self.statuses, LimitStatuses):
-            raise ValueError("strict must be a bool, and statuses LimitStatuses")
-        msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(ids))  # a frozen value holds no list
+        msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(self.invalid_user_ids))  # frozen: no list
 
     def __repr__(self) -> str:
         shown = [

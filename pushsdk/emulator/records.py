@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -15,7 +16,7 @@ __all__ = [
     "Entry",
     "InboxView",
     "Push",
-    "Request",
+    "Summary",
     "Unmatched",
     "UserCount",
 ]
@@ -137,8 +138,8 @@ class Delivered(Struct, frozen=True, kw_only=True):
     fields: dict[str, Any] | None = None
 
 
-class Request(Struct, frozen=True, kw_only=True):
-    """One request with a key, refused and failed ones too, without its body. See `Entry` for the fields."""
+class Summary(Struct, frozen=True, kw_only=True):
+    """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch."""
 
     id: int
     time: float
@@ -149,7 +150,12 @@ class Request(Struct, frozen=True, kw_only=True):
     error: str | None
     users: int
     bytes: int
-    card: Card
+    first_user: str | None
+    title: Mapping[str, str]
+    body: Mapping[str, str]
+    languages: Sequence[str]
+    platforms: Sequence[str]
+    collapse_id: str | None
     campaign: str | None
 
 

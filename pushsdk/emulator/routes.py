@@ -10,10 +10,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pushsdk.emulator import views
+from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import InboxView, Unmatched, UserCount
 
-__all__ = ["ROOT", "ROUTES", "Bad", "Match", "Route", "find", "methods", "openapi", "read_body", "read_query"]
+__all__ = ["ROOT", "ROUTES", "Match", "Route", "find", "methods", "openapi", "read_body", "read_query"]
 
 ROOT = "/_emulator/v1"
 _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
@@ -21,10 +22,6 @@ _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=60)]
 _Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-
-
-class Bad(Exception):
-    """A path, a query or a body that the route does not take; the text says what is wrong with it."""
 
 
 class Query(Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,7 +163,7 @@ class Match(Struct, frozen=True):
 
 
 def find(method: str, raw_path: str) -> Match | None:
-    """The route of a path as it came on the wire, so that an encoded slash is part of a name. Raises `Bad`."""
+    """The route of a path as it came on the wire, so that an encoded slash is part of a name. Raises `Refused`."""
     given = raw_path.removeprefix(ROOT).split("/")
     for route in ROUTES:
         parts = route.path.split("/")
@@ -185,7 +182,7 @@ def _decoded(part: str) -> str:
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError:
-        raise Bad("the path is not UTF-8: percent-encode the bytes of the name in it") from None
+        raise Refused(400, "the path is not UTF-8: percent-encode the bytes of the name in it") from None
 
 
 def methods(raw_path: str) -> list[str]:
@@ -197,26 +194,26 @@ Kind = TypeVar("Kind", bound=Struct)
 
 
 def read_query(kind: type[Kind], pairs: Iterable[tuple[str, str]]) -> Kind:
-    """A query as this kind. Raises `Bad`."""
+    """A query as this kind. Raises `Refused`."""
     query: dict[str, str] = {}
     for name, value in pairs:
         if name in query:
-            raise Bad("the query is not taken: a parameter is there twice")
+            raise Refused(400, "the query is not taken: a parameter is there twice")
         query[name] = value
     try:
         return msgspec.convert(query, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Bad(f"the query is not taken: {error}") from None
+        raise Refused(400, f"the query is not taken: {error}") from None
 
 
 def read_body(kind: type[Kind], body: bytes) -> Kind:
-    """A JSON body as this kind; an empty one is an empty object. Raises `Bad`."""
+    """A JSON body as this kind; an empty one is an empty object. Raises `Refused`."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except RecursionError:
-        raise Bad("the body is not taken: it is nested too deeply") from None
+        raise Refused(400, "the body is not taken: it is nested too deeply") from None
     except ValueError as error:  # of JSON, of UTF-8, and of what is no value of this kind
-        raise Bad(f"the body is not taken: {error}") from None
+        raise Refused(400, f"the body is not taken: {error}") from None
 
 
 def openapi(version: str, *, token: bool) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refusal, is_host
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
-from pushsdk.emulator.records import Campaign, Delivered, Push, Request
+from pushsdk.emulator.records import Campaign, Delivered, Push, Summary
 from pushsdk.emulator.routes import ROOT
 from pushsdk.emulator.search import parse
 from pushsdk.emulator.segment import Tables, segment_available
@@ -81,8 +81,8 @@ class Pages:
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
 
-class Front:
-    """Hands each request on by its path."""
+class Router:
+    """Passes each request on by its path."""
 
     def __init__(self, service: Service, store: Store, guard: Guard, bodies: Bodies) -> None:
         self._service = service
@@ -93,19 +93,13 @@ class Front:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, and give back what its body took."""
         try:
-            return await self._handle(request)
+            if request.path.startswith(ROOT):
+                return await self._control.handle(request)
+            # What no browser asks for is for the service, which says what paths it has.
+            page = None if request.path.startswith(PREFIX) else self._pages.answer(request)
+            return await self._service.handle(request) if page is None else page
         finally:
             self._bodies.release(request)
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        # What no browser asks for is for the service, which says what paths it has.
-        path = request.path
-        if path.startswith(PREFIX):
-            return await self._service.handle(request)
-        if path.startswith(ROOT):
-            return await self._control.handle(request)
-        page = self._pages.answer(request)
-        return await self._service.handle(request) if page is None else page
 
 
 class Inbox:
@@ -138,7 +132,7 @@ class Inbox:
         """The accepted campaigns that are kept, oldest first."""
         return self._store.campaigns(self._ref)
 
-    def requests(self, search: str = "") -> Sequence[Request]:
+    def requests(self, search: str = "") -> Sequence[Summary]:
         """The requests that are kept, refused ones too, oldest first: those that a search line of the page finds."""
         return self._store.requests(self._ref, parse(search), limit=-1, forward=True)
 
@@ -297,8 +291,8 @@ class Emulator:
                 seed=self._seed,
             )
             stack.push_async_callback(service.campaigns.aclose)
-            front = Front(service, self._store, guard, bodies)
-            connections = Connections(service, front.handle)
+            router = Router(service, self._store, guard, bodies)
+            connections = Connections(service, router.handle)
             connections.listen(sock)
             stack.push_async_callback(connections.aclose)
             service.campaigns.resume()

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from pushsdk.emulator.database import Database, StoreError
-from pushsdk.emulator.records import Campaign, Card, Delivered, Entry, InboxView, Push, Request, UserCount
+from pushsdk.emulator.records import Campaign, Card, Delivered, Entry, InboxView, Push, Summary, UserCount
 from pushsdk.emulator.search import Search, condition
 
 __all__ = ["NO_BOUND", "NO_INBOX", "InboxRef", "Store", "StoreError"]
@@ -36,7 +36,7 @@ _INSERT = (
     f"INSERT INTO requests({', '.join(_COLUMNS)}) SELECT {', '.join(f':{name}' for name in _COLUMNS)}"
     " FROM inboxes WHERE id = :inbox"
 )
-_SUMMARY = tuple(name for name in Request.__struct_fields__ if name != "campaign")
+_SUMMARY = ("id", "time", "endpoint", "status", "accepted", "fault", "error", "users", "bytes", "card")
 _REQUEST = f"SELECT {', '.join(_SUMMARY)}, (SELECT uuid FROM campaigns WHERE request = requests.id)"
 
 _STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started", "finished", "users", "error")
@@ -336,22 +336,22 @@ class Store:
         before: int = NO_BOUND,
         limit: int = 100,
         forward: bool = False,
-    ) -> list[Request]:
+    ) -> list[Summary]:
         """Return requests with an id between the two, the newest first, or the oldest first if ``forward``."""
         where, values = _where(inbox, search, after, before)
         with self._database.reading() as db:
             rows = db.execute(
                 f"{_REQUEST} {where} ORDER BY id {'ASC' if forward else 'DESC'} LIMIT ?", (*values, limit)
             )
-            return [_request(row) for row in rows]
+            return [_summary(row) for row in rows]
 
-    def request(self, inbox: InboxRef, number: int) -> tuple[Request, bytes] | None:
+    def request(self, inbox: InboxRef, number: int) -> tuple[Summary, bytes] | None:
         """Return one request and its body."""
         with self._database.reading() as db:
             row = db.execute(
                 f"{_REQUEST}, body FROM requests WHERE inbox = ? AND id = ?", (inbox.id, number)
             ).fetchone()
-            return row and (_request(row[:-1]), row[-1])
+            return row and (_summary(row[:-1]), row[-1])
 
     def count_new(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
         """Return how many requests of a search have an id over ``after``, and the newest id of the inbox."""
@@ -430,9 +430,10 @@ def _campaign(row: tuple[Any, ...]) -> Campaign:
     return Campaign(**dict(zip(("id", "time", *_STATE, "body"), row[1:], strict=True)))
 
 
-def _request(row: tuple[Any, ...]) -> Request:
+def _summary(row: tuple[Any, ...]) -> Summary:
     values = dict(zip((*_SUMMARY, "campaign"), row, strict=True))
-    return Request(**{**values, "accepted": bool(values["accepted"]), "card": _card.decode(values["card"])})
+    card = msgspec.structs.asdict(_card.decode(values.pop("card")))
+    return Summary(**{**values, "accepted": bool(values["accepted"])}, **card)
 
 
 def _where(inbox: InboxRef, search: Search, after: int, before: int) -> tuple[str, list[Any]]:

@@ -15,12 +15,13 @@ from aiohttp import web
 from pushsdk.emulator import views
 from pushsdk.emulator.answers import PRIVATE
 from pushsdk.emulator.app import Service
+from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.inboxes import Event, EventLog, InboxState
-from pushsdk.emulator.records import Request
+from pushsdk.emulator.records import Summary
 from pushsdk.emulator.search import Search
 from pushsdk.emulator.store import Store
 
-__all__ = ["Full", "Streams"]
+__all__ = ["Streams"]
 
 _PAUSE = 0.02  # seconds between two counts of a wait
 _FRAME = 0.1  # seconds between two writes of a stream: a page draws no faster
@@ -32,12 +33,8 @@ _MARK = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,18})")
 _Ends: TypeAlias = tuple[asyncio.Future[None], ...]
 
 
-class Full(Exception):
-    """As many wait as may; the text says what to do."""
-
-
 class Streams:
-    """Answers ``/wait`` and ``/events``. Raises `Full` where too many are open."""
+    """Answers ``/wait`` and ``/events``. Raises `Refused` if too many are open."""
 
     def __init__(self, service: Service, store: Store) -> None:
         self._service = service
@@ -52,7 +49,7 @@ class Streams:
         with self._place("waits"):
             found = await self._count(inbox, search, count, after, timeout, self._ends(request))
         newest = await self._service.read(self._store.requests, ref, search, after=after, limit=_SHOWN)
-        return views.Waited(found >= count, found, [views.summary(each) for each in newest], inbox.ref != ref)
+        return views.Waited(found >= count, found, newest, inbox.ref != ref)
 
     async def _count(
         self, inbox: InboxState, search: Search, count: int, after: int, timeout: float, ends: _Ends
@@ -103,14 +100,14 @@ class Streams:
         found = [] if events is None else await self._came(inbox, events)
         if events is None or len(found) > _BURST:
             return _frame("resync", {}, mark)
-        told: list[tuple[str, object]] = [("request", views.summary(each)) for each in found]
+        told: list[tuple[str, object]] = [("request", each) for each in found]
         others = dict.fromkeys((event.kind, event.first, event.name) for event in events if event.kind != "request")
         told += [(kind, {"id": number or None, "uuid": uuid or None}) for kind, number, uuid in others]
         # Only the last has the mark: who got a part of them gets all of them again.
         marks = [*[None] * (len(told) - 1), mark]
         return b"".join(_frame(kind, data, each) for (kind, data), each in zip(told, marks, strict=False))
 
-    async def _came(self, inbox: InboxState, events: Sequence[Event]) -> list[Request]:
+    async def _came(self, inbox: InboxState, events: Sequence[Event]) -> list[Summary]:
         """The requests of the events that are still there, oldest first, and one more than are told one by one."""
         spans = [(event.first, event.last) for event in events if event.kind == "request"]
         if not spans:
@@ -127,7 +124,7 @@ class Streams:
     @contextmanager
     def _place(self, kind: str) -> Iterator[None]:
         if self._open[kind] >= _MOST:
-            raise Full(f"{_MOST} {kind} are open: close one")
+            raise Refused(503, f"{_MOST} {kind} are open: close one")
         self._open[kind] += 1
         try:
             yield

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from pushsdk._core.lint import lint
 from pushsdk._core.placeholders import find_placeholders
-from pushsdk.emulator.delivery import Notification, Platform, Sent, notifications
+from pushsdk.emulator.delivery import Notification, Platform, PushView, notifications
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.presets import PRESETS
-from pushsdk.emulator.records import Campaign, Delivered, Request, UserCount
+from pushsdk.emulator.records import Campaign, Delivered, Summary, UserCount
 from pushsdk.emulator.shapes import LARGE, weight
 from pushsdk.emulator.snippets import curl, python
 
@@ -26,10 +26,8 @@ __all__ = [
     "Faults",
     "Page",
     "PresetView",
-    "PushView",
     "Recipient",
     "RequestView",
-    "Summary",
     "UserView",
     "Users",
     "Waited",
@@ -37,7 +35,6 @@ __all__ = [
     "faults",
     "presets",
     "request_view",
-    "summary",
     "user_view",
 ]
 
@@ -47,27 +44,6 @@ _SHOWN_PLACEHOLDERS = 200
 _LONGEST = 1 << 20  # bytes of a body that is told as a command and as a program: 16 MB of them took seconds
 _SHOWN_TO_USER = 32 * LARGE  # bytes of messages and custom fields that are shown of what one user got
 _TOO_LONG = "# This request is too long to be copied from here.\n"
-
-
-class Summary(Struct, frozen=True, kw_only=True):
-    """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch."""
-
-    id: int
-    time: float
-    endpoint: str | None
-    status: int | None
-    accepted: bool
-    fault: str | None
-    error: str | None
-    users: int
-    bytes: int
-    first_user: str | None
-    title: Mapping[str, str]
-    body: Mapping[str, str]
-    languages: Sequence[str]
-    platforms: Sequence[str]
-    collapse_id: str | None
-    campaign: str | None
 
 
 class Page(Struct, frozen=True):
@@ -98,17 +74,6 @@ class RequestView(Summary, frozen=True, kw_only=True):
     placeholders: Sequence[str]
     curl: str
     python: str
-
-
-class PushView(Struct, frozen=True, kw_only=True):
-    """A push as one user got it, ``times`` in one request; of a campaign where ``campaign`` is its uuid."""
-
-    id: int
-    time: float
-    times: int
-    campaign: str | None
-    message: Any
-    custom_fields: Any
 
 
 class UserView(Struct, frozen=True, kw_only=True):
@@ -189,30 +154,7 @@ class Deleted(Struct, frozen=True):
     counts: Literal["kept"] = "kept"
 
 
-def summary(request: Request) -> Summary:
-    """A request as a list shows it."""
-    card = request.card
-    return Summary(
-        id=request.id,
-        time=request.time,
-        endpoint=request.endpoint,
-        status=request.status,
-        accepted=request.accepted,
-        fault=request.fault,
-        error=request.error,
-        users=request.users,
-        bytes=request.bytes,
-        first_user=card.first_user,
-        title=card.title,
-        body=card.body,
-        languages=card.languages,
-        platforms=card.platforms,
-        collapse_id=card.collapse_id,
-        campaign=request.campaign,
-    )
-
-
-def request_view(request: Request, body: bytes) -> RequestView:
+def request_view(request: Summary, body: bytes) -> RequestView:
     """A request with its body, and what can be said of it."""
     large = len(body) > LARGE and weight(body) > LARGE
     value: Any = None if large else _decoded(body, object)
@@ -220,7 +162,7 @@ def request_view(request: Request, body: bytes) -> RequestView:
     user_ids = sent.get("userIds")
     endpoint = request.endpoint or "push"
     return RequestView(
-        **{**msgspec.structs.asdict(summary(request)), "body": _shown(body, value)},
+        **{**msgspec.structs.asdict(request), "body": _shown(body, value)},
         text=(body[:LARGE] if large else body).decode("utf-8", "replace"),
         user_ids=[str(user_id) for user_id in user_ids[:_SHOWN_USERS]] if isinstance(user_ids, list) else [],
         lint=[_too_large(body)] if large else [Advice(each.path, each.code, each.message) for each in lint(sent)],
@@ -239,17 +181,7 @@ def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float)
         left -= min(size, LARGE)
         pushes.append(_push_view(each, _sent(each.body) if size <= LARGE and left >= 0 else _Sent()))
     pushes.reverse()
-    sent = [
-        Sent(
-            id=push.id,
-            time=push.time,
-            message=push.message,
-            fields=push.custom_fields,
-            campaign=push.campaign,
-        )
-        for push in pushes
-        if push.message is not None  # a campaign may have none, and shows nothing then
-    ]
+    sent = [push for push in pushes if push.message is not None]  # a campaign may have none, and shows nothing then
     return UserView(
         user_id=user_id,
         accepted=accepted,
@@ -261,20 +193,11 @@ def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float)
 
 def campaign_view(campaign: Campaign, recipients: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> CampaignView:
     """A campaign with the first who get it."""
+    state = msgspec.structs.asdict(campaign)
+    body = state.pop("body")
     return CampaignView(
-        uuid=campaign.uuid,
-        id=campaign.id,
-        time=campaign.time,
-        name=campaign.name,
-        external_id=campaign.external_id,
-        state=campaign.state,
-        start=campaign.start,
-        reading=campaign.reading,
-        started=campaign.started,
-        finished=campaign.finished,
-        users=campaign.users,
-        error=campaign.error,
-        segment=_sent(campaign.body).segment if len(campaign.body) <= LARGE else None,
+        **state,
+        segment=_sent(body).segment if len(body) <= LARGE else None,
         recipients=[Recipient(user_id, fields) for user_id, fields in recipients],
     )
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from pushsdk.emulator import Fault, Inbox
-from pushsdk.emulator.records import Request
+from pushsdk.emulator.records import Summary
 from pushsdk.testing.words import call_of
 
 __all__ = ["ArmedFaults"]
@@ -23,7 +23,7 @@ class ArmedFaults:
         inbox: Inbox,
         faults: Sequence[Fault],
         *,
-        told: Callable[[Sequence[Request]], str],
+        told: Callable[[Sequence[Summary]], str],
         needed: Literal["each", "any", "none"],
         seed: int,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.presets import preset
-from pushsdk.emulator.records import Request
+from pushsdk.emulator.records import Summary
 from pushsdk.emulator.search import parse
 from pushsdk.testing.armed import ArmedFaults
 from pushsdk.testing.hosting import Host
@@ -260,7 +260,7 @@ class PushInbox:
         __tracebackhide__ = True
         raise AssertionError("\n".join((*problem, "", self._told(None))))
 
-    def _told(self, requests: Sequence[Request] | None) -> str:
+    def _told(self, requests: Sequence[Summary] | None) -> str:
         """What the service got, these or all: for a failure, which then needs not show it once more."""
         self.was_told = True
         got = self._inbox.requests()

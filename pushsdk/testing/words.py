@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from pushsdk.emulator import Fault
-from pushsdk.emulator.records import Request
+from pushsdk.emulator.records import Summary
 
 __all__ = ["call_of", "plural", "quoted", "summary", "texts_told", "users_told"]
 
@@ -48,7 +48,7 @@ def users_told(counts: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
-def summary(requests: Sequence[Request], *, elsewhere: int = 0) -> str:
+def summary(requests: Sequence[Summary], *, elsewhere: int = 0) -> str:
     """All that the service got in an inbox, the newest of it one a line; ``elsewhere`` counts what reached no inbox."""
     accepted = sum(request.accepted for request in requests)
     head = "The service got no request" if not requests else f"The service got {plural(len(requests), 'request')}"
@@ -68,13 +68,12 @@ def summary(requests: Sequence[Request], *, elsewhere: int = 0) -> str:
     return "\n".join(lines)
 
 
-def _row(request: Request) -> tuple[str, ...]:
-    card = request.card
+def _row(request: Summary) -> tuple[str, ...]:
     whom = "campaign" if request.endpoint == "campaigns" else "push"
-    if card.first_user is not None:
+    if request.first_user is not None:
         others = f" and {request.users - 1:,} more" if request.users > 1 else ""
-        whom = f"push to {quoted(card.first_user)}{others}"
-    shown = texts_told(card.title or card.body)
+        whom = f"push to {quoted(request.first_user)}{others}"
+    shown = texts_told(request.title or request.body)
     why = f"fault {quoted(request.fault)}" if request.fault else request.error or ""
     answer = "no answer" if request.status is None else str(request.status)
     return ("accepted" if request.accepted else "refused", answer, whom, shown, f"({why})" if why else "")

@@ -142,7 +142,7 @@ WRONG = {
     "faults of one name": (["--faults", "{}/same"], "same name"),
     "no file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
     "limits that can't be": (["--limits", "{}/bad"], "--limits {}/bad: Expected `object`"),
-    "a limit that can't be": (["--limits", "{}/limit"], "max_users must be a whole number"),
+    "a limit that can't be": (["--limits", "{}/limit"], "Expected `int` >= 1 - at `$.max_users`"),
     "a store that is a folder": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
     "no folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
     "no token for others": (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in: give --token-file FILE"),

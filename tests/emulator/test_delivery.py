@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.placeholders import render
 from pushsdk.emulator import shapes
-from pushsdk.emulator.delivery import Button, Media, Piece, Sent, badge, notifications, plain, rendered
+from pushsdk.emulator.delivery import Button, Media, PushView, notifications
 
 BUTTON = {"label": "Buy", "url": "app://buy", "clickAction": "DEEP_LINKING", "keyVals": {"k": "b"}}
 COMPONENT = {
@@ -55,7 +54,8 @@ BOTH = {"iosEnabled": True, "androidEnabled": True}
 
 def sent(message=MESSAGE, **more):
     """A push for both platforms, if the message says nothing else."""
-    return Sent(**{"id": 1, "time": 100.0, "message": BOTH | message} | more)
+    given = {"id": 1, "time": 100.0, "times": 1, "campaign": None, "custom_fields": None, "message": BOTH | message}
+    return PushView(**given | more)
 
 
 def shown(*pushes, now=100.0, platform="ios", **more):
@@ -160,7 +160,7 @@ def test_every_field_may_be_left_out(path, places):
 
 
 def test_a_notification_on_ios_shows_what_is_for_ios():
-    (found,) = shown(sent(fields={"name": "Ann"}, campaign="c-1"))
+    (found,) = shown(sent(custom_fields={"name": "Ann"}, campaign="c-1"))
     assert (found.push, found.user_id, found.time) == (1, "u1", 100.0)
     assert (found.platform, found.state) == ("ios", "delivered")
     assert (found.type, found.fields, found.campaign, found.silent) == ("MOBILE_PUSH", {"name": "Ann"}, "c-1", False)
@@ -214,7 +214,7 @@ def test_what_the_interface_does_not_know_is_in_the_extras(platform):
     ],
 )
 def test_a_platform_shows_what_is_switched_on_for_it(flags, platforms):
-    push = Sent(id=1, time=100.0, message=flags)
+    push = PushView(id=1, time=100.0, times=1, campaign=None, custom_fields=None, message=flags)
     assert [platform for platform in EITHER if shown(push, platform=platform)] == platforms
 
 
@@ -248,8 +248,8 @@ def test_what_is_made_up_is_said(message, made_up):
     assert list(shown(sent(message))[0].simulated) == ["the device is always online", *made_up]
 
 
-def test_a_push_is_enqueued_until_its_delay_has_passed():
-    told = [states(sent(), now=now, delay=2.0) for now in (100, 101.9, 102, 103)]
+def test_a_push_of_the_future_is_enqueued_until_then():
+    told = [states(sent(), now=now) for now in (98, 99.9, 100, 101)]
     assert told == [["enqueued"], ["enqueued"], ["delivered"], ["delivered"]]
 
 
@@ -302,66 +302,6 @@ def test_notifications_are_in_the_order_of_the_pushes():
     assert [each.push for each in shown(*(sent(id=number) for number in (3, 1, 2)))] == [3, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("counts", "now", "number"),
-    [
-        ([], 10, None),
-        ([None], 10, None),
-        ([3], 10, 3),
-        ([3, 5], 10, 5),
-        ([5, 0], 10, 0),
-        ([5, None], 10, 5),
-        ([5, 7], 1, 5),
-        ([7], 0, None),
-    ],
-)
-def test_the_badge_is_the_last_count_that_was_delivered(counts, now, number):
-    messages = [{} if count is None else {"badgeCount": count} for count in counts]
-    pushes = [sent(message, time=float(time)) for time, message in enumerate(messages, start=1)]
-    assert badge(shown(*pushes, now=now)) == number
-
-
-def pieces(text, fields):
-    return [(piece.kind, piece.text, piece.name) for piece in rendered(text, fields)]
-
-
-@pytest.mark.parametrize(
-    ("text", "fields", "expected"),
-    [
-        ("", {}, []),
-        ("plain", {}, [("text", "plain", None)]),
-        ("{{ a | 'x' }}", {"a": "A"}, [("value", "A", "a")]),
-        ("{{ a | 'x' }}", {}, [("fallback", "x", "a")]),
-        ("{{ a | 'x' }}", None, [("fallback", "x", "a")]),
-        ("{{ a | 'x' }}", {"a": None}, [("fallback", "x", "a")]),
-        ("{{ a | 'x' }}", {"a": ""}, [("value", "", "a")]),
-        ("{{ a | 'x' }}", {"a": 0}, [("value", "0", "a")]),
-        (
-            "Hi {{ a | 'x' }}, {{ b | '' }}!",
-            {"a": "{{ b | 'no' }}"},
-            [
-                ("text", "Hi ", None),
-                ("value", "{{ b | 'no' }}", "a"),
-                ("text", ", ", None),
-                ("fallback", "", "b"),
-                ("text", "!", None),
-            ],
-        ),
-        ("{{ a }}", {"a": "A"}, [("text", "{{ a }}", None)]),
-    ],
-)
-def test_a_text_is_rendered_in_pieces(text, fields, expected):
-    assert pieces(text, fields) == expected
-
-
-parts = st.sampled_from(["{{ a | 'x' }}", "{{b|''}}", "{{", "}}", "'", " "]) | st.text(max_size=5)
-
-
-@given(st.lists(parts).map("".join), st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.text()))
-def test_the_pieces_together_are_what_the_user_sees(text, fields):
-    assert plain(text, fields) == render(text, fields)
-
-
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(-1, 9)), max_size=8), st.integers(0, 20)
 )
@@ -375,7 +315,7 @@ def test_of_each_collapse_id_one_notification_stands_at_most(pushes, now):
 
 
 def test_no_text_and_no_field_is_in_a_repr():
-    values = [sent(), Piece(text="x", kind="text"), Media(url="x", type="y"), Button(label="x"), *shown(sent())]
+    values = [sent(), Media(url="x", type="y"), Button(label="x"), *shown(sent())]
     assert [repr(value) for value in values] == [f"{type(value).__name__}(...)" for value in values]
 
 

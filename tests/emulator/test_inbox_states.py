@@ -10,7 +10,8 @@ from support.store_entries import campaign, push, put
 from pushsdk.emulator import Fault, ServiceLimits
 from pushsdk.emulator import inboxes as module
 from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.inboxes import Inboxes, TooMany
+from pushsdk.emulator.guard import Refused
+from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.store import InboxRef, Store
 
 OUTAGE = Fault.status(503, name="outage")
@@ -114,7 +115,7 @@ def test_who_watches_hears_of_a_campaign(inboxes, store):
 def test_there_are_only_so_many(inboxes, monkeypatch):
     monkeypatch.setattr(module, "_MOST", 2)
     known = [inboxes.of("a"), inboxes.of("b")]
-    with pytest.raises(TooMany, match="there are 2 inboxes: start the emulator anew, or use fewer keys"):
+    with pytest.raises(Refused, match="there are 2 inboxes: start the emulator anew, or use fewer keys"):
         inboxes.of("c")
     assert [inboxes.of("a"), inboxes.of("b")] == known
 

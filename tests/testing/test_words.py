@@ -5,14 +5,22 @@ from __future__ import annotations
 import pytest
 
 from pushsdk.emulator import Fault
-from pushsdk.emulator.records import Card, Request
+from pushsdk.emulator.records import Summary
 from pushsdk.testing.words import call_of, plural, quoted, summary, texts_told, users_told
 
 
 def request(**fields):
     given = {"endpoint": "push", "status": 204, "accepted": True, "fault": None, "error": None, "users": 1}
-    given |= {"id": 1, "time": 0.0, "bytes": 1, "card": Card(first_user="ann", title={"en": "Hi"}), "campaign": None}
-    return Request(**given | fields)
+    given |= {"id": 1, "time": 0.0, "bytes": 1, "campaign": None}
+    given |= {
+        "first_user": "ann",
+        "title": {"en": "Hi"},
+        "body": {},
+        "languages": (),
+        "platforms": (),
+        "collapse_id": None,
+    }
+    return Summary(**given | fields)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +68,8 @@ def test_each_request_is_a_row():
         request(),
         request(users=3, status=503, accepted=False, fault="busy"),
         request(status=None, fault="1: hang"),
-        request(status=400, accepted=False, error="no JSON", users=0, card=Card()),
-        request(endpoint="campaigns", status=200, card=Card(body={"en": "Sale"})),
+        request(status=400, accepted=False, error="no JSON", users=0, first_user=None, title={}),
+        request(endpoint="campaigns", status=200, first_user=None, title={}, body={"en": "Sale"}),
     ]
     assert summary(rows, elsewhere=1).splitlines() == [
         "The service got 5 requests with this test's key, and accepted 3:",
@@ -75,6 +83,6 @@ def test_each_request_is_a_row():
 
 
 def test_of_many_requests_the_newest_are_shown():
-    told = summary([request(card=Card(first_user=str(number))) for number in range(25)]).splitlines()
+    told = summary([request(first_user=str(number), title={}) for number in range(25)]).splitlines()
     assert told[1] == "  … 5 older ones, then"
     assert (len(told), '"5"' in told[2], '"24"' in told[-1]) == (22, True, True)
