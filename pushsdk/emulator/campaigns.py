@@ -28,7 +28,7 @@ _AHEAD = 10 * 366 * 86_400  # seconds; nobody plans for longer, but a wrong unit
 T = TypeVar("T")
 
 _AT_A_TIME = 2  # segments
-_MOST = 10_000  # that wait for their start or their turn: two of them run for at most 30 s at a time
+_MOST = 10_000  # that wait for their start or their turn: two of them run for at most 60 s at a time
 _FARTHEST = 86_400.0  # seconds that a timer is set for; a later start sets it again
 _NO_SEGMENT = "the campaign has no segment with a query: nobody gets it"
 _STRANGER = (
@@ -241,8 +241,8 @@ class Campaigns:
         query, primary_key = _set(shape.segment.query) or "", _set(shape.segment.primary_key) or ""
         with self._tables.run(query, primary_key, stopping=stopping) as run:
             for batch in run:
-                if not self._store.deliver(campaign, batch):
-                    raise SegmentError("the campaign is not there any more")
+                if stopping() or not self._store.deliver(campaign, batch):
+                    raise SegmentError("the campaign was stopped, or is gone")
             return run.found
 
 

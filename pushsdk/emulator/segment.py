@@ -1,252 +1,232 @@
-"""The users of a campaign's segment (section 2.2), found in local tables. Sync, for a thread; imports no DuckDB."""
+"""The users of a campaign's segment (section 2.2), found in local tables. Sync, for a thread; imports no DuckDB.
+
+Each query runs in a child process (``segment_child``), because nothing stops DuckDB's parser but a kill: short texts
+keep it busy for minutes, fill the memory, or overflow its stack.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import IO, cast
 
+import msgspec
 from msgspec import Struct
 
+from pushsdk._broadcast._source import plain
 from pushsdk._broadcast.distinct import Row
-from pushsdk.emulator.segment_frames import Counted, Done, Failed, Frame, Job, Rows, packed, read_frame
-from pushsdk.emulator.segment_query import check_text
-from pushsdk.emulator.tables import SegmentError, find_tables
 
-__all__ = ["Child", "Found", "SegmentError", "SegmentRun", "Tables", "segment_available"]
+__all__ = ["Answer", "Failed", "Found", "Job", "SegmentError", "SegmentRun", "Table", "Tables", "segment_available"]
 
-# Between two looks at the time and at ``stopping``, in seconds.
-_LOOK = 0.05
-# For a process that has said all to end, in seconds.
-_END = 5.0
+# By the end of a file's name: what is in it. A file without one of these is no table.
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_LONGEST = 100_000  # characters of a query
+_LOOK = 0.05  # seconds between two looks at the time and at ``stopping``
+_TOGETHER = 256 * 1024  # bytes of rows that are read at a time
 # The package is imported by its name, wherever it lies: the current directory is not looked into (-P).
 _COMMAND = (sys.executable, "-P", "-c", "from pushsdk.emulator.segment_child import main; main()")
 
 
-class Child:
-    """One job in a process of its own, from entering to leaving."""
-
-    def __init__(
-        self,
-        job: Job,
-        *,
-        timeout: float,
-        stopping: Callable[[], bool] = lambda: False,
-        folder: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._job = job
-        self._timeout = timeout
-        self._stopping = stopping
-        self._folder = folder
-        self._left = contextlib.ExitStack()
-        # Set when it is killed: why.
-        self._why: str | None = None
-        # Set by frame: the last one was there.
-        self._said_all = False
-        # Until when the next frame has to be there. Set while one is waited for.
-        self._deadline: float | None = None
-        # Set by __enter__.
-        self._process: subprocess.Popen[bytes]
-
-    def __enter__(self) -> Child:
-        with contextlib.ExitStack() as left:
-            try:
-                folder = left.enter_context(tempfile.TemporaryDirectory(prefix="pushsdk-", dir=self._folder))
-                self._process = process = subprocess.Popen(  # noqa: S603 - our own command
-                    _COMMAND,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    env=_environment(folder),
-                    # An interrupt of the terminal is for us; we end it.
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise SegmentError(f"no process can be started for the query: {error.strerror}") from None
-            left.callback(self._end)
-            over = threading.Event()
-            watcher = threading.Thread(target=self._watch, args=(over,), name="pushsdk-segment", daemon=True)
-            watcher.start()
-            left.callback(watcher.join)
-            left.callback(over.set)
-            given = cast(IO[bytes], process.stdin)
-            with contextlib.suppress(OSError):  # it has died, which the missing frame tells
-                given.write(packed(self._job))
-                given.flush()
-            self._left = left.pop_all()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._left.close()
-
-    def frame(self) -> Frame:
-        """The next thing it says. Raises `SegmentError` for a failure, and where it is killed or dies."""
-        self._deadline = time.monotonic() + self._timeout
-        frame = read_frame(cast(IO[bytes], self._process.stdout))
-        self._deadline = None
-        self._said_all = isinstance(frame, Done | Failed)
-        if isinstance(frame, Failed):
-            raise SegmentError(frame.error)
-        if frame is None:
-            raise SegmentError(self._why or self._death())
-        return frame
-
-    def _watch(self, over: threading.Event) -> None:
-        while not over.wait(_LOOK):
-            deadline = self._deadline
-            if self._stopping():
-                self._why = "the query was stopped"
-            elif deadline is not None and time.monotonic() > deadline:
-                self._why = f"the query took over {self._timeout:g} s: make it cheaper, or give it more time"
-            else:
-                continue
-            self._process.kill()
-            return
-
-    def _death(self) -> str:
-        try:
-            status = self._process.wait(_END)
-        except subprocess.TimeoutExpired:  # it closed its output, and lives on
-            status = 0
-        told = f"by signal {-status}" if status < 0 else f"with status {status}"
-        return f"the query brought down the process that ran it ({told}): make it simpler"
-
-    def _end(self) -> None:
-        process = self._process
-        if self._said_all:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END)
-        process.kill()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # the job, where it was never taken
-                cast(IO[bytes], pipe).close()
-        process.wait()
+class SegmentError(ValueError):
+    """A segment can't be found; the text says in one line what to do, and holds no value of a row."""
 
 
-def _environment(folder: str) -> dict[str, str]:
-    """Ours without this package's own settings, among which is the key; its temporary files go into ``folder``."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")}
-    return kept | {"PYTHONPATH": os.pathsep.join(sys.path), **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)}
+class Table(Struct, frozen=True):
+    """A file that a query may name: ``name`` is its stem, ``path`` is absolute, without symbolic links."""
+
+    name: str
+    path: str
+    form: str
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """What a query came to."""
+class Job(Struct, frozen=True):
+    """A query over tables, keyed by their names in lower case, and the column of its result that holds the user ids."""
+
+    tables: dict[str, Table]
+    query: str
+    primary_key: str
+    max_rows: int = 10_000_000
+    seconds: float = 60.0
+
+
+class Found(Struct, frozen=True, tag="found"):
+    """The size of a query's result: ``users`` are different ones, ``rows`` include duplicates and refused ones.
+
+    ``refused`` rows have no id; of the first of them ``first_refused`` says its number, from 1, and the reason.
+    """
 
     users: int
-    """Different ones."""
     rows: int
-    """All: users, duplicates and refused."""
     duplicates: int
-    """Rows whose user had been there before, in the order of the result."""
     refused: int
-    """Rows without an id."""
     first_refused: str | None
-    """Its number, from 1 in the order of the result, and the reason."""
-    seconds: float
+
+
+class Failed(Struct, frozen=True, tag="failed"):
+    """The reason for no result."""
+
+    error: str
+
+
+Answer = Found | Failed
+_answer = msgspec.json.Decoder(Answer)
+_rows = msgspec.json.Decoder(Row)
 
 
 def segment_available() -> bool:
-    """Whether DuckDB is installed, without which no query can be run."""
+    """Return True if DuckDB is installed, which runs the queries."""
     return importlib.util.find_spec("duckdb") is not None
 
 
-def _check_available() -> None:
-    if not segment_available():
-        raise SegmentError("segments are found by DuckDB, which is not installed: pip install 'pushsdk[audience]'")
+class SegmentRun:
+    """The result of a query. Iteration gives the users, each once, in batches.
+
+    ``for batch in run``, ``for user_id, fields in batch``: the fields are the other columns of the user's first row,
+    as plain JSON, without those that are NULL.
+    """
+
+    def __init__(self, found: Found, rows: Path) -> None:
+        self.found = found
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        with self._rows.open("rb") as file:
+            while lines := file.readlines(_TOGETHER):
+                yield [_rows.decode(line) for line in lines]
 
 
 class Tables:
     """The tables of a folder: its CSV, TSV, Parquet and JSON lines files, each named as its file without the ending.
 
-    Looked for anew each time. Raises `SegmentError` where the folder can't be read or two files would be one table.
+    Looked for anew each time. Raises `SegmentError` if the folder can't be read or two files would be one table.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
-        self.names()
+        self.find()
 
-    def names(self) -> list[str]:
-        """Those there are now, sorted. No file is opened."""
-        return sorted(table.name for table in find_tables(self._directory).values())
+    def find(self) -> dict[str, Table]:
+        """Return the tables by their names in lower case, as DuckDB compares them. Opens no file.
 
+        Files in folders below, hidden files and symbolic links to somewhere else are no tables.
+        """
+        found: dict[str, Table] = {}
+        try:
+            root = self._directory.resolve(strict=True)
+            paths = sorted(each for each in root.iterdir() if each.suffix.lower() in _SUFFIXES)
+        except OSError as error:
+            folder = plain(str(self._directory))
+            raise SegmentError(f"{folder} can't be read as a folder of tables: {error.strerror}") from None
+        for path in paths:
+            real = path.resolve()
+            if path.name.startswith(".") or not real.is_relative_to(root) or not real.is_file():
+                continue
+            if not _is_unicode(f"{path}{real}"):
+                raise SegmentError(f"the name of {plain(ascii(path.name))} is not UTF-8: rename the file")
+            table = Table(path.stem, str(real), _SUFFIXES[path.suffix.lower()])
+            if other := found.get(table.name.lower()):
+                names = f"{plain(Path(other.path).name)} and {plain(path.name)}"
+                raise SegmentError(f"{names} would both be the table {plain(table.name)}: rename one of them")
+            found[table.name.lower()] = table
+        return found
+
+    @contextmanager
     def run(
         self,
         query: str,
         primary_key: str,
         *,
-        timeout: float = 30.0,
+        timeout: float = 60.0,
         max_rows: int = 10_000_000,
         stopping: Callable[[], bool] = lambda: False,
-        folder: str | os.PathLike[str] | None = None,
-    ) -> SegmentRun:
-        """The users that a query finds among the tables, to be used in a ``with`` statement.
+    ) -> Iterator[SegmentRun]:
+        """Find the users that a query selects from the tables; the result is gone after the ``with``.
 
-        ``query`` is whatever came over the wire; ``primary_key`` names the column of the ids. ``timeout`` bounds the
-        query, and then each wait for a batch, in seconds; ``stopping`` is asked some times a second, from another
-        thread, whether to give up; ``folder`` is where a private folder, removed at the end, takes what does not
-        fit into memory.
+        ``query`` is whatever came over the wire; ``primary_key`` names the column of the ids. The child is killed after
+        ``timeout`` seconds, and if ``stopping``, asked some times a second, returns True. Raises `SegmentError`.
         """
-        _check_available()
-        check_text(query)
-        if not primary_key:
-            raise SegmentError("the segment's primaryKey is empty: name the column that holds the user ids")
-        job = Job(find_tables(self._directory), query, primary_key, max_rows, timeout)
-        return SegmentRun(Child(job, timeout=timeout, stopping=stopping, folder=folder))
+        _check(query, primary_key)
+        job = Job(self.find(), query, primary_key, max_rows, timeout)
+        with tempfile.TemporaryDirectory(prefix="pushsdk-") as name:
+            folder = Path(name)
+            (folder / "job").write_bytes(msgspec.json.encode(job))
+            status = _run_child(folder, timeout, stopping)
+            try:
+                answer = _answer.decode((folder / "answer").read_bytes())
+            except (OSError, msgspec.DecodeError):
+                cause = f"by signal {-status}" if status < 0 else f"with status {status}"
+                raise SegmentError(
+                    f"the query brought down the process that ran it ({cause}): make it simpler"
+                ) from None
+            if isinstance(answer, Failed):
+                raise SegmentError(answer.error)
+            yield SegmentRun(answer, folder / "rows")
 
 
-class SegmentRun:
-    """A query that is run when it is entered; iterated once, it gives the users sorted, in batches.
+def _check(query: str, primary_key: str) -> None:
+    """Refuse what is not even shown to the parser."""
+    if not segment_available():
+        raise SegmentError("segments are found by DuckDB, which is not installed: pip install 'pushsdk[audience]'")
+    if not query.strip():
+        raise SegmentError("the segment's query is empty: write a SELECT over the tables")
+    if len(query) > _LONGEST:
+        raise SegmentError(f"the query is over {_LONGEST:,} characters long: put its lists into a table")
+    if "\0" in query:
+        raise SegmentError("the query holds a NUL character: take it out")
+    if not _is_unicode(query):
+        raise SegmentError("the query holds a lone surrogate, which is not Unicode: take it out")
+    if not primary_key:
+        raise SegmentError("the segment's primaryKey is empty: name the column that holds the user ids")
 
-    ``for batch in run``, ``for user_id, fields in batch``: the fields are the other columns of the user's first row,
-    as plain JSON, without those that are NULL. Raises `SegmentError` on entering for all that is wrong with the
-    query, and while iterating where a value can't be written as JSON or the run is stopped.
-    """
 
-    def __init__(self, child: Child) -> None:
-        self._child = child
-        self._left = contextlib.ExitStack()
-        # Set on entering.
-        self._began = 0.0
-        self._counted = Counted(0, 0, None)
-        # Set at the end of the iteration.
-        self._found: Found | None = None
-
-    def __enter__(self) -> SegmentRun:
-        self._began = time.monotonic()
-        with contextlib.ExitStack() as left:
-            left.enter_context(self._child)
-            self._counted = cast(Counted, self._child.frame())
-            self._left = left.pop_all()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._left.close()
-
-    @property
-    def found(self) -> Found:
-        """The result. Raises RuntimeError before the iteration has come to its end."""
-        if self._found is None:
-            raise RuntimeError("the run is not at its end")
-        return self._found
-
-    def __iter__(self) -> Iterator[list[Row]]:
-        while isinstance(frame := self._child.frame(), Rows):
-            yield frame.rows
-        done, counted = cast(Done, frame), self._counted
-        self._found = Found(
-            users=done.users,
-            rows=counted.rows,
-            duplicates=done.duplicates,
-            refused=counted.refused,
-            first_refused=counted.first_refused,
-            seconds=time.monotonic() - self._began,
+def _run_child(folder: Path, timeout: float, stopping: Callable[[], bool]) -> int:
+    """Run the job in the folder to its end; return the exit status."""
+    # Without this package's own settings, among which is the key.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")}
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            (*_COMMAND, str(folder)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,  # an interrupt of the terminal is for us, who end the child
         )
+    except OSError as error:
+        raise SegmentError(f"no process can be started for the query: {error.strerror}") from None
+    deadline = time.monotonic() + timeout
+    try:
+        while True:
+            try:
+                return process.wait(_LOOK)
+            except subprocess.TimeoutExpired:
+                if stopping():
+                    raise SegmentError("the query was stopped") from None
+                if time.monotonic() > deadline:
+                    raise SegmentError(
+                        f"the query took over {timeout:g} s: make it cheaper, or give it more time"
+                    ) from None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -48,7 +48,7 @@ class Run:
         if self._tables.error is not None:
             raise SegmentError(self._tables.error)
         yield [("bob", {})]
-        self.found = Found(users=2, rows=2, duplicates=0, refused=0, first_refused=None, seconds=0.0)
+        self.found = Found(users=2, rows=2, duplicates=0, refused=0, first_refused=None)
         for name, value in self._tables.found.items():
             self.found = Found(
                 **{**{field: getattr(self.found, field) for field in Found.__struct_fields__}, name: value}
