@@ -1767,8 +1767,8 @@ EMULATOR_STORE = [
     Mutant(
         "it is answered before it is stored",
         EMULATOR + "app.py",
-        "            await self._commits.add(entry)\n",
-        "            self._commits.add(entry)\n",
+        "        error = await self._commits.add(entry)\n",
+        "        self._commits.add(entry)\n        error = None\n",
         T_EMULATOR + "inboxes.py",
     ),
     Mutant(

@@ -60,10 +60,10 @@ class GroupCommit:
     def __init__(self, store: Store, stored: Callable[[Sequence[Entry]], None]) -> None:
         self._store = store
         self._stored = stored
-        self._waiting: list[tuple[Entry, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Entry, asyncio.Future[StoreError | None]]] = []
 
-    def add(self, entry: Entry) -> asyncio.Future[None]:
-        """Store an entry with the others of this turn. The future is done, or fails, after the commit."""
+    def add(self, entry: Entry) -> asyncio.Future[StoreError | None]:
+        """Store an entry with the others of this turn; the future is done after the commit, with its error if any."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._commit)
@@ -78,8 +78,8 @@ class GroupCommit:
             why = self._write([entry]) if error is not None and len(group) > 1 else error
             if done.cancelled():
                 continue  # the server ended its handler
-            if why is None:
-                done.set_result(None)
+            if why is None or isinstance(why, StoreError):
+                done.set_result(why)
             else:
                 done.set_exception(why)
 
@@ -240,11 +240,8 @@ class Service:
 
     async def _stored(self, entry: Entry) -> web.Response | None:
         """Wait until the entry is stored; return the answer that says why if that fails."""
-        try:
-            await self._commits.add(entry)
-        except StoreError as error:
-            return refuse(Refusal(507, str(error)))
-        return None
+        error = await self._commits.add(entry)
+        return None if error is None else refuse(Refusal(507, str(error)))
 
     async def _fail(self, fault: Fault, request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(fault, StatusFault):

@@ -58,16 +58,14 @@ async def test_what_comes_in_one_turn_is_one_transaction(store, box, commits, to
 async def test_one_that_can_not_be_stored_takes_no_other_along(store, box, commits, told):
     store.fails = {"bad"}
     done = [commits.add(push(box, user)) for user in ("ann", "bad", "bob")]
-    results = await asyncio.gather(*done, return_exceptions=True)
-    assert [str(result) for result in results] == ["None", "the disk is full", "None"]
+    assert [str(result) for result in await asyncio.gather(*done)] == ["None", "the disk is full", "None"]
     assert (store.groups, told) == ([3, 1, 1, 1], [[1], [2]])
     assert store.users(box) == {"ann": 1, "bob": 1}
 
 
 async def test_one_alone_is_tried_once(store, box, commits):
     store.fails = {"bad"}
-    with pytest.raises(StoreError, match="full"):
-        await commits.add(push(box, "bad"))
+    assert isinstance(await commits.add(push(box, "bad")), StoreError)
     assert store.groups == [1]
 
 

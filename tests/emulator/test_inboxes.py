@@ -200,6 +200,14 @@ async def test_a_new_inbox_that_does_not_fit_is_507(wire, emulator):
     assert 507 in statuses
 
 
+async def test_a_key_over_the_most_inboxes_is_507(wire, emulator, monkeypatch):
+    await wire.push("ann")
+    monkeypatch.setattr("pushsdk.emulator.inboxes._MOST", 1)
+    answer = await wire.push("ann", Api_Key="another")
+    assert (answer.status, emulator.users(api_key="another")) == (507, {})
+    assert answer.json == {"error": "there are 1 inboxes: start the emulator anew, or use fewer keys"}
+
+
 async def test_a_reset_makes_room_on_a_full_disk(wire, emulator):
     text = {"title": {"en": "x" * 100_000}}
     fill(emulator, pages=100)
