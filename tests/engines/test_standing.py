@@ -104,7 +104,7 @@ def test_after_a_job_that_failed_it_is_what_the_claims_say(run: Run, service: Or
     assert len(rows) == USERS
     assert [(rows[name].outcome, rows[name].status, rows[name].reason) for name in ("user-5", "user-15")] == [
         (Outcome.REJECTED, 404, "HTTP 404"),
-        (Outcome.UNKNOWN, None, "claimed, and not settled so far"),
+        (Outcome.UNKNOWN, None, "the connection broke (ClientOSError)"),
     ]
     assert (rows["user-59"].outcome, rows["user-59"].reason) == (Outcome.NOT_SENT, "not sent so far")
     # Who was pushed is accepted, or it is unknown.
