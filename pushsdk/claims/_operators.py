@@ -81,6 +81,7 @@ async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[Claim
     changed = []
     for first in range(0, len(sends), PAGE):
         page = sends[first : first + PAGE]
+        # Every change of a record gives it another token: a record that was settled after the look is refused.
         puts = [Put(send.key, Claim(secrets.token_hex(16), send.opened), (send.token,)) for send in page]
         # Kept for the longest time: what else the record knows must not be forgotten earlier than before.
         answers = await store.put(puts, LONGEST)
