@@ -1,8 +1,8 @@
-"""One entry of a claim store, as this process knows it: what it is to say, and what it may say now.
+"""One entry of a claim store: the users of one idempotency key, and what this process has still to write of them.
 
-Decides only; ``_log`` asks the store. A write that failed may have been made all the same: at once, later, or never. So
-the entry remembers every token that the store may hold, and its next write replaces any of them. In the end the store
-says what is true, whatever came late.
+Decides only; ``_log`` writes. A write that failed may take effect all the same: at once, later, or never. So the entry
+remembers every token that the store may hold, and its next write replaces any of them. Once a write succeeds, the store
+holds the truth, and an older write that arrives late is refused.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _UNKNOWN = UserStatus(UserState.UNKNOWN)
 
 
 class ClaimRequest(msgspec.Struct, eq=False, gc=False):
-    """A wish to send to some users of an entry."""
+    """A request for the right to send to some users of an entry."""
 
     entry: Entry
     ranges: Ranges
     resends: bool = False
-    """Users whom this process sent to with an UNKNOWN outcome are claimed again."""
+    """Users are claimed again if this process sent to them before with an UNKNOWN outcome."""
     claimed: list[tuple[int, int]] = []
-    """The users whom the store granted. Set once it is done."""
+    """The users that were granted. Set once the request is done."""
     done: bool = False
     error: Exception | None = None
     refusals: int = 0
-    gone: bool = False
-    """Nobody wants it any more. What it is granted is given back."""
+    withdrawn: bool = False
+    """The caller has gone: what is granted is given back."""
 
 
 class Entry:
@@ -77,18 +77,18 @@ class Entry:
         self.fingerprint = fingerprint
         self.users = users
         self._claimed_at = now
-        # What others recorded, as far as it is known; and what this process did, PENDING if nothing.
+        # The states that other processes recorded, as last read; and what this process did, PENDING if nothing.
         self._base: UserStates | None = None
         self._ours = UserStates(users)
-        # Of what the store may hold; the last write, if it is not known to have been made; the requests in it.
+        # The tokens that the store may hold; the last write while its effect is unknown; the requests in that write.
         self._tokens: tuple[str, ...] = ()
         self._doubt: Claim | None = None
         self._asked: list[ClaimRequest] = []
-        #: The claims that the next write makes.
+        #: The requests that the next write takes.
         self.requests: list[ClaimRequest] = []
-        #: The store does not say yet what it is to say.
+        #: True while the store is to be written to.
         self.is_changed = False
-        #: Writes that failed since the last that did not, and why the last of them did.
+        #: The number of failed writes since the last success, and the error of the last one.
         self.failures = 0
         self.error: Exception | None = None
         #: Calls that use the entry. Counted by ``_log``.
@@ -96,12 +96,12 @@ class Entry:
 
     @property
     def is_known(self) -> bool:
-        """Whether an earlier process has recorded anything."""
+        """True if another process has recorded anything."""
         return self._base is not None
 
     @property
     def is_written(self) -> bool:
-        """Whether the store says what it is to say, or will never be told."""
+        """True if the store holds the truth, or writing it was given up."""
         return not self.is_changed and self._doubt is None
 
     def check(self, fingerprint: str, users: int) -> None:
@@ -124,7 +124,7 @@ class Entry:
         return states
 
     def settle(self, ranges: Ranges, status: UserStatus) -> None:
-        """Note what became of users that were claimed, or that nobody has claimed."""
+        """Set the status of users that this process claimed, or that nobody has claimed."""
         for start, stop in ranges:
             for low, high, ours in list(self._ours.runs(start, stop)):
                 is_ours = ours.state is not UserState.PENDING
@@ -133,15 +133,15 @@ class Entry:
         self.is_changed = True
 
     def withdraw(self, request: ClaimRequest) -> None:
-        """Nobody wants this claim any more, whether it was made or not."""
-        request.gone = True
+        """Withdraw a request, whether its claim was made or not."""
+        request.withdrawn = True
         if request in self.requests:
             self.requests.remove(request)
 
     # -- a write ------------------------------------------------------------------------------------------------
 
     def prepare(self) -> Put | None:
-        """Return the next write, with the claims that wait for it; None if the store need not be told anything."""
+        """Return the next write, with the requests that wait for it; None if there is nothing to write."""
         self._asked, self.requests = self.requests, []
         for request in self._asked:
             request.claimed = self._take(request)
@@ -154,22 +154,22 @@ class Entry:
             claimed_at=self._claimed_at,
             users=msgspec.Raw((self._ours if self._base is None else self.states()).to_json()),
         ).encode()
-        # The same again if it is in doubt: a store that has it says so.
+        # The same write again while its effect is unknown: a store that has it accepts it.
         if self._doubt is None or self._doubt.record != record:
             self._doubt = Claim(secrets.token_hex(16), record)
         return Put(self.key, self._doubt, self._tokens)
 
     def stored(self) -> None:
-        """The write was made."""
+        """The store has taken the write."""
         assert self._doubt is not None  # noqa: S101 - ``prepare`` came before
         self._tokens, self._doubt, self.failures = (self._doubt.token,), None, 0
         self._finish(None)
 
     def refused(self, found: Claim) -> bool:
-        """Another process was first. False if that leaves no room for what this process has to say."""
+        """The store holds another claim. Return False if that makes outcomes of this process impossible to record."""
         asked, self._asked = self._asked, []
         self._give_back(asked)
-        # Of all that this process wrote, nothing is there.
+        # Nothing that this process wrote is there.
         self._tokens, self._doubt, self.failures = (found.token,), None, 0
         has_news = self._ours.count(UserState.PENDING) < self.users
         try:
@@ -183,7 +183,7 @@ class Entry:
         self.is_changed = has_news
         for request in asked:
             request.refusals += 1
-            if request.gone:
+            if request.withdrawn:
                 continue
             if next(self._open(request), None) is None:
                 request.claimed, request.done = [], True
@@ -194,7 +194,7 @@ class Entry:
         return True
 
     def failed(self, error: Exception) -> None:
-        """Nobody knows whether the write was made."""
+        """The write failed, so its effect is unknown."""
         self.failures += 1
         self.error = error
         self.is_changed = True
@@ -204,18 +204,19 @@ class Entry:
         self._finish(error)
 
     def fail_waiting(self, error: Exception) -> None:
-        """End the claims that wait for the next write."""
-        self._asked, self.requests = self.requests, []
+        """End the requests that wait for the next write."""
+        self._asked, self.requests = [*self._asked, *self.requests], []
+        self._give_back(self._asked)
         self._finish(error)
 
     def give_up(self) -> None:
-        """Forget what the store could not be told."""
+        """Write nothing more of what failed."""
         self.is_changed, self._doubt = False, None
 
     def look(self, found: Claim | None) -> None:
-        """Take in what the store says, unless it is of this process.
+        """Take in what the store holds, unless this process wrote it.
 
-        Raises ValidationError for another payload, ValueError for what is no record.
+        Raises ValidationError for another payload, ValueError for anything that is not a record.
         """
         if found is not None and not self._doubt and found.token not in self._tokens:
             self._tokens = (found.token,)
@@ -240,7 +241,7 @@ class Entry:
         return taken
 
     def _open(self, request: ClaimRequest) -> Iterator[tuple[int, int]]:
-        """Yield the users whom the request may have: pending for all that is known, or in doubt by our own doing."""
+        """Yield the users that the request may have: PENDING as far as is known, or UNKNOWN by our own attempt."""
         for start, stop in request.ranges:
             for low, high, ours in self._ours.runs(start, stop):
                 if ours.state is UserState.UNKNOWN and request.resends:
@@ -260,7 +261,7 @@ class Entry:
         asked, self._asked = self._asked, []
         for request in asked:
             request.error, request.done = error, True
-            if request.gone and error is None:
+            if request.withdrawn and error is None:
                 self._give_back([request])
                 self.is_changed = True
 

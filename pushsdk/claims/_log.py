@@ -1,8 +1,8 @@
 """The log of calls with idempotency keys: claims that a claim store keeps, written in groups.
 
 What comes in one loop turn, or while a write is under way, shares the next write: a batch of 1,000 calls costs one
-round trip. What an entry says and which claims it grants is decided in ``_entry``; here are the awaits. The store is
-told what is true once it answers again, for as long as the client is open.
+round trip. What an entry holds and which claims are granted is decided in ``_entry``; here are the awaits. A write that
+fails is repeated until the store answers again, for as long as the client is open.
 """
 
 from __future__ import annotations
@@ -24,20 +24,18 @@ from pushsdk.claims.store import ClaimStore
 __all__ = ["ClaimLog", "claim_error"]
 
 logger = logging.getLogger("pushsdk")
-# Entries per write.
-AT_ONCE = 1000
 # A write that fails is tried once more at once: a connection may have gone stale while the push was out.
 TRIES = 2
 # Seconds between two tries of a store that fails: the first, and the longest.
 PAUSE, LONGEST_PAUSE = 0.1, 1.0
-# Entries that a failing store could not be told of: more than come in during a short outage.
+# Entries that wait for a failing store: more than come in during a short outage.
 KEPT = 10_000
-# A writer that a cancellation of all tasks ended begins again. Whoever cancels more often than this means it.
+# How often the writer starts again after a cancellation of all tasks of the loop.
 BEGUN_AGAIN = 10
 
 
 class ClaimLog:
-    """The entries of one claim store that are in use by a client, or that the store is still to be told of."""
+    """The entries of one claim store that a client uses, or that are still to be written."""
 
     def __init__(self, store: object, engine: Engine) -> None:
         if not isinstance(store, ClaimStore):
@@ -45,10 +43,10 @@ class ClaimLog:
         self._store = store
         self._engine = engine
         self._entries: dict[str, Entry] = {}
-        # Entries that the store is to be told of, the oldest first; and those of writes that failed.
+        # Entries to be written, the oldest first; and the entries of writes that failed.
         self._queue: dict[Entry, None] = {}
         self._failed: dict[Entry, None] = {}
-        # Writes the queue, while there is one; resolved after each write; set when a claim comes.
+        # The task that writes the queue, while there is one; resolved after each write; set when a request comes.
         self._writer: asyncio.Task[None] | None = None
         self._wrote: asyncio.Future[None]
         self._wake = asyncio.Event()
@@ -68,12 +66,12 @@ class ClaimLog:
         return entry
 
     def close(self, entry: Entry) -> None:
-        """End a use of an entry. It is kept while the store is to be told of it."""
+        """End a use of an entry. An entry that is still to be written is kept."""
         entry.uses -= 1
         self._forget(entry)
 
     async def claim(self, requests: Sequence[ClaimRequest]) -> None:
-        """Ask for claims, all in one write. They are ``done`` when this returns; errors are in them."""
+        """Claim, all requests in one write. They are ``done`` when this returns, each with its users or its error."""
         for request in requests:
             request.entry.requests.append(request)
             self._enqueue(request.entry)
@@ -82,19 +80,19 @@ class ClaimLog:
             await asyncio.wait([self._wrote])
 
     def withdraw(self, request: ClaimRequest) -> None:
-        """Give up a claim that may be made all the same."""
+        """Withdraw a request, whether its claim was made or not."""
         request.entry.withdraw(request)
 
     def settle(self, entry: Entry, ranges: Ranges, status: UserStatus) -> None:
-        """Have it written what became of users that were claimed."""
+        """Write the status of users with the next group."""
         if ranges:
             entry.settle(ranges, status)
             self._enqueue(entry)
 
     async def written(self, entry: Entry, deadline: float) -> None:
-        """Wait until the store says what is true, until it has failed twice, or until the deadline.
+        """Wait until the entry is written, its write has failed twice, or the deadline has passed.
 
-        A cancellation waits for that as well, whatever the deadline.
+        A cancelled caller waits as well, whatever the deadline.
         """
         cancelled: asyncio.CancelledError | None = None
         while not entry.is_written and entry.failures < TRIES:
@@ -110,7 +108,7 @@ class ClaimLog:
             raise cancelled
 
     async def look(self, entry: Entry) -> None:
-        """Learn what the store says of an entry, without a claim. Raises ClaimStoreError or ValidationError."""
+        """Read what the store holds of an entry, without a claim. Raises ClaimStoreError or ValidationError."""
         try:
             async with asyncio.timeout(self._store.timeout):
                 (found,) = await self._store.get([entry.key])
@@ -146,7 +144,7 @@ class ClaimLog:
 
     def _may_begin_again(self, writer: asyncio.Task[None]) -> bool:
         if not writer.cancelled():
-            # What came after its last look at the queue; not after a bug of ours.
+            # Entries that came after its last look at the queue; not after a bug of ours.
             return writer.exception() is None
         self._begun_again += 1
         return self._begun_again <= BEGUN_AGAIN
@@ -169,22 +167,24 @@ class ClaimLog:
     def _next(self) -> list[Entry]:
         """Return what is written next, each key once: what is new, or what failed, singly after its second failure."""
         if self._queue:
-            return _by_key(islice(self._queue, AT_ONCE))
+            return _by_key(islice(self._queue, self._store.at_once))
         if not self._failed:
             return []
         # An entry that the store never takes must not hold up the others.
         first = next((entry for entry in self._failed if entry.requests), next(iter(self._failed)))
         if first.failures >= TRIES:
             return [first]
-        return _by_key(entry for entry in islice(self._failed, AT_ONCE) if entry.failures < TRIES)
+        return _by_key(entry for entry in islice(self._failed, self._store.at_once) if entry.failures < TRIES)
 
     async def _write(self, entries: list[Entry]) -> Exception | None:
-        """Tell the store of these entries, once. Return why it failed."""
+        """Write these entries, once. Return the error if that fails."""
         puts = {entry: put for entry in entries if (put := entry.prepare()) is not None}
         error: Exception | None = None
         try:
             async with asyncio.timeout(self._store.timeout):
                 found = await self._store.put(list(puts.values()), self._store.claim_ttl) if puts else []
+            if len(found) != len(puts):
+                raise ValueError(f"the claim store answered {len(found)} of {len(puts)} puts")
         except asyncio.CancelledError:
             self._fail(list(puts), TimeoutError())
             raise
@@ -192,11 +192,11 @@ class ClaimLog:
             error = failure
             self._fail(list(puts), error)
         else:
-            for entry, other in zip(puts, found, strict=True):
+            for entry, other in zip(puts, found, strict=False):
                 if other is None:
                     entry.stored()
                 elif not entry.refused(other):
-                    logger.warning("the claim of a push had gone when it was to be settled: it may be pushed again")
+                    logger.warning("a claim was gone when its outcome was to be written: a redelivery may push again")
         for entry in entries:
             self._requeue(entry)
         if len(self._failed) > KEPT:
@@ -216,15 +216,15 @@ class ClaimLog:
         for entry in entries:
             entry.failed(error)
             if isinstance(error, PushError | ValueError):
-                # What no later try would change, such as the store of another loop.
+                # No later try would fare better, as with the store of another loop.
                 entry.give_up()
         if isinstance(error, TimeoutError):
-            # Nobody waits behind a store that is silent.
+            # A silent store ends all that wait for it: else each would wait for a timeout of its own.
             for entry in (*self._queue, *self._failed):
                 entry.fail_waiting(error)
         if any(entry.failures == TRIES for entry in entries):
             logger.warning(
-                "the claim store failed (%s): until it is told, calls that have ended are unknown to other processes",
+                "the claim store failed (%s): until it answers, calls that have ended are unknown to other processes",
                 type(error).__name__,
             )
 
@@ -236,7 +236,8 @@ class ClaimLog:
     def _is_over(self, error: Exception) -> bool:
         """Return True if the client is closed, or is being closed while the store fails at once.
 
-        That is hardly ever a short outage, and often a wrong address; for a silent store it waits as long as its drain.
+        An error at once is hardly ever a short outage, and often a wrong address. A silent store is waited for as long
+        as the drain lasts.
         """
         return self._engine.sender.closed or (self._engine.closed and not isinstance(error, TimeoutError))
 
@@ -247,7 +248,9 @@ class ClaimLog:
             self._requeue(entry)
         if entries:
             logger.warning(
-                "%s: the claim store was not told of %d calls, which stay unknown to other processes", why, len(entries)
+                "%s: the outcomes of %d calls were not written to the claim store, and stay unknown to other processes",
+                why,
+                len(entries),
             )
 
     def _announce(self) -> None:

@@ -52,6 +52,9 @@ class DirectoryClaims(ClaimStore):
     pickled before its first use. Nothing is opened before that.
     """
 
+    # On a shared volume a change takes a tenth of a second, and 16 threads make them.
+    at_once: int = 256
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -57,7 +57,12 @@ class ClaimStore(ABC):
     ``claim_ttl`` is how long a claim is kept after its last change, in seconds (7 days; a minute to a year): longer
     than a job may be redelivered. It belongs to the store, for all who share one have to agree on it. ``timeout`` is
     how long the store may take before a send, and for one write after it, in seconds.
+
+    ``at_once`` is how many changes a client makes by one call, at most 1,000: fewer for a slow store, as all of them
+    have to be made within ``timeout``.
     """
+
+    at_once: int = 1000
 
     def __init__(self, *, claim_ttl: float = WEEK, timeout: float = 5.0) -> None:
         """Raises ConfigurationError for a number that makes no sense."""

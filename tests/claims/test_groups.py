@@ -79,6 +79,15 @@ async def test_the_claims_of_a_batch_are_one_write_and_so_are_its_settlements() 
 
 
 @virtual
+async def test_a_store_says_how_many_changes_it_takes_by_one_call() -> None:
+    service, claims = FakeService(), Narrow()
+    claims.at_once = 400
+    async with service.client(claims=claims) as client:
+        assert {type(each) for each in await crowd(client, 1000)} == {Receipt}
+    assert claims.sizes == [400, 400, 200, 400, 400, 200]
+
+
+@virtual
 async def test_a_store_that_is_slower_than_the_calls_may_take_is_an_error() -> None:
     service, claims = FakeService(), Narrow()
     async with service.client(claims=claims) as client:

@@ -400,7 +400,7 @@ async def test_a_settlement_that_fails_changes_nothing_for_the_caller_and_is_tol
     assert record.levelno == logging.WARNING
     assert (
         record.message
-        == "the claim store failed (StoreDownError): until it is told, calls that have ended are unknown to other "
+        == "the claim store failed (StoreDownError): until it answers, calls that have ended are unknown to other "
         "processes"
     )
     assert claims.states() == [[ACCEPTED]], "in the end"
