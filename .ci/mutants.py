@@ -1983,8 +1983,8 @@ SYNC_CODE = [
     Mutant(
         "the caller's context is lost",
         SYNC + "loop_thread.py",
-        ", context=call.context)",
-        ")",
+        "self.loop.call_soon_threadsafe(self._begin, call)",
+        "self.loop.call_soon_threadsafe(self._begin, call, context=__import__('contextvars').Context())",
         T_SYNC + "threads.py",
     ),
     Mutant(

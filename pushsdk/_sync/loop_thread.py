@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import contextvars
 import os
 import queue
 import selectors
@@ -43,14 +42,12 @@ Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
 class Call:
     """One call: a thread waits for it, the loop performs it."""
 
-    __slots__ = ("begun", "callbacks", "context", "ended", "error", "result", "task", "work")
+    __slots__ = ("begun", "callbacks", "ended", "error", "result", "task", "work")
 
     #: Makes the coroutine that the loop awaits; called in the loop. Set by the thread.
     work: Callable[[], Coroutine[Any, Any, Any]]
 
     def __init__(self) -> None:
-        #: The caller's context: spans and the like.
-        self.context: contextvars.Context = contextvars.copy_context()
         #: What the loop asks the waiting thread to do. None comes last, when the call has ended.
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
         # Set by the loop.
@@ -173,6 +170,7 @@ class LoopThread:
         """Have the loop perform the call. Raises ClientClosedError after the end."""
         self._calls.add(call)
         try:
+            # Copies the caller's context, with its spans and the like, for the task that begins there.
             self.loop.call_soon_threadsafe(self._begin, call)
         except RuntimeError:
             self._calls.discard(call)
@@ -264,7 +262,7 @@ class LoopThread:
         if self.closing:  # a task that begins now might not come to its end
             self._ended(call)
             return
-        call.task = self.loop.create_task(call.perform(), context=call.context)
+        call.task = self.loop.create_task(call.perform())
         call.task.add_done_callback(lambda _: self._ended(call))
 
     def _ended(self, call: Call) -> None:
