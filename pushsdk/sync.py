@@ -135,13 +135,14 @@ class _Portal:
                 if claims is not None:
                     await claims.aclose()
 
-        place = _Place(LoopThread(close), client)
+        place = self._places[generation] = _Place(LoopThread(close), client)
         try:
             place.thread.start()
-        finally:
+        except BaseException:
             # A signal may have come when the thread had started.
-            if place.thread.has_started:
-                self._places[generation] = place
+            if not place.thread.has_started:
+                del self._places[generation]
+            raise
         return place
 
     def _lock(self) -> threading.RLock:
