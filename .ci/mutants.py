@@ -1717,8 +1717,8 @@ EMULATOR_STORE = [
     Mutant(
         "two different pushes to one user are a duplicate",
         EMULATOR + "store.py",
-        'GROUP BY user, digest)"\n',
-        'GROUP BY user)"\n',
+        'GROUP BY user, digest ORDER BY user, digest"',
+        'GROUP BY user ORDER BY user"',
         T_EMULATOR + "oracle.py",
     ),
     Mutant(

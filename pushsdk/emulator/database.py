@@ -19,7 +19,8 @@ __all__ = ["Database", "StoreError"]
 
 _BUSY = 5.0  # seconds; only another program can hold the file at all
 _WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
-_WAL_LIMIT = 64 * 1024 * 1024  # bytes that the log keeps after a checkpoint
+# Bytes of the log. Users in no order change many pages, which a checkpoint at every commit would write twice.
+_WAL_LIMIT = 64 * 1024 * 1024
 _TEMPORARY = "pushsdk-emulator-"
 _FILE = "store"  # in a temporary folder
 _TRIES = 100  # for a folder that no cleaner takes for an abandoned one
@@ -126,6 +127,7 @@ class Database:
                 # A temporary file has nothing to lose to a power cut; another may lose its last commits, never itself.
                 writer.execute(f"PRAGMA synchronous = {'OFF' if self._temporary else 'NORMAL'}")
                 writer.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+                writer.execute(f"PRAGMA wal_autocheckpoint = {_WAL_LIMIT // 4096}")
                 writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
                 writer.execute("PRAGMA foreign_keys = ON")
                 (self.salt,) = writer.execute("SELECT salt FROM store").fetchone()
@@ -154,7 +156,8 @@ class Database:
                 finally:
                     self._writer.rollback()  # what was not committed; a full disk has rolled back already
         except sqlite3.Error as error:
-            hint = "; free some space, or reset an inbox" if _name_of(error) == "SQLITE_FULL" else ""
+            is_full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
+            hint = "; free some space, or reset an inbox" if is_full else ""
             raise StoreError(f"the emulator's store can't be written: {error}{hint}") from None
 
     @contextmanager
@@ -234,10 +237,6 @@ def _kept_place(path: Path) -> tuple[Path, Callable[[], None]]:
 
 def _lock_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
-
-
-def _name_of(error: sqlite3.Error) -> str:
-    return getattr(error, "sqlite_errorname", "")
 
 
 @unforked

@@ -195,11 +195,10 @@ Kind = TypeVar("Kind", bound=Struct)
 
 def read_query(kind: type[Kind], pairs: Iterable[tuple[str, str]]) -> Kind:
     """A query as this kind. Raises `Refused`."""
-    query: dict[str, str] = {}
-    for name, value in pairs:
-        if name in query:
-            raise Refused(400, "the query is not taken: a parameter is there twice")
-        query[name] = value
+    given = list(pairs)
+    query = dict(given)
+    if len(query) < len(given):
+        raise Refused(400, "the query is not taken: a parameter is there twice")
     try:
         return msgspec.convert(query, kind, strict=False)
     except msgspec.ValidationError as error:
