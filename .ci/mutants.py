@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-CORE, IO, RUNS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_broadcast/"
+CORE, IO, RUNS, READERS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/runs/", "pushsdk/_broadcast/"
 OTEL, T_OTEL, T_SAMPLING = "pushsdk/otel/", "tests/otel/test_spans.py", "tests/otel/test_sampling.py"
 SYNC, T_SYNC = "pushsdk/_sync/", "tests/sync/test_"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
@@ -611,7 +611,7 @@ COALESCING = [
     ),
     Mutant(
         "the time of a stopped process is an outage",
-        RUNS + "courier.py",
+        RUNS + "sender.py",
         "        self._left_out += max(0.0, now - self._asked - 2 * TICK)\n",
         "",
         "tests/broadcast/test_run_throttled.py",
@@ -1062,7 +1062,7 @@ TRANSPORT = [
 KILLS = [
     Mutant(
         "a chunk is claimed after it was sent",
-        RUNS + "runner.py",
+        RUNS + "pipeline.py",
         "            return await self._engine.sender.run(job, has_slot=True)\n",
         """            claim, job.claim = job.claim, None
             verdict = await self._engine.sender.run(job, has_slot=True)
@@ -1074,7 +1074,7 @@ KILLS = [
     ),
     Mutant(
         "a chunk is claimed before it has a connection",
-        RUNS + "runner.py",
+        RUNS + "pipeline.py",
         "            return await self._engine.sender.run(job, has_slot=True)\n",
         """            await job.claim.claim()
             return await self._engine.sender.run(job, has_slot=True)
@@ -1083,14 +1083,14 @@ KILLS = [
     ),
     Mutant(
         "a resume sends what was claimed and never settled",
-        RUNS + "journal.py",
+        RUNS + "run_file/journal.py",
         "PENDING = frozenset({UserState.PENDING})",
         "PENDING = frozenset({UserState.PENDING, UserState.CLAIMED})",
         T_KILL,
     ),
     Mutant(
         "a resume sends again what it was told to hold",
-        RUNS + "runner.py",
+        RUNS + "pipeline.py",
         "list(self._journal.pieces(IN_DOUBT)) if self._wishes.resend else []",
         "list(self._journal.pieces(IN_DOUBT))",
         T_KILL,
@@ -1104,14 +1104,14 @@ KILLS = [
     ),
     Mutant(
         "a chunk sent again in doubt is not marked",
-        RUNS + "runner.py",
+        RUNS + "pipeline.py",
         "self._log.claim(self._piece, resent=self._in_doubt)",
         "self._log.claim(self._piece, resent=False)",
         T_KILL,
     ),
     Mutant(
         "a commit that was broken off can't be rolled back",
-        RUNS + "runfile.py",
+        RUNS + "run_file/file.py",
         "PRAGMA journal_mode = PERSIST",
         "PRAGMA journal_mode = MEMORY",
         "tests/broadcast/test_kill.py::test_a_run_survives_kills_in_the_middle_of_a_commit",
@@ -1135,63 +1135,63 @@ RUNNING = [
     ),
     Mutant(
         "a piece is sent with the ids of its whole chunk",
-        RUNS + "parts.py",
+        RUNS + "plan.py",
         "ids = chunk.ids if piece.users == chunk.users else",
         "ids = chunk.ids if piece.users else",
         "tests/broadcast/test_runs_model.py",
     ),
     Mutant(
         "a claim is sent though it could not be committed",
-        RUNS + "group_commit.py",
+        RUNS + "run_file/group_commit.py",
         "return self.failed is None",
         "return True",
         "tests/broadcast/test_run_trouble.py",
     ),
     Mutant(
         "a file that fails swallows the cancellation of its run",
-        RUNS + "runner.py",
+        RUNS + "pipeline.py",
         "flush()\n        self._log.check()",
         "flush()\n            self._log.check()",
         T_EDGES,
     ),
     Mutant(
         "cancelled twice, a run closes its file under the thread that writes to it",
-        RUNS + "group_commit.py",
+        RUNS + "run_file/group_commit.py",
         "except asyncio.CancelledError as error:\n                cancelled = error",
         "except asyncio.CancelledError:\n                raise",
         T_EDGES,
     ),
     Mutant(
         "a commit that was cancelled with its loop is taken for made",
-        RUNS + "group_commit.py",
+        RUNS + "run_file/group_commit.py",
         "if not group.is_begun:",
         "if False:",
         "tests/broadcast/test_group_commit.py",
     ),
     Mutant(
         "each chunk finds out for itself whether the message is to blame",
-        RUNS + "courier.py",
+        RUNS + "sender.py",
         "            async with self._asking:\n",
         "            if True:\n",
         "tests/broadcast/test_runs.py",
     ),
     Mutant(
         "who was given up untried is rejected although others were accepted since",
-        RUNS + "runner.py",
+        RUNS + "pipeline.py",
         "if self._message.accepted and not self._varied:",
         "if False:",
         "tests/broadcast/test_runs.py",
     ),
     Mutant(
         "the brake overlooks who was given up",
-        RUNS + "runner.py",
+        RUNS + "pipeline.py",
         "self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)",
         "pass",
         "tests/broadcast/test_runs.py",
     ),
     Mutant(
         "the waits of a run do not grow",
-        RUNS + "courier.py",
+        RUNS + "sender.py",
         "self._policy.backoff(tries, ",
         "self._policy.backoff(1, ",
         "tests/broadcast/test_run_throttled.py",
@@ -1289,7 +1289,7 @@ COMMANDS = [
     ),
     Mutant(
         "a disk that is full while it is planned asks for a resume",
-        RUNS + "runfile.py",
+        RUNS + "run_file/file.py",
         'Outcome.NOT_SENT: "start the broadcast again: its plan was not finished and nothing was sent"',
         'Outcome.NOT_SENT: "resume the run"',
         T_RUNS,
@@ -1320,63 +1320,63 @@ COMMANDS = [
 AUDIENCE = [
     Mutant(
         "what was seen is forgotten when the spill begins",
-        RUNS + "distinct.py",
+        READERS + "distinct.py",
         ".items() if user not in seen}",
         ".items() if self._spill or user not in seen}",
         T_DISTINCT,
     ),
     Mutant(
         "a later row of an id replaces the first, once they are on disk",
-        RUNS + "distinct.py",
+        READERS + "distinct.py",
         "            first.setdefault(row[0], row)\n",
         "            first[row[0]] = row\n",
         T_DISTINCT,
     ),
     Mutant(
         "an Audience of the name of a file is made",
-        RUNS + "audience.py",
+        READERS + "audience.py",
         "if not isinstance(source, Source):",
         "if False:",
         T_AUDIENCE,
     ),
     Mutant(
         "the ids beyond the last whole chunk are dropped",
-        RUNS + "audience.py",
+        READERS + "audience.py",
         "del waiting[:whole]",
         "waiting.clear()",
         T_AUDIENCE,
     ),
     Mutant(
         "an id that is NULL or empty goes into the plan",
-        RUNS + "_tables.py",
+        READERS + "_tables.py",
         "if not all(map(operator.itemgetter(0), rows)):",
         "if False:",
         T_TABLES,
     ),
     Mutant(
         "a file name is a pattern for DuckDB",
-        RUNS + "_tables.py",
+        READERS + "_tables.py",
         're.sub(r"([*?\\[])", r"[\\1]", str(path))',
         "str(path)",
         T_TABLES,
     ),
     Mutant(
         "a query may name the program's variables",
-        RUNS + "_duck.py",
+        READERS + "_duck.py",
         '"python_enable_replacements": False',
         '"python_enable_replacements": True',
         T_TABLES,
     ),
     Mutant(
         "an input file that changed between two reads goes unnoticed",
-        RUNS + "_files.py",
+        READERS + "_files.py",
         "(each.st_size, each.st_mtime_ns)",
         "(each.st_size, 0)",
         T_AUDIENCE,
     ),
     Mutant(
         "a fraction or a boolean of JSON is an id",
-        RUNS + "_text_files.py",
+        READERS + "_text_files.py",
         "if type(user) is int:",
         "if isinstance(user, (int, float)):",
         T_AUDIENCE,
@@ -1386,56 +1386,56 @@ AUDIENCE = [
 RUN_FILE = [
     Mutant(
         "the state changes before the commit",
-        RUNS + "journal.py",
+        RUNS + "run_file/journal.py",
         "        self.commit(events)\n        self.apply(events)\n",
         "        self.apply(events)\n        self.commit(events)\n",
         T_JOURNAL + "disk.py",
     ),
     Mutant(
         "a failed commit is tried again",
-        RUNS + "runfile.py",
+        RUNS + "run_file/file.py",
         "        self._failed = why\n",
         "",
         T_JOURNAL + "disk.py",
     ),
     Mutant(
         "rows of the log after its head are not missed",
-        RUNS + "journal.py",
+        RUNS + "run_file/journal.py",
         "or journal._seq != (there or 0) ",
         "",
         T_JOURNAL + "damage.py",
     ),
     Mutant(
         "a row of the log does not go on from the one before",
-        RUNS + "records.py",
+        RUNS + "run_file/codec.py",
         "own == crc32(data, crc)",
         "True",
         T_JOURNAL + "damage.py",
     ),
     Mutant(
         "the seal is not compared with the plan",
-        RUNS + "journal.py",
+        RUNS + "run_file/journal.py",
         "if seal != Seal(",
         "if not Seal(",
         T_JOURNAL + "damage.py",
     ),
     Mutant(
         "pages are not checked before they are written to",
-        RUNS + "runfile.py",
+        RUNS + "run_file/file.py",
         "                file._check_structure()\n",
         "",
         T_JOURNAL + "damage.py",
     ),
     Mutant(
         "a commit that was killed half-way is taken for damage",
-        RUNS + "runfile.py",
+        RUNS + "run_file/file.py",
         '        db.execute("PRAGMA writable_schema = ON")\n',
         "",
         T_JOURNAL + "kill.py",
     ),
     Mutant(
         "a lock on a removed file is a lock",
-        RUNS + "locking.py",
+        RUNS + "run_file/lock.py",
         "if os.path.samestat(os.fstat(file), os.lstat(path)):",
         "if True:",
         T_JOURNAL + "place.py",
@@ -2313,7 +2313,7 @@ BY_SPARK = [
     ),
     Mutant(
         "who is undecided is taken for decided, and others are blamed",
-        RUNS + "courier.py",
+        RUNS + "sender.py",
         "        return verdict is not None\n",
         "        return True\n",
         "tests/arrow/test_dispatcher.py",
@@ -2559,7 +2559,7 @@ FORKS = [
     ),
     Mutant(
         "a run is written to while a process forks",
-        RUNS + "runfile.py",
+        RUNS + "run_file/file.py",
         "    @unforked\n    def commit(",
         "    def commit(",
         "tests/io/test_forks_sqlite.py",

@@ -7,8 +7,6 @@ from pushsdk._version import __version__
 
 if TYPE_CHECKING:
     from pushsdk._broadcast.audience import Audience, AudienceSummary, Personalized
-    from pushsdk._broadcast.report import Progress, Row
-    from pushsdk._broadcast.results import BroadcastReport, read_report
     from pushsdk._core.brake import Brake
     from pushsdk._core.errors import (
         AuthenticationError,
@@ -80,6 +78,9 @@ if TYPE_CHECKING:
         AsyncPushClient,
         AsyncPushView,
     )
+    from pushsdk.runs.progress import Progress
+    from pushsdk.runs.report import BroadcastReport, read_report
+    from pushsdk.runs.run_file.journal import Row
     from pushsdk.sync import PushClient, PushView
 
 else:  # a type checker would take any name for one that this finds
@@ -108,9 +109,10 @@ _MODULES = (
     "_core.placeholders",
     "_core.lint",
     "_core.brake",
-    "_broadcast.report",
     "_broadcast.audience",
-    "_broadcast.results",
+    "runs.run_file.journal",
+    "runs.progress",
+    "runs.report",
     "client",
     "sync",
 )

@@ -13,10 +13,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from pushsdk._broadcast import runs
-from pushsdk._broadcast.plan import ChunkSource, RequestSource
-from pushsdk._broadcast.results import BroadcastReport
-from pushsdk._broadcast.wishes import RunPath, Wishes
+from pushsdk._broadcast.chunks import ChunkSource, RequestSource
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
 from pushsdk._core.batching import Call, Content, Options
@@ -35,6 +32,9 @@ from pushsdk._io.transport import Session, check_session, check_ssl
 from pushsdk.claims._keyed import KeyedSends, keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import RunOptions
+from pushsdk.runs import api as runs
+from pushsdk.runs.options import RunPath, Wishes
+from pushsdk.runs.report import BroadcastReport
 
 if TYPE_CHECKING:
     import ssl as ssl_module

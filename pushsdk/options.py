@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from pushsdk._broadcast.report import Progress
-from pushsdk._broadcast.wishes import OnUnknown
 from pushsdk._core.brake import Brake
 from pushsdk._core.events import Event
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk.claims.store import ClaimStore
+from pushsdk.runs.options import OnUnknown
+from pushsdk.runs.progress import Progress
 
 if TYPE_CHECKING:
     import ssl as ssl_module

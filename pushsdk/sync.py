@@ -15,10 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self, Unpack
 
-from pushsdk._broadcast.plan import ChunkSource, RequestSource
-from pushsdk._broadcast.report import Progress
-from pushsdk._broadcast.results import BroadcastReport
-from pushsdk._broadcast.wishes import RunPath
+from pushsdk._broadcast.chunks import ChunkSource, RequestSource
 from pushsdk._core.endpoint import sealed
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
@@ -37,6 +34,9 @@ from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient, AsyncPushView
 from pushsdk.options import ClientOptions, RunOptions
+from pushsdk.runs.options import RunPath
+from pushsdk.runs.progress import Progress
+from pushsdk.runs.report import BroadcastReport
 
 __all__ = ["PushClient", "PushView", "tell_late"]
 

@@ -1,1 +1,1 @@
-"""Broadcasts and their runs: plan, journal, sending, report. Over the sender; knows no client."""
+"""Readers of audiences: text and table files, queries, ids made distinct, and the chunks they are cut into."""

@@ -16,8 +16,8 @@ from pushsdk._broadcast._personal import Fill
 from pushsdk._broadcast._source import Counts, Source, once, plain
 from pushsdk._broadcast._tables import Parquet, Query
 from pushsdk._broadcast._text_files import FORMATS, TextFiles, read_text
+from pushsdk._broadcast.chunks import Chunk, chunks_of
 from pushsdk._broadcast.distinct import DistinctRows, Row
-from pushsdk._broadcast.plan import Chunk, chunks_of
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from concurrent.futures import Future
 from typing import Any
 
-from pushsdk._broadcast.plan import ChunkSource, RequestSource
+from pushsdk._broadcast.chunks import ChunkSource, RequestSource
 from pushsdk._core.errors import ClientClosedError, ValidationError
 
 __all__ = ["Reader", "read", "readable"]

@@ -10,9 +10,6 @@ from queue import SimpleQueue
 
 import msgspec
 
-from pushsdk._broadcast.courier import Courier
-from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Piece, StoppedBy
 from pushsdk._core import wire
 from pushsdk._core.brake import Brake
 from pushsdk._core.decisions import Decision, Step, decide
@@ -25,6 +22,8 @@ from pushsdk.arrow._chunks import Chunk
 from pushsdk.arrow._outcomes import batch_of
 from pushsdk.claims._entry import ClaimRequest, Entry, Ranges
 from pushsdk.claims._log import ClaimLog, claim_error
+from pushsdk.runs.plan import ChunkRequest, StoppedBy, UserRange
+from pushsdk.runs.sender import ChunkSender
 
 __all__ = ["AHEAD", "Dispatcher"]
 
@@ -60,15 +59,15 @@ class Load:
         """Return the users who are left to send to."""
         return [(start, stop) for start, stop, each in self.entry.states().runs() if each.state is UserState.PENDING]
 
-    def parts(self, ranges: Ranges) -> list[Part]:
+    def parts(self, ranges: Ranges) -> list[ChunkRequest]:
         """Return the requests for these users."""
         chunk, number = self.chunk, self.number
         if chunk.is_personal:
             places = [place for start, stop in ranges for place in range(start, stop)]
-            return [Part(Piece(number, place, place + 1), *chunk.payloads[place]) for place in places]
+            return [ChunkRequest(UserRange(number, place, place + 1), *chunk.payloads[place]) for place in places]
         ((_, message, custom_fields),) = chunk.payloads
         return [
-            Part(Piece(number, start, stop), self.ids(((start, stop),)), message, custom_fields)
+            ChunkRequest(UserRange(number, start, stop), self.ids(((start, stop),)), message, custom_fields)
             for start, stop in ranges
         ]
 
@@ -82,7 +81,7 @@ class Load:
 class PartClaim:
     """The claim of one request of a chunk. See ``_io.sender.Claimant``."""
 
-    def __init__(self, dispatcher: Dispatcher, load: Load, part: Part) -> None:
+    def __init__(self, dispatcher: Dispatcher, load: Load, part: ChunkRequest) -> None:
         self._dispatcher = dispatcher
         self._log = dispatcher._log
         self._load = load
@@ -115,7 +114,7 @@ class PartClaim:
             self._log.settle(request.entry, request.claimed, self._dispatcher.decide(verdict).status)
 
 
-class Dispatcher(Courier):
+class Dispatcher(ChunkSender):
     """Sends what comes, until that ends or it is stopped. Made for one call of ``push_batches``."""
 
     def __init__(
@@ -308,7 +307,7 @@ class Dispatcher(Courier):
             for part in parts:
                 sending.create_task(self._deliver_part(load, part))
 
-    async def _deliver_part(self, load: Load, part: Part) -> None:
+    async def _deliver_part(self, load: Load, part: ChunkRequest) -> None:
         await self._deliver(part, in_doubt=False)
         self._expect(load, load.requests - 1)
 
@@ -323,7 +322,7 @@ class Dispatcher(Courier):
         if self._busy:
             super()._look(now)
 
-    async def _send(self, part: Part, *, in_doubt: bool) -> Verdict | None:
+    async def _send(self, part: ChunkRequest, *, in_doubt: bool) -> Verdict | None:
         load = self._loads[part.piece.chunk]
         if load.error is not None or not await self._take_place(part.users):
             return None
@@ -351,7 +350,7 @@ class Dispatcher(Courier):
             self._stop_for(verdict)
         return None
 
-    def _leave(self, part: Part, verdict: Verdict) -> None:
+    def _leave(self, part: ChunkRequest, verdict: Verdict) -> None:
         self._loads[part.piece.chunk].is_too_large = True
         super()._leave(part, verdict)
 
@@ -359,7 +358,7 @@ class Dispatcher(Courier):
         """Decide on the verdict on a request."""
         return decide(verdict, split_on=self._split_on)
 
-    def _write(self, piece: Piece, status: UserStatus) -> None:
+    def _write(self, piece: UserRange, status: UserStatus) -> None:
         self._log.settle(self._loads[piece.chunk].entry, ((piece.start, piece.stop),), status)
 
 

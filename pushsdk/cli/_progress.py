@@ -13,9 +13,9 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Column
 
-from pushsdk._broadcast.report import Progress
 from pushsdk._core.words import count
 from pushsdk.cli._terminal import print_json, visible, warn
+from pushsdk.runs.progress import Progress
 
 __all__ = ["Mode", "duration", "progress"]
 

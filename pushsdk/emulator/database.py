@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pushsdk._broadcast.locking import lock
 from pushsdk._io.forks import no_fork, unforked
 from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
+from pushsdk.runs.run_file.lock import lock
 
 __all__ = ["Database", "StoreError"]
 

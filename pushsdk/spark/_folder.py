@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import msgspec
 
-from pushsdk._broadcast.locking import is_locked, lock
-from pushsdk._broadcast.place import refusal
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
+from pushsdk.runs.run_file.file import refusal
+from pushsdk.runs.run_file.lock import is_locked, lock
 from pushsdk.spark._manifest import FORMAT, Manifest, Summary
 
 __all__ = ["Folder", "uri"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pushsdk._broadcast._source import missing_column, plain
-from pushsdk._broadcast.place import refusal
 from pushsdk._core.errors import ValidationError
+from pushsdk.runs.run_file.file import refusal
 from pushsdk.spark._chunks import EMPTY, NULL, chunk_schema
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._tasks import Cutter

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
-from pushsdk._broadcast.place import refusal
-from pushsdk._broadcast.report import Row
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk.claims.store import Claim
+from pushsdk.runs.run_file.file import refusal
+from pushsdk.runs.run_file.journal import Row
 from pushsdk.spark._asking import asked
 from pushsdk.spark._canary import is_there
 from pushsdk.spark._folder import Folder
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from pushsdk._broadcast.results import BroadcastReport
+from pushsdk.runs.report import BroadcastReport
 from pushsdk.spark._manifest import Summary
 
 __all__ = ["SparkReport", "read_report", "report_of"]

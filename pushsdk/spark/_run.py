@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pushsdk._broadcast._source import plain
-from pushsdk._broadcast.place import refusal
 from pushsdk._core.brake import Brake
 from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
@@ -20,6 +19,7 @@ from pushsdk._io.credentials import KeySource
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
+from pushsdk.runs.run_file.file import refusal
 from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of

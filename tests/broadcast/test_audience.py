@@ -17,7 +17,7 @@ from pushsdk import ConfigurationError, ValidationError
 from pushsdk._broadcast import _text_files
 from pushsdk._broadcast._text_files import TextFiles, read_json
 from pushsdk._broadcast.audience import Audience, AudienceSummary
-from pushsdk._broadcast.plan import ChunkSource
+from pushsdk._broadcast.chunks import ChunkSource
 from pushsdk._core import wire
 
 

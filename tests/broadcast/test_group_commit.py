@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.virtual_time import turns, virtual
 
-from pushsdk._broadcast.group_commit import GroupCommit
 from pushsdk._io.offload import in_thread
+from pushsdk.runs.run_file.group_commit import GroupCommit
 
 
 class Tape:

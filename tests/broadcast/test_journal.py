@@ -24,12 +24,12 @@ from support.run_files import (
     some_events,
 )
 
-from pushsdk._broadcast import records
-from pushsdk._broadcast.journal import IN_DOUBT, Journal
-from pushsdk._broadcast.plan import Chunk, Ending, Event, Header
-from pushsdk._broadcast.report import Row, Tally
+from pushsdk._broadcast.chunks import Chunk
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
+from pushsdk.runs.plan import Ending, Event, Header
+from pushsdk.runs.run_file import codec as records
+from pushsdk.runs.run_file.journal import IN_DOUBT, Journal, Row, Tally
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ import msgspec
 import pytest
 from support.run_files import BROADCAST, CLAIMED, PENDING, UNKNOWN, chunk, event, make_run, seen, some_events
 
-from pushsdk._broadcast import journal as journal_module
-from pushsdk._broadcast import records, runfile
-from pushsdk._broadcast.journal import Journal
 from pushsdk._core.errors import RunFileError
+from pushsdk.runs.run_file import codec as records
+from pushsdk.runs.run_file import file as runfile
+from pushsdk.runs.run_file import journal as journal_module
+from pushsdk.runs.run_file.journal import Journal
 
 SEED = 20240229
 

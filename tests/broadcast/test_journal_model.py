@@ -13,12 +13,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.run_files import make_run, pieces
 
-from pushsdk._broadcast.journal import IN_DOUBT, PENDING, Journal
-from pushsdk._broadcast.plan import Event
-from pushsdk._broadcast.report import Row, Tally
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk.runs.plan import Event
+from pushsdk.runs.run_file.journal import IN_DOUBT, PENDING, Journal, Row, Tally
 
 
 class User(NamedTuple):

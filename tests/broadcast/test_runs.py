@@ -32,10 +32,11 @@ from pushsdk import (
     ValidationError,
     read_report,
 )
-from pushsdk._broadcast import planning, runs
-from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Chunk, chunks_of
+from pushsdk._broadcast.chunks import Chunk, chunks_of
 from pushsdk._core.outcome import Failure
+from pushsdk.runs import api as runs
+from pushsdk.runs import planner as planning
+from pushsdk.runs.run_file.journal import Journal
 
 SMALL = Batching(max_users=4)
 NO_BRAKE = Brake.off()

@@ -17,9 +17,10 @@ import pytest
 from support.command_line import COMMAND, run_apart
 
 from pushsdk import AsyncPushClient, cli
-from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Chunk, Header
+from pushsdk._broadcast.chunks import Chunk
 from pushsdk.emulator import Fault
+from pushsdk.runs.plan import Header
+from pushsdk.runs.run_file.journal import Journal
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}
 USERS = ["ann", "bob", "cid"]

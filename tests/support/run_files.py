@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 import pushsdk
-from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.plan import Chunk, Event, Header, Piece
+from pushsdk._broadcast.chunks import Chunk
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk.runs.plan import Event, Header, UserRange
+from pushsdk.runs.run_file.journal import Journal
 
 __all__ = [
     "ACCEPTED",
@@ -103,7 +104,7 @@ def seen(journal: Journal) -> object:
     )
 
 
-def pieces(found: Iterable[Piece]) -> list[tuple[int, int, int]]:
+def pieces(found: Iterable[UserRange]) -> list[tuple[int, int, int]]:
     """As tuples, for comparing."""
     return [(piece.chunk, piece.start, piece.stop) for piece in found]
 
@@ -123,7 +124,7 @@ def run(*arguments: object) -> str:
 HALF_DONE = """
 import resource, signal, sys
 from pathlib import Path
-from pushsdk._broadcast.journal import Journal
+from pushsdk.runs.run_file.journal import Journal
 from support.run_files import ACCEPTED, BROADCAST, event
 
 path, first = Path(sys.argv[1]), sys.argv[2:] == ["first"]

@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import Literal
 
-from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.report import Progress
-from pushsdk._broadcast.wishes import OnProgress
+import msgspec
+
 from pushsdk._core.user_states import UserState
+from pushsdk.runs.run_file.journal import Journal
 
-__all__ = ["TICK", "Meter"]
+__all__ = ["TICK", "OnProgress", "Progress", "ProgressReporter"]
 
 TICK = 0.5  # seconds between two readings
 RATE_OVER = 10  # readings that the rate is measured over
 
 
-class Meter:
+class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How far a broadcast is, as ``on_progress`` is told about twice a second."""
+
+    stage: Literal["planning", "sending", "waiting"]
+    """``waiting`` while nothing may be sent: a pause that the service asked for, or the wait after a failure."""
+    planned: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    unknown: int = 0
+    not_sent: int = 0
+    """Users who wait for their turn."""
+    in_flight: int = 0
+    """Users of the requests that are on their way."""
+    seconds: float = 0.0
+    """Since this process took the run up."""
+    rate: float = 0.0
+    """Users settled per second, over the last seconds."""
+    eta: float | None = None
+    """Seconds until the end at this rate; None where it can't be told."""
+    trouble: str = ""
+    """What the last failure was, in words, where nothing was accepted since."""
+    paused: float = 0.0
+    """Seconds until the service's pause ends."""
+
+
+OnProgress = Callable[[Progress], object]
+
+
+class ProgressReporter:
     """Reads the journal's tally and tells ``on_progress``. Times are seconds on the caller's clock."""
 
     def __init__(self, journal: Journal, on_progress: OnProgress | None, *, now: float) -> None:

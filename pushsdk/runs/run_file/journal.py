@@ -15,9 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from pushsdk._broadcast.place import Place, refusal
-from pushsdk._broadcast.plan import Chunk, Ending, Event, Header, Piece
-from pushsdk._broadcast.records import (
+from pushsdk._broadcast.chunks import Chunk
+from pushsdk._core.decisions import OUTCOMES
+from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk.runs.plan import Ending, Event, Header, UserRange
+from pushsdk.runs.run_file.codec import (
     Damaged,
     LogEntry,
     Meta,
@@ -31,14 +35,9 @@ from pushsdk._broadcast.records import (
     read_sizes,
     unpack,
 )
-from pushsdk._broadcast.report import Row, Tally
-from pushsdk._broadcast.runfile import Connection, RunFile
-from pushsdk._core.decisions import OUTCOMES
-from pushsdk._core.errors import RunFileError
-from pushsdk._core.outcome import Outcome
-from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk.runs.run_file.file import Connection, Place, RunFile, refusal
 
-__all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal"]
+__all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal", "Row", "Tally"]
 
 # Rows per query: a reader keeps the writer waiting no longer than one takes, and holds no more in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
@@ -54,6 +53,31 @@ NEVER_SETTLED = "claimed, and never settled"
 
 PENDING = frozenset({UserState.PENDING})
 IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """Users by what is known of them; together they are the plan's users, but for ``resent``."""
+
+    accepted: int = 0
+    rejected: int = 0
+    unknown: int = 0
+    not_sent: int = 0
+    resent: int = 0
+    """Users of requests that were sent again although the first try was UNKNOWN. Each may have been pushed twice."""
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One planned user: the columns of every report."""
+
+    user_id: str
+    outcome: Outcome
+    status: int | None = None
+    """The HTTP status of the last answer; None where there was none."""
+    reason: str = ""
+    """Why it was not accepted, in words."""
+
+    def __repr__(self) -> str:
+        return f"Row({self.outcome.value}, status={self.status}, reason={self.reason!r})"
 
 
 class Journal:
@@ -206,7 +230,7 @@ class Journal:
         self._seq, self._crc = seq, crc
         return True
 
-    def pieces(self, states: Container[UserState]) -> Iterator[Piece]:
+    def pieces(self, states: Container[UserState]) -> Iterator[UserRange]:
         """Yield the users in these states in plan order, as runs of equal status cut at the borders of chunks.
 
         Events may be written while this is iterated: each piece is right when it is yielded. Users behind the piece
@@ -336,13 +360,13 @@ class Journal:
             self._offsets.append(self._offsets[-1] + users)
         self.states.extend(sum(sizes))
 
-    def _runs(self, states: Container[UserState]) -> Iterator[tuple[UserStatus, Piece]]:
+    def _runs(self, states: Container[UserState]) -> Iterator[tuple[UserStatus, UserRange]]:
         position = 0
         while (run := self.states.next(states, position)) is not None:
             start, stop, status = run
             chunk = bisect_right(self._offsets, start) - 1
             position = min(stop, self._offsets[chunk + 1])
-            yield status, Piece(chunk, start, position)
+            yield status, UserRange(chunk, start, position)
 
     def _load(self, number: int) -> Chunk:
         if not 0 <= number < self.chunks:

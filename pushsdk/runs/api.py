@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pushsdk._broadcast._source import plain
-from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.place import refusal
-from pushsdk._broadcast.plan import ChunkSource, Header, RequestSource
-from pushsdk._broadcast.planning import Planner, PlanningStoppedError
-from pushsdk._broadcast.report import Progress
-from pushsdk._broadcast.results import BroadcastReport, report_of
-from pushsdk._broadcast.runner import Runner
-from pushsdk._broadcast.wishes import Wishes
+from pushsdk._broadcast.chunks import ChunkSource, RequestSource
 from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError, RunFileError
 from pushsdk._core.outcome import Outcome
@@ -30,6 +23,14 @@ from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.offload import settled
 from pushsdk._version import __version__
+from pushsdk.runs.options import Wishes
+from pushsdk.runs.pipeline import Runner
+from pushsdk.runs.plan import Header
+from pushsdk.runs.planner import Planner, PlanningStoppedError
+from pushsdk.runs.progress import Progress
+from pushsdk.runs.report import BroadcastReport, report_of
+from pushsdk.runs.run_file.file import refusal
+from pushsdk.runs.run_file.journal import Journal
 
 __all__ = ["broadcast", "resume", "send_each"]
 

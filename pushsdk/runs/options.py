@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from pushsdk._broadcast.report import Progress
 from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk.runs.progress import OnProgress, Progress
 
-__all__ = ["OnProgress", "OnUnknown", "RunPath", "Wishes"]
+__all__ = ["OnUnknown", "RunPath", "Wishes"]
 
-OnProgress = Callable[[Progress], object]
 OnUnknown = Literal["hold", "resend"]
 RunPath = str | os.PathLike[str]
 

@@ -1,52 +1,17 @@
-"""The plan of a run and the events that its journal is made of. Values only: who stores and who sends is elsewhere."""
+"""Chunks: the users of one request each, as readers of audiences and plans of runs share them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.models import PushRequest
-from pushsdk._core.user_states import UserStatus
 
-__all__ = [
-    "Chunk",
-    "ChunkSource",
-    "Ending",
-    "Event",
-    "Header",
-    "Piece",
-    "RequestSource",
-    "StoppedBy",
-    "chunks_of",
-]
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is about. Stored with the plan, and compared when the run is taken up again; holds no key."""
-
-    kind: Literal["broadcast", "each"]
-    base_url: str
-    message: bytes | None = None
-    """As JSON; None where each chunk has its own."""
-    custom_fields: bytes | None = None
-    source: str = ""
-    """Words that name where the user ids came from."""
-    max_users: int
-    max_bytes: int
-    dedupe: bool = True
-    policy: dict[str, Any] = {}
-    """What was asked about repeats, as plain JSON, for people."""
-    created: float = 0.0
-    """Seconds since the epoch."""
-    version: str = ""
-    """Of the package that planned it."""
-
-    def __repr__(self) -> str:
-        return f"Header({self.kind!r}, {self.base_url!r}, source={self.source!r})"
+__all__ = ["Chunk", "ChunkSource", "RequestSource", "chunks_of"]
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -106,36 +71,6 @@ class RequestSource(Protocol):
     def batches(self) -> Iterator[Sequence[PushRequest]]:
         """The requests, some at a time."""
         ...
-
-
-class Piece(msgspec.Struct, frozen=True, gc=False):
-    """The users ``start`` to ``stop`` - 1 of the plan, who are all in chunk number ``chunk``; counted from 0."""
-
-    chunk: int
-    start: int
-    stop: int
-
-    @property
-    def users(self) -> int:
-        """How many."""
-        return self.stop - self.start
-
-
-StoppedBy = Literal["brake", "refused", "failure", "limit", "asked", "closed"]
-"""Why a run ended before its end: the brake; the Api-Key was refused (401, 403); a failure that no other request would
-escape, as of a certificate; ``limit``; ``stop``, or Ctrl-C; the client was closed."""
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """That a run was ended before its end."""
-
-    by: StoppedBy
-    reason: str
-    """In words."""
-
-
-Event = tuple[int, int, UserStatus]
-"""One change in the log: from this moment the users ``start`` to ``stop`` - 1 of the plan have this status."""
 
 
 def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:

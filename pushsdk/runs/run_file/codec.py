@@ -11,7 +11,8 @@ from zlib import crc32
 
 import msgspec
 
-from pushsdk._broadcast.plan import Chunk, Ending, Event, Header
+from pushsdk._broadcast.chunks import Chunk
+from pushsdk.runs.plan import Ending, Event, Header
 
 __all__ = [
     "Damaged",

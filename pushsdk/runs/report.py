@@ -10,13 +10,12 @@ from typing import TextIO
 
 import msgspec
 
-from pushsdk._broadcast.journal import Journal
-from pushsdk._broadcast.place import Place, refusal
-from pushsdk._broadcast.plan import Ending, StoppedBy
-from pushsdk._broadcast.report import Row
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
+from pushsdk.runs.plan import Ending, StoppedBy
+from pushsdk.runs.run_file.file import Place, refusal
+from pushsdk.runs.run_file.journal import Journal, Row
 
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
 

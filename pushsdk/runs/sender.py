@@ -13,9 +13,6 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from pushsdk._broadcast.meter import TICK
-from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Ending, Piece, StoppedBy
 from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, why_stopped
 from pushsdk._core.outcome import Failure, Outcome, Verdict
@@ -26,13 +23,15 @@ from pushsdk._io.clock import Scope
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import Job
 from pushsdk._io.slots import Ticket
+from pushsdk.runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
+from pushsdk.runs.progress import TICK
 
-__all__ = ["Courier", "rejected"]
+__all__ = ["ChunkSender", "rejected"]
 
 logger = logging.getLogger("pushsdk")
 
 
-class Courier(ABC):
+class ChunkSender(ABC):
     """Delivers chunks, whole or cut, until they are through or the sending stops. Made inside the event loop."""
 
     def __init__(
@@ -76,24 +75,24 @@ class Courier(ABC):
     # -- what each sending does in its own way --------------------------------------------------------------------
 
     @abstractmethod
-    async def _send(self, part: Part, *, in_doubt: bool) -> Verdict | None:
+    async def _send(self, part: ChunkRequest, *, in_doubt: bool) -> Verdict | None:
         """Send a part and write how it ended: its verdict once it is decided, or None where it is not.
 
         A part that may be cut (REJECTED, with a status to split on) is written as pending, and left to the caller.
         """
 
     @abstractmethod
-    def _write(self, piece: Piece, status: UserStatus) -> None:
+    def _write(self, piece: UserRange, status: UserStatus) -> None:
         """Have the status of these users written."""
 
-    def _give_up(self, rest: list[Rejected[Part]]) -> None:
+    def _give_up(self, rest: list[Rejected[ChunkRequest]]) -> None:
         """Take the parts of a chunk that are not sent again, because the message seems to be to blame."""
         for part, verdict in rest:
             self._reject(part, verdict)
 
     # -- a chunk, whole or cut ------------------------------------------------------------------------------------
 
-    async def _deliver(self, whole: Part, *, in_doubt: bool) -> None:
+    async def _deliver(self, whole: ChunkRequest, *, in_doubt: bool) -> None:
         """Send a part of a chunk, whole or cut, until all of it is through or undecided."""
         parts = [whole] if in_doubt or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
         if len(parts) > 1:
@@ -107,7 +106,7 @@ class Courier(ABC):
         elif verdict is not None and verdict.outcome is Outcome.ACCEPTED:
             self._engine.sizes.accepted()
 
-    def _splitter(self, whole: Part, parts: list[Part]) -> Splitter[Part]:
+    def _splitter(self, whole: ChunkRequest, parts: list[ChunkRequest]) -> Splitter[ChunkRequest]:
         return Splitter(
             parts,
             split_on=self._split_on,
@@ -116,7 +115,7 @@ class Courier(ABC):
             message=MessageRecord() if self._varied else self._message,
         )
 
-    async def _split(self, splitter: Splitter[Part]) -> None:
+    async def _split(self, splitter: Splitter[ChunkRequest]) -> None:
         if self._is_open_question():
             # One chunk finds out whether the message is to blame. The others wait for that chunk.
             async with self._asking:
@@ -132,7 +131,7 @@ class Courier(ABC):
     def _is_open_question(self) -> bool:
         return not (self._varied or self._message.accepted or self._message.is_hopeless)
 
-    async def _send_wave(self, splitter: Splitter[Part]) -> bool:
+    async def _send_wave(self, splitter: Splitter[ChunkRequest]) -> bool:
         """Send the next parts; False if nothing is left to send."""
         if self.ending is not None or not (wave := splitter.next_wave()):
             return False
@@ -143,14 +142,14 @@ class Courier(ABC):
             splitter.rest()
         return True
 
-    async def _send_part(self, splitter: Splitter[Part], part: Part) -> bool:
+    async def _send_part(self, splitter: Splitter[ChunkRequest], part: ChunkRequest) -> bool:
         """Whether it is decided."""
         verdict = await self._send(part, in_doubt=False)
         if verdict is not None:
             self._report(splitter, part, verdict)
         return verdict is not None
 
-    def _report(self, splitter: Splitter[Part], part: Part, verdict: Verdict) -> bool:
+    def _report(self, splitter: Splitter[ChunkRequest], part: ChunkRequest, verdict: Verdict) -> bool:
         """Note how a part ended. False if it is to be cut."""
         is_settled = splitter.report(part, verdict)
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
@@ -163,13 +162,13 @@ class Courier(ABC):
         self._engine.counters.splits += not is_settled
         return is_settled
 
-    def _reject(self, part: Part, verdict: Verdict) -> None:
+    def _reject(self, part: ChunkRequest, verdict: Verdict) -> None:
         """Settle a part that was not sent by itself, since the message was rejected for every user it was tried on."""
         status = rejected(verdict)
         self._write(part.piece, status)
         self._count(part, status)
 
-    def _job(self, part: Part, deadline: float = math.inf) -> Job:
+    def _job(self, part: ChunkRequest, deadline: float = math.inf) -> Job:
         return Job(
             "push",
             part.body(),
@@ -179,7 +178,7 @@ class Courier(ABC):
             deadline=deadline,
         )
 
-    def _count(self, part: Part, status: UserStatus, *, final: bool = True) -> None:
+    def _count(self, part: ChunkRequest, status: UserStatus, *, final: bool = True) -> None:
         """Count how a request ended; not ``final`` if the part is about to be sent again."""
         now = self._now()
         if final and status.state is not UserState.PENDING:
@@ -266,7 +265,7 @@ class Courier(ABC):
         if reason is not None:
             self.end("brake", reason)
 
-    def _leave(self, part: Part, verdict: Verdict) -> None:
+    def _leave(self, part: ChunkRequest, verdict: Verdict) -> None:
         """Leave users pending whose request is too large, and stop if every other request would be."""
         if not (self._varied or self._message.accepted):
             self._stop_for(verdict)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from pushsdk._broadcast.group_commit import GroupCommit
-from pushsdk._broadcast.journal import NEVER_SETTLED, Journal
-from pushsdk._broadcast.plan import Ending, Event, Piece
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.offload import Offload
+from pushsdk.runs.plan import Ending, Event, UserRange
+from pushsdk.runs.run_file.group_commit import GroupCommit
+from pushsdk.runs.run_file.journal import NEVER_SETTLED, Journal
 
 __all__ = ["RunFileLog"]
 
@@ -36,11 +36,11 @@ class RunFileLog:
         for piece in self._journal.pieces(frozenset({UserState.CLAIMED})):
             self.settle(piece, unknown)
 
-    async def claim(self, piece: Piece, *, resent: bool) -> bool:
+    async def claim(self, piece: UserRange, *, resent: bool) -> bool:
         """Return True when the claim is committed, False if it can't be: then nothing may be sent."""
         return await self._commits.add((piece.start, piece.stop, UserStatus(UserState.CLAIMED, resent=resent)))
 
-    def settle(self, piece: Piece, status: UserStatus) -> None:
+    def settle(self, piece: UserRange, status: UserStatus) -> None:
         """Have the status of these users written with the next commit."""
         self._commits.note((piece.start, piece.stop, status))
 

@@ -1,6 +1,6 @@
 """The sending of a run: who takes which chunk when, and what is claimed in its file before and noted after.
 
-Places, waits, cuts and the brake are the ``courier``'s.
+Slots, waits, splits and the brake are the sender's.
 """
 
 from __future__ import annotations
@@ -13,13 +13,7 @@ from collections.abc import Iterator, Set
 
 import msgspec
 
-from pushsdk._broadcast.courier import Courier, rejected
-from pushsdk._broadcast.journal import IN_DOUBT, PENDING, Journal
-from pushsdk._broadcast.log import RunFileLog
-from pushsdk._broadcast.meter import Meter
-from pushsdk._broadcast.parts import Part
-from pushsdk._broadcast.plan import Chunk, Piece
-from pushsdk._broadcast.wishes import Wishes
+from pushsdk._broadcast.chunks import Chunk
 from pushsdk._core.decisions import Step, decide
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome, Verdict
@@ -27,6 +21,12 @@ from pushsdk._core.splitting import Rejected
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
+from pushsdk.runs.log import RunFileLog
+from pushsdk.runs.options import Wishes
+from pushsdk.runs.plan import ChunkRequest, UserRange
+from pushsdk.runs.progress import ProgressReporter
+from pushsdk.runs.run_file.journal import IN_DOUBT, PENDING, Journal
+from pushsdk.runs.sender import ChunkSender, rejected
 
 __all__ = ["Runner"]
 
@@ -35,7 +35,7 @@ READ_AHEAD = 64
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 
 
-class Runner(Courier):
+class Runner(ChunkSender):
     """Sends what is planned, once. Made for one run in one event loop."""
 
     def __init__(self, journal: Journal, wishes: Wishes, engine: Engine) -> None:
@@ -46,12 +46,12 @@ class Runner(Courier):
         self._wishes = wishes
         self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload, durable=wishes.syncs)
         self._work = self._agenda()
-        self._read: deque[tuple[Piece, Chunk, bool]] = deque()
+        self._read: deque[tuple[UserRange, Chunk, bool]] = deque()
         self._message.accepted = journal.tally().accepted > 0
         # Parts that were given up, still pending: a user never tried alone is not rejected if others may be accepted.
-        self._untried: list[Rejected[Part]] = []
+        self._untried: list[Rejected[ChunkRequest]] = []
         self._left = math.inf if wishes.limit is None else wishes.limit
-        self._meter = Meter(journal, wishes.tell, now=self._loop.time())
+        self._meter = ProgressReporter(journal, wishes.tell, now=self._loop.time())
         # Whether the limit left something for later. Set by ``_next``.
         self._limited = False
         # Why the plan can't be read any more. Set by ``_next``.
@@ -90,13 +90,13 @@ class Runner(Courier):
 
     # -- what there is to do ------------------------------------------------------------------------------------
 
-    def _agenda(self) -> Iterator[tuple[Piece, bool]]:
+    def _agenda(self) -> Iterator[tuple[UserRange, bool]]:
         """The pieces to send, and whether each is in doubt. Those in doubt come last: there may be none to send."""
         resends = list(self._journal.pieces(IN_DOUBT)) if self._wishes.resend else []
         pending = ((piece, False) for piece in self._journal.pieces(PENDING))
         return itertools.chain(pending, ((piece, True) for piece in resends))
 
-    def _next(self) -> tuple[Piece, Chunk, bool] | None:
+    def _next(self) -> tuple[UserRange, Chunk, bool] | None:
         if self.ending is None and not self._read:
             try:
                 self._read_ahead()
@@ -111,7 +111,7 @@ class Runner(Courier):
             return None
         piece, chunk, doubtful = self._read.popleft()
         if piece.users > self._left:
-            piece = Piece(piece.chunk, piece.start, piece.start + int(self._left))
+            piece = UserRange(piece.chunk, piece.start, piece.start + int(self._left))
             self._limited = True
         self._left -= piece.users
         return piece, chunk, doubtful
@@ -126,12 +126,12 @@ class Runner(Courier):
         while (task := self._next()) is not None:
             piece, chunk, in_doubt = task
             first = self._journal.first_user(piece.chunk)
-            await self._deliver(Part.of(piece, chunk, self._journal.header, first), in_doubt=in_doubt)
+            await self._deliver(ChunkRequest.of(piece, chunk, self._journal.header, first), in_doubt=in_doubt)
 
     # -- one part -----------------------------------------------------------------------------------------------
 
-    async def _send(self, part: Part, *, in_doubt: bool) -> Verdict | None:
-        """As the courier says, until it is decided or the run stops."""
+    async def _send(self, part: ChunkRequest, *, in_doubt: bool) -> Verdict | None:
+        """Send a request until it is decided or the run stops."""
         resends = tries = 0
         while True:
             if not await self._take_place(part.users):
@@ -164,20 +164,20 @@ class Runner(Courier):
                     self._engine.counters.users[Outcome.UNKNOWN] += part.users
                 return None
 
-    async def _attempt(self, part: Part, *, in_doubt: bool) -> Verdict:
+    async def _attempt(self, part: ChunkRequest, *, in_doubt: bool) -> Verdict:
         """Send the part once, claimed at the last moment. Its place is taken already."""
         job = self._job(part)
-        job.claim = _PartClaim(self._log, part.piece, job.body, in_doubt=in_doubt, split_on=self._split_on)
+        job.claim = _RequestClaim(self._log, part.piece, job.body, in_doubt=in_doubt, split_on=self._split_on)
         try:
             return await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
             self._count(part, decide(job.verdict(), in_doubt=in_doubt, split_on=self._split_on).status)
             raise
 
-    def _write(self, piece: Piece, status: UserStatus) -> None:
+    def _write(self, piece: UserRange, status: UserStatus) -> None:
         self._log.settle(piece, status)
 
-    def _give_up(self, rest: list[Rejected[Part]]) -> None:
+    def _give_up(self, rest: list[Rejected[ChunkRequest]]) -> None:
         now = self._now()
         self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
         self._look(now)
@@ -212,10 +212,10 @@ class Runner(Courier):
         self._meter.tell(now, paused=paused, waiting=waiting, trouble=self._trouble)
 
 
-class _PartClaim:
+class _RequestClaim:
     """Claims the users of one request when its connection is had, and settles them after each post."""
 
-    def __init__(self, log: RunFileLog, piece: Piece, body: bytes, *, in_doubt: bool, split_on: Set[int]) -> None:
+    def __init__(self, log: RunFileLog, piece: UserRange, body: bytes, *, in_doubt: bool, split_on: Set[int]) -> None:
         self._log = log
         self._piece = piece
         self._body = body

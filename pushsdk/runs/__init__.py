@@ -1,0 +1,1 @@
+"""Runs: broadcasts that survive their process. Plan, claim, send, settle, report."""

@@ -1,0 +1,141 @@
+"""The plan of a run and the events that its journal is made of. Values only: who stores and who sends is elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import msgspec
+
+from pushsdk._broadcast.chunks import Chunk
+from pushsdk._core import wire
+from pushsdk._core.batching import FRAME
+from pushsdk._core.outcome import Attempt
+from pushsdk._core.splitting import LearnedSizes
+from pushsdk._core.user_states import UserStatus
+
+__all__ = ["ChunkRequest", "Ending", "Event", "Header", "StoppedBy", "UserRange"]
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is about. Stored with the plan, and compared when the run is taken up again; holds no key."""
+
+    kind: Literal["broadcast", "each"]
+    base_url: str
+    message: bytes | None = None
+    """As JSON; None where each chunk has its own."""
+    custom_fields: bytes | None = None
+    source: str = ""
+    """Words that name where the user ids came from."""
+    max_users: int
+    max_bytes: int
+    dedupe: bool = True
+    policy: dict[str, Any] = {}
+    """What was asked about repeats, as plain JSON, for people."""
+    created: float = 0.0
+    """Seconds since the epoch."""
+    version: str = ""
+    """Of the package that planned it."""
+
+    def __repr__(self) -> str:
+        return f"Header({self.kind!r}, {self.base_url!r}, source={self.source!r})"
+
+
+class UserRange(msgspec.Struct, frozen=True, gc=False):
+    """The users ``start`` to ``stop`` - 1 of the plan, who are all in chunk number ``chunk``; counted from 0."""
+
+    chunk: int
+    start: int
+    stop: int
+
+    @property
+    def users(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+StoppedBy = Literal["brake", "refused", "failure", "limit", "asked", "closed"]
+"""Why a run ended before its end: the brake; the Api-Key was refused (401, 403); a failure that no other request would
+escape, as of a certificate; ``limit``; ``stop``, or Ctrl-C; the client was closed."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """That a run was ended before its end."""
+
+    by: StoppedBy
+    reason: str
+    """In words."""
+
+
+Event = tuple[int, int, UserStatus]
+"""One change in the log: from this moment the users ``start`` to ``stop`` - 1 of the plan have this status."""
+
+
+class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One request: its users and its bytes. Cut by ``_core.splitting.Splitter``, each user a unit of its own."""
+
+    piece: UserRange
+    ids: bytes
+    message: bytes
+    custom_fields: bytes | None
+
+    @classmethod
+    def of(cls, piece: UserRange, chunk: Chunk, header: Header, first: int) -> ChunkRequest:
+        """Return the request for users of this chunk, whose first user is at position ``first``."""
+        start, stop = piece.start - first, piece.stop - first
+        ids = chunk.ids if piece.users == chunk.users else _encode(chunk.user_ids()[start:stop])
+        if chunk.message is not None:
+            return cls(piece, ids, chunk.message, chunk.custom_fields)
+        return cls(piece, ids, header.message or b"{}", header.custom_fields)
+
+    def __repr__(self) -> str:
+        return f"ChunkRequest({self.piece}, bytes={len(self.ids)})"
+
+    @property
+    def users(self) -> int:
+        """How many."""
+        return self.piece.users
+
+    @property
+    def segments(self) -> range:
+        """The units that a rejection is pinned down to: its users."""
+        return range(self.piece.start, self.piece.stop)
+
+    @property
+    def frame(self) -> int:
+        """Bytes of the body that are not ids."""
+        return FRAME + len(self.message) + len(self.custom_fields or b"")
+
+    def body(self) -> bytes:
+        """The request's body."""
+        return wire.push_body(b"[" + self.ids + b"]", self.message, self.custom_fields)
+
+    def halves(self, history: tuple[Attempt, ...] = ()) -> list[ChunkRequest]:
+        """Two parts of about half the users."""
+        return self.cut(history, [(self.users + 1) // 2])
+
+    def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[ChunkRequest]:
+        """The parts between these places among the users. The attempts before are in the journal."""
+        piece, ids = self.piece, Chunk(self.users, self.ids).user_ids()
+        return [
+            ChunkRequest(
+                UserRange(piece.chunk, piece.start + start, piece.start + stop),
+                _encode(ids[start:stop]),
+                self.message,
+                self.custom_fields,
+            )
+            for start, stop in pairwise((0, *at, self.users))
+        ]
+
+    def within(self, sizes: LearnedSizes) -> Iterator[ChunkRequest]:
+        """The part, in halves until each is what the service was found to take."""
+        if sizes.fits(self.users, self.frame, len(self.ids)):
+            yield self
+            return
+        for half in self.halves():
+            yield from half.within(sizes)
+
+
+def _encode(user_ids: list[str]) -> bytes:
+    return wire.encode_user_ids(user_ids)[1:-1]

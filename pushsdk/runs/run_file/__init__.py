@@ -1,0 +1,1 @@
+"""The run file: its rows, its commits, its lock."""
