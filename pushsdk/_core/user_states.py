@@ -136,11 +136,14 @@ class UserStates:
 
     def next(self, states: Container[UserState], start: int = 0) -> tuple[int, int, UserStatus] | None:
         """Return start, stop and status of the next run in one of these states, cut at ``start``; None at the end."""
+        if start >= self.users:
+            return None
         starts, statuses = self._starts, self._statuses
-        for number in range(max(0, bisect_right(starts, start) - 1), len(starts)):
-            stop = self._stop(number)
-            if statuses[number].state in states and start < stop:
-                return max(starts[number], start), stop, statuses[number]
+        for number in range(bisect_right(starts, start) - 1, len(starts)):
+            status = statuses[number]
+            if status.state in states:
+                low = starts[number]
+                return (low if low > start else start), self._stop(number), status
         return None
 
     def to_json(self) -> bytes:

@@ -16,6 +16,9 @@ from pushsdk.runs.run_file.journal import NEVER_SETTLED, Journal
 __all__ = ["RunFileLog"]
 
 
+_CLAIMED, _RESENT = UserStatus(UserState.CLAIMED), UserStatus(UserState.CLAIMED, resent=True)
+
+
 class RunFileLog:
     """Writes what happens to the users of a run into its journal, in group commits."""
 
@@ -38,7 +41,7 @@ class RunFileLog:
 
     async def claim(self, piece: UserRange, *, resent: bool) -> bool:
         """Return True when the claim is committed, False if it can't be: then nothing may be sent."""
-        return await self._commits.add((piece.start, piece.stop, UserStatus(UserState.CLAIMED, resent=resent)))
+        return await self._commits.add((piece.start, piece.stop, _RESENT if resent else _CLAIMED))
 
     def settle(self, piece: UserRange, status: UserStatus) -> None:
         """Have the status of these users written with the next commit."""

@@ -361,11 +361,14 @@ class Journal:
         self.states.extend(sum(sizes))
 
     def _runs(self, states: Container[UserState]) -> Iterator[tuple[UserStatus, UserRange]]:
-        position = 0
-        while (run := self.states.next(states, position)) is not None:
+        offsets, next_run = self._offsets, self.states.next
+        position = chunk = 0
+        while (run := next_run(states, position)) is not None:
             start, stop, status = run
-            chunk = bisect_right(self._offsets, start) - 1
-            position = min(stop, self._offsets[chunk + 1])
+            # Mostly the next chunk: to search an array costs as much as all of this.
+            if not offsets[chunk] <= start < offsets[chunk + 1]:
+                chunk = chunk + 1 if start == offsets[chunk + 1] else bisect_right(offsets, start) - 1
+            position = min(stop, offsets[chunk + 1])
             yield status, UserRange(chunk, start, position)
 
     def _load(self, number: int) -> Chunk:
