@@ -1369,7 +1369,7 @@ AUDIENCE = [
     ),
     Mutant(
         "an input file that changed between two reads goes unnoticed",
-        READERS + "_files.py",
+        READERS + "_source.py",
         "(each.st_size, each.st_mtime_ns)",
         "(each.st_size, 0)",
         T_AUDIENCE,

@@ -59,18 +59,14 @@ def duckdb_module() -> ModuleType:
 
 
 @contextmanager
-def connection(*settings: str) -> Iterator[Connection]:
-    """A database of its own, in memory; what does not fit goes to a private folder that is removed at the end.
-
-    ``settings`` are further SET statements; afterwards none can be changed.
-    """
+def connection() -> Iterator[Connection]:
+    """A database of its own, in memory; what does not fit goes to a private folder that is removed at the end."""
     duckdb = duckdb_module()
     with tempfile.TemporaryDirectory(prefix="pushsdk-") as folder:
         threads = max(1, min(THREADS, os.cpu_count() or 1))
         made = duckdb.connect(":memory:", config={**_SETTINGS, "threads": threads, "temp_directory": folder})
         try:
-            for setting in ("SET enable_progress_bar = false", *settings, "SET lock_configuration = true"):
-                made.execute(setting)
+            made.execute("SET enable_progress_bar = false; SET lock_configuration = true")
             yield made
         finally:
             made.close()

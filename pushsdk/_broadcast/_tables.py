@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from pushsdk._broadcast._duck import Connection, cause_of, check_select, connection, duckdb_module, explained
-from pushsdk._broadcast._files import list_files
-from pushsdk._broadcast._source import BATCH, ROWS, Counts, once, plain
+from pushsdk._broadcast._source import BATCH, ROWS, Counts, list_files, once, plain
 from pushsdk._broadcast._values import Fields, no_id, sql_of_id, sql_of_kind, types_of
 from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core.errors import ValidationError

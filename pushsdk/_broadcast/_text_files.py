@@ -15,8 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
-from pushsdk._broadcast._files import list_files
-from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, missing_column, once, plain
+from pushsdk._broadcast._source import BATCH, ROWS, Counts, fitting, list_files, missing_column, once, plain
 from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.words import count
