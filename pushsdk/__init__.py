@@ -76,12 +76,11 @@ if TYPE_CHECKING:
     )
     from pushsdk.client import (
         AsyncPushClient,
-        AsyncPushView,
     )
     from pushsdk.runs.progress import Progress
     from pushsdk.runs.report import BroadcastReport, read_report
     from pushsdk.runs.run_file.journal import Row
-    from pushsdk.sync import PushClient, PushView
+    from pushsdk.sync import PushClient
 
 else:  # a type checker would take any name for one that this finds
 
@@ -125,7 +124,6 @@ __all__ = [
     "ActionCategoryType",
     "ActionComponent",
     "AsyncPushClient",
-    "AsyncPushView",
     "Attempt",
     "AttemptEnded",
     "Audience",
@@ -163,7 +161,6 @@ __all__ = [
     "PushClient",
     "PushError",
     "PushRequest",
-    "PushView",
     "QueueFullError",
     "Rate",
     "RateLimitedError",

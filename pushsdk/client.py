@@ -29,7 +29,7 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
-from pushsdk.claims._keyed import KeyedSends, keyed_sends
+from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import RunOptions
 from pushsdk.runs import api as runs
@@ -39,18 +39,109 @@ from pushsdk.runs.report import BroadcastReport
 if TYPE_CHECKING:
     import ssl as ssl_module
 
-__all__ = ["AsyncPushClient", "AsyncPushView"]
+__all__ = ["AsyncPushClient"]
 
 
-class AsyncPushView:
-    """A client's sending side with a timeout and a policy of its own: what ``with_options`` returns.
+class AsyncPushClient:
+    """The client of the push service: sends pushes, creates campaigns, and says of every user what happened.
 
-    It shares the client's connections, batches, limits and retry budget, and ends with it.
+    ``async with AsyncPushClient(base_url, api_key) as client:`` closes it at the end; else call ``aclose``. It may be
+    constructed anywhere, and is used in one event loop and one process.
     """
 
-    _engine: Engine
-    _options: Options
-    _keyed: KeyedSends | None
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | KeySource | None = None,
+        *,
+        # What is repeated, how long things may take
+        retry: RetryPolicy | None = None,
+        timeout: Timeout | float | None = None,
+        # What is merged, what is held back
+        batching: Batching | None = None,
+        limits: Limits | None = None,
+        rate: Rate | None = None,
+        # The connections
+        session: Session | None = None,
+        proxy: str | None = None,
+        ssl: ssl_module.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+        keepalive: float = 4.0,
+        allow_insecure: bool = False,
+        # What is told, what is remembered
+        on_event: Callable[[Event], Any] | None = None,
+        claims: ClaimStore | None = None,
+    ) -> None:
+        """Nothing is opened yet. Raises ConfigurationError, without quoting the key or the URL.
+
+        ``base_url`` and ``api_key`` default to PUSHSDK_BASE_URL and PUSHSDK_API_KEY. ``api_key`` may be a callable,
+        sync or async, that is asked at each attempt. ``base_url`` is https, or http to localhost, 127.0.0.0/8 or ::1,
+        or anywhere with ``allow_insecure``. ``timeout`` is a Timeout, or the total in seconds. A ``session`` is used
+        and never closed; ``ssl`` is a context with your own certificates; ``headers`` go with every request;
+        ``keepalive`` is how long an idle connection is kept, in seconds: keep it below the server's (a connection
+        closed by the server is replaced, at the cost of a new one). ``on_event`` is called with each event.
+        ``claims`` is the claim store of ``send(..., dedupe_key=)``, used and never closed.
+        """
+        api_key = sealed(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
+        if api_key is None:
+            raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
+        base_url = sealed(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
+        proxy = sealed(proxy)
+        if not isinstance(allow_insecure, bool):
+            raise ConfigurationError("allow_insecure is True or False")
+        checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
+        check_session(session)
+        check_ssl(ssl)
+        if on_event is not None and not callable(on_event):
+            raise ConfigurationError("on_event is a callable that takes one event")
+        policy, patience = check_policy(retry, RetryPolicy.safe()), check_patience(timeout, Timeout())
+        self._engine = Engine(
+            Settings(
+                base_url=checked_url,
+                credentials=Credentials(api_key),
+                batching=check_setting(Batching, "batching", batching),
+                limits=check_setting(Limits, "limits", limits),
+                rate=check_setting(Rate, "rate", rate),
+                session=session,
+                proxy=None
+                if proxy is None
+                else check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure),
+                allow_insecure=allow_insecure,
+                ssl=True if ssl is None else ssl,
+                headers=check_headers(headers),
+                keepalive=check_seconds("keepalive", keepalive),
+                on_event=on_event,
+            )
+        )
+        self._options = self._engine.options_of(policy, patience)
+        self._keyed = keyed_sends(claims, self._engine)
+
+    def __repr__(self) -> str:
+        engine = getattr(self, "_engine", None)
+        if engine is None:
+            return "AsyncPushClient(not constructed)"
+        return f"AsyncPushClient({engine.settings.base_url!r}, closed={engine.closed})"
+
+    async def __aenter__(self) -> Self:
+        self._engine.enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self, drain: float = 30.0) -> DrainReport:
+        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest, and close.
+
+        What is ended gets its true outcome, NOT_SENT or UNKNOWN. The report says whom that concerns. Closing twice
+        does nothing.
+        """
+        seconds = check_seconds("drain", drain, or_zero=True)
+        engine = self._engine
+        if engine.loop is not None and not engine.closed:
+            engine.enter()
+        return await engine.close(seconds)
 
     async def send(
         self,
@@ -215,15 +306,12 @@ class AsyncPushView:
         wishes = self._wishes(run, stop, options)
         return await runs.resume(self._engine, wishes)
 
-    def with_options(
-        self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None
-    ) -> AsyncPushView:
-        """This client with another timeout or policy: the same connections, batches, limits and budget."""
-        view = AsyncPushView()
-        view._engine = self._engine
-        view._keyed = self._keyed
-        view._options = self._options_of(timeout, retry)
-        return view
+    def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
+        """Return a client with another timeout or policy that shares everything else, and ends with this one."""
+        client = object.__new__(type(self))
+        client.__dict__ |= self.__dict__
+        client._options = self._options_of(timeout, retry)
+        return client
 
     async def flush(self) -> None:
         """Send what lingers, and wait until every call made so far has ended."""
@@ -257,105 +345,3 @@ class AsyncPushView:
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
         return self._engine.options_of(check_policy(retry, own.policy), check_patience(timeout, own.timeout))
-
-
-class AsyncPushClient(AsyncPushView):
-    """The client of the push service: sends pushes, creates campaigns, and says of every user what happened.
-
-    ``async with AsyncPushClient(base_url, api_key) as client:`` closes it at the end; else call ``aclose``. It may be
-    constructed anywhere, and is used in one event loop and one process.
-    """
-
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | KeySource | None = None,
-        *,
-        # What is repeated, how long things may take
-        retry: RetryPolicy | None = None,
-        timeout: Timeout | float | None = None,
-        # What is merged, what is held back
-        batching: Batching | None = None,
-        limits: Limits | None = None,
-        rate: Rate | None = None,
-        # The connections
-        session: Session | None = None,
-        proxy: str | None = None,
-        ssl: ssl_module.SSLContext | None = None,
-        headers: Mapping[str, str] | None = None,
-        keepalive: float = 4.0,
-        allow_insecure: bool = False,
-        # What is told, what is remembered
-        on_event: Callable[[Event], Any] | None = None,
-        claims: ClaimStore | None = None,
-    ) -> None:
-        """Nothing is opened yet. Raises ConfigurationError, without quoting the key or the URL.
-
-        ``base_url`` and ``api_key`` default to PUSHSDK_BASE_URL and PUSHSDK_API_KEY. ``api_key`` may be a callable,
-        sync or async, that is asked at each attempt. ``base_url`` is https, or http to localhost, 127.0.0.0/8 or ::1,
-        or anywhere with ``allow_insecure``. ``timeout`` is a Timeout, or the total in seconds. A ``session`` is used
-        and never closed; ``ssl`` is a context with your own certificates; ``headers`` go with every request;
-        ``keepalive`` is how long an idle connection is kept, in seconds: keep it below the server's (a connection
-        closed by the server is replaced, at the cost of a new one). ``on_event`` is called with each event.
-        ``claims`` is the claim store of ``send(..., dedupe_key=)``, used and never closed.
-        """
-        api_key = sealed(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
-        if api_key is None:
-            raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
-        base_url = sealed(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
-        proxy = sealed(proxy)
-        if not isinstance(allow_insecure, bool):
-            raise ConfigurationError("allow_insecure is True or False")
-        checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
-        check_session(session)
-        check_ssl(ssl)
-        if on_event is not None and not callable(on_event):
-            raise ConfigurationError("on_event is a callable that takes one event")
-        policy, patience = check_policy(retry, RetryPolicy.safe()), check_patience(timeout, Timeout())
-        self._engine = Engine(
-            Settings(
-                base_url=checked_url,
-                credentials=Credentials(api_key),
-                batching=check_setting(Batching, "batching", batching),
-                limits=check_setting(Limits, "limits", limits),
-                rate=check_setting(Rate, "rate", rate),
-                session=session,
-                proxy=None
-                if proxy is None
-                else check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure),
-                allow_insecure=allow_insecure,
-                ssl=True if ssl is None else ssl,
-                headers=check_headers(headers),
-                keepalive=check_seconds("keepalive", keepalive),
-                on_event=on_event,
-            )
-        )
-        self._options = self._engine.options_of(policy, patience)
-        self._keyed = keyed_sends(claims, self._engine)
-
-    def __repr__(self) -> str:
-        engine = getattr(self, "_engine", None)
-        if engine is None:
-            return "AsyncPushClient(not constructed)"
-        return f"AsyncPushClient({engine.settings.base_url!r}, closed={engine.closed})"
-
-    async def __aenter__(self) -> Self:
-        self._engine.enter()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self, drain: float = 30.0) -> DrainReport:
-        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest, and close.
-
-        What is ended gets its true outcome, NOT_SENT or UNKNOWN. The report says whom that concerns. Closing twice
-        does nothing.
-        """
-        seconds = check_seconds("drain", drain, or_zero=True)
-        engine = self._engine
-        if engine.loop is not None and not engine.closed:
-            engine.enter()
-        return await engine.close(seconds)

@@ -32,13 +32,13 @@ from pushsdk._sync.loop_thread import AT_EXIT, Call, LoopThread
 from pushsdk._sync.reading import read, readable
 from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
-from pushsdk.client import AsyncPushClient, AsyncPushView
+from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
 from pushsdk.runs.options import RunPath
 from pushsdk.runs.progress import Progress
 from pushsdk.runs.report import BroadcastReport
 
-__all__ = ["PushClient", "PushView", "tell_late"]
+__all__ = ["PushClient", "tell_late"]
 
 
 logger: logging.Logger = logging.getLogger("pushsdk")
@@ -160,17 +160,58 @@ class _Portal:
         return client
 
 
-class PushView:
-    """A client's sending side with a timeout and a policy of its own: what ``with_options`` returns.
+class PushClient:
+    """The client of the push service for code without an event loop: says of every user what happened.
 
-    It may be used by many threads at once. It shares the client's connections, batches, limits and retry budget, and
-    ends with it.
+    ``with PushClient(base_url, api_key) as client:`` closes it at the end; else call ``close``. One is enough for all
+    threads of a process. It may be made before a fork: the child then has a client of its own, with a thread and
+    connections of its own, and nothing of what the parent had on its way. A call blocks its thread, also where that
+    runs an event loop: in a notebook that is fine, in async code use AsyncPushClient.
+
+    ``on_event`` and ``api_key`` callables are called in the client's own thread: they must be quick, and not call it.
+    A client that was not closed is closed at the end of the interpreter; what is on its way then has five seconds.
     """
 
-    _portal: _Portal
-    _view: AsyncPushView
-    # The same in the loop of this process. Set by ``_enter``.
-    _here: tuple[_Place, AsyncPushView] | None = None
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | KeySource | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        """As AsyncPushClient's, but for ``session``, which would be another loop's. Nothing is opened yet.
+
+        ``claims`` is used in the client's loop, and closed with it. Raises ConfigurationError.
+        """
+        base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
+        # No session: it would be another loop's.
+        client = AsyncPushClient(base_url, api_key, session=None, **options)
+        self._client = client
+        # The same in the loop of this process. Set by ``_enter``.
+        self._here: tuple[_Place, AsyncPushClient] | None = None
+        self._portal = _Portal(client, options.get("claims"))
+
+    def __repr__(self) -> str:
+        portal = getattr(self, "_portal", None)
+        if portal is None:
+            return "PushClient(not constructed)"
+        return f"PushClient({portal.client._engine.settings.base_url!r}, closed={portal.closed})"
+
+    def __enter__(self) -> Self:
+        self._portal.enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, drain: float = 30.0) -> DrainReport:
+        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest, close, and end the thread.
+
+        From any thread. The calls of other threads get their true outcome, NOT_SENT or UNKNOWN where they were ended.
+        The report says whom that concerns. Closing twice does nothing.
+        """
+        return self._portal.close(check_seconds("drain", drain, or_zero=True))
 
     def send(
         self,
@@ -255,12 +296,12 @@ class PushView:
         """Take up a run file where it ended: see ``AsyncPushClient.resume``, and ``broadcast``."""
         return self._run(Call(), lambda view, stop: view.resume(run, stop=stop, **options), stop, options)
 
-    def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> PushView:
-        """This client with another timeout or policy: the same connections, batches, limits and budget."""
-        view = PushView()
-        view._portal = self._portal
-        view._view = self._view.with_options(timeout=timeout, retry=retry)
-        return view
+    def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
+        """Return a client with another timeout or policy that shares everything else, and ends with this one."""
+        client = object.__new__(type(self))
+        client.__dict__ |= self.__dict__
+        client._client, client._here = self._client.with_options(timeout=timeout, retry=retry), None
+        return client
 
     def flush(self) -> None:
         """Send what lingers, and wait until every call made so far, by any thread, has ended."""
@@ -279,7 +320,7 @@ class PushView:
     def _run(
         self,
         call: Call,
-        start: Callable[[AsyncPushView, asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]],
+        start: Callable[[AsyncPushClient, asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]],
         stop: threading.Event | None,
         options: RunOptions,
     ) -> BroadcastReport:
@@ -292,65 +333,13 @@ class PushView:
         report: BroadcastReport = place.thread.perform(call)
         return report
 
-    def _enter(self) -> tuple[_Place, AsyncPushView]:
+    def _enter(self) -> tuple[_Place, AsyncPushClient]:
         place = self._portal.enter()
         here = self._here
         if here is None or here[0] is not place:
-            options = self._view._options
+            options = self._client._options
             here = self._here = (place, place.client.with_options(timeout=options.timeout, retry=options.policy))
         return here
-
-
-class PushClient(PushView):
-    """The client of the push service for code without an event loop: says of every user what happened.
-
-    ``with PushClient(base_url, api_key) as client:`` closes it at the end; else call ``close``. One is enough for all
-    threads of a process. It may be made before a fork: the child then has a client of its own, with a thread and
-    connections of its own, and nothing of what the parent had on its way. A call blocks its thread, also where that
-    runs an event loop: in a notebook that is fine, in async code use AsyncPushClient.
-
-    ``on_event`` and ``api_key`` callables are called in the client's own thread: they must be quick, and not call it.
-    A client that was not closed is closed at the end of the interpreter; what is on its way then has five seconds.
-    """
-
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | KeySource | None = None,
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        """As AsyncPushClient's, but for ``session``, which would be another loop's. Nothing is opened yet.
-
-        ``claims`` is used in the client's loop, and closed with it. Raises ConfigurationError.
-        """
-        base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
-        # No session: it would be another loop's.
-        client = AsyncPushClient(base_url, api_key, session=None, **options)
-        self._view = client
-        self._portal = _Portal(client, options.get("claims"))
-
-    def __repr__(self) -> str:
-        portal = getattr(self, "_portal", None)
-        if portal is None:
-            return "PushClient(not constructed)"
-        return f"PushClient({portal.client._engine.settings.base_url!r}, closed={portal.closed})"
-
-    def __enter__(self) -> Self:
-        self._portal.enter()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self, drain: float = 30.0) -> DrainReport:
-        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest, close, and end the thread.
-
-        From any thread. The calls of other threads get their true outcome, NOT_SENT or UNKNOWN where they were ended.
-        The report says whom that concerns. Closing twice does nothing.
-        """
-        return self._portal.close(check_seconds("drain", drain, or_zero=True))
 
 
 async def _stoppable(

@@ -52,7 +52,7 @@ def instrument(
     Raises ConfigurationError where the client is in use or instrumented already, or an argument is not what it takes.
     """
     # A PushClient is one for threads around an async one.
-    engine: Any = getattr(getattr(client, "_view", client), "_engine", None)
+    engine: Any = getattr(getattr(client, "_client", client), "_engine", None)
     if not isinstance(engine, Engine):
         raise ConfigurationError("instrument takes a client, as AsyncPushClient(...)")
     if not isinstance(propagate, bool | TextMapPropagator):

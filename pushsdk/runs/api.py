@@ -46,7 +46,7 @@ async def broadcast(
     custom_fields: Mapping[str, Any] | None,
     dedupe: bool,
 ) -> BroadcastReport:
-    """See ``AsyncPushView.broadcast``."""
+    """See ``AsyncPushClient.broadcast``."""
     header = _header(
         engine,
         "broadcast",
@@ -60,14 +60,14 @@ async def broadcast(
 
 
 async def send_each(engine: Engine, wishes: Wishes, requests: object) -> BroadcastReport:
-    """See ``AsyncPushView.send_each``."""
+    """See ``AsyncPushClient.send_each``."""
     source = requests.source if isinstance(requests, RequestSource) else ""
     header = _header(engine, "each", wishes.policy, source=source, dedupe=False)
     return await _run(engine, wishes, header, lambda planner: planner.each(requests))
 
 
 async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
-    """See ``AsyncPushView.resume``."""
+    """See ``AsyncPushClient.resume``."""
     wishes.check()
     path = wishes.path
     if path is None:

@@ -114,7 +114,7 @@ def test_a_stop_from_another_thread_ends_a_broadcast_that_is_being_sent(
 
     def progress(seen: Any) -> None:
         told.append(seen.stage)
-        if seen.stage == "sending":
+        if seen.stage == "sending" and seen.accepted:
             threading.Thread(target=stop.set).start()
 
     report = client.send_each([one] * 60_000, run=tmp_path / "run", stop=stop, on_progress=progress)

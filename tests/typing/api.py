@@ -26,7 +26,6 @@ from pushsdk import (
     ActionCategoryType,
     ActionComponent,
     AsyncPushClient,
-    AsyncPushView,
     Attempt,
     AttemptEnded,
     Audience,
@@ -64,7 +63,6 @@ from pushsdk import (
     PushClient,
     PushError,
     PushRequest,
-    PushView,
     QueueFullError,
     Rate,
     RateLimitedError,
@@ -258,7 +256,7 @@ async def use() -> None:
         assert_type(created.uuid, str)
         await client.create_campaign({"name": "spring"}, retry=RetryPolicy.none())
         view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
-        assert_type(view, AsyncPushView)
+        assert_type(view, AsyncPushClient)
         assert_type(await view.send("u", message), Receipt)
         assert_type(view.stats(), ClientStats)
         assert_type(client.stats().retry_tokens, int)
@@ -274,7 +272,6 @@ async def use() -> None:
         await client.send("u", message, {"n": 1})  # type: ignore[call-arg]
         await client.send("u")  # type: ignore[call-arg]
         await client.create_campaign(message)  # type: ignore[arg-type]
-        await view.aclose()  # type: ignore[attr-defined]
         client.send("u", message)  # type: ignore[unused-coroutine]
 
 
@@ -289,14 +286,13 @@ def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
         assert_type(client.send_each([PushRequest(user_ids=["u"], message=message)]), BroadcastReport)
         assert_type(client.resume("r", on_progress=lambda progress: progress.rate), BroadcastReport)
         view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
-        assert_type(view, PushView)
+        assert_type(view, PushClient)
         assert_type(view.send("u", message), Receipt)
         assert_type(client.stats(), ClientStats)
         client.flush()
         assert_type(client.close(drain=5), DrainReport)
         client.send(7, message)  # type: ignore[arg-type]
         client.broadcast(["u"], message, stop=asyncio.Event())  # type: ignore[arg-type]
-        view.close()  # type: ignore[attr-defined]
 
 
 def with_our_defaults(options: ClientOptions, **run: Unpack[RunOptions]) -> BroadcastReport:
