@@ -30,6 +30,8 @@ class _Group(Generic[T]):
         #: Resolved when the items have been committed, or can't be.
         self.ended = ended
         self.items: list[T] = []
+        #: Resolved with ``ended``: callers that wait for their items.
+        self.added: list[asyncio.Future[None]] = []
         #: The commit was begun, and waits if it has to. Set by ``_write``.
         self.is_begun = False
 
@@ -70,8 +72,10 @@ class GroupCommit(Generic[T]):
 
     async def add(self, item: T) -> bool:
         """Return True when the item has been committed, False if it can't be."""
-        # A cancelled caller must not take along the others that share its commit.
-        await asyncio.shield(self._arrange(item).ended)
+        # A future of its own: a cancelled caller must not take along the others that share its commit.
+        added = self._loop.create_future()
+        self._arrange(item).added.append(added)
+        await added
         return self.failed is None
 
     async def flush(self) -> None:
@@ -141,3 +145,6 @@ class GroupCommit(Generic[T]):
         if self.failed is None:
             self._committed(group.items)
         group.ended.set_result(None)
+        for added in group.added:
+            if not added.done():
+                added.set_result(None)
