@@ -287,6 +287,9 @@ class Dispatcher(ChunkSender):
                 break
             if trouble is not None and trouble.attempts and not await self._wait(self._backoff(tries, trouble)):
                 break
+            if not load.open():
+                # What is found when this is written: users whom another process had, and gave back.
+                await self._log.written(load.entry, self._log.latest())
         if load.open():
             # Stopped: of users who are not sent to any more another process may know more.
             await self._log.look(load.entry)

@@ -31,8 +31,6 @@ OTHER_PAYLOAD = (
 )
 
 _PENDING = UserStatus(UserState.PENDING)
-_CLAIMED = UserStatus(UserState.CLAIMED)
-_RESENT = UserStatus(UserState.CLAIMED, resent=True)
 _UNKNOWN = UserStatus(UserState.UNKNOWN)
 
 
@@ -58,6 +56,7 @@ class Entry:
     __slots__ = (
         "_asked",
         "_base",
+        "_claimed",
         "_claimed_at",
         "_doubt",
         "_ours",
@@ -77,6 +76,8 @@ class Entry:
         self.fingerprint = fingerprint
         self.users = users
         self._claimed_at = now
+        # The record says whose claim it is: a process that writes it anew keeps the claims of others.
+        self._claimed = UserStatus(UserState.CLAIMED, reason=secrets.token_hex(8))
         # The states that other processes recorded, as last read; and what this process did, PENDING if nothing.
         self._base: UserStates | None = None
         self._ours = UserStates(users)
@@ -173,14 +174,14 @@ class Entry:
         self._tokens, self._doubt, self.failures = (found.token,), None, 0
         has_news = self._ours.count(UserState.PENDING) < self.users
         try:
-            self._learn(found)
+            is_late = self._learn(found)
         except (ValidationError, ValueError) as error:
             self._ours = UserStates(self.users)
             for request in [*asked, *self.requests]:
                 request.error, request.done = error, True
             self.requests = []
             return not has_news
-        self.is_changed = has_news
+        self.is_changed = has_news or is_late
         for request in asked:
             request.refusals += 1
             if request.withdrawn:
@@ -224,20 +225,27 @@ class Entry:
 
     # -- parts --------------------------------------------------------------------------------------------------
 
-    def _learn(self, found: Claim) -> None:
+    def _learn(self, found: Claim) -> bool:
+        """Take over what others recorded. Return True if claims of this process are among it, which it knows better."""
         record = ClaimRecord.decode(found.record)
         states = record.states()
         if states.count(UserState.PENDING) == states.users:
             self._base = None
-            return
+            return False
         self.check(record.fingerprint, states.users)
         self._base, self._claimed_at = states, record.claimed_at
+        is_ours = False
+        for start, stop, status in list(states.runs()):
+            if status.state is UserState.CLAIMED and status.reason == self._claimed.reason:
+                states.set(start, stop, _PENDING)
+                is_ours = True
+        return is_ours
 
     def _take(self, request: ClaimRequest) -> list[tuple[int, int]]:
         taken = list(self._open(request))
         for start, stop in taken:
             resent = request.resends and self._ours.at(start).state is UserState.UNKNOWN
-            self._ours.set(start, stop, _RESENT if resent else _CLAIMED)
+            self._ours.set(start, stop, self._claimed._replace(resent=resent))
         return taken
 
     def _open(self, request: ClaimRequest) -> Iterator[tuple[int, int]]:

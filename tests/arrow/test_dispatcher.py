@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from support.arrow_plans import MESSAGE, Told, plan, told, user
 from support.fake_service import FakeService, answer, client_of, hang, lost, refused, start
@@ -24,8 +25,9 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
+from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
-from pushsdk._core.user_states import UserState
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
 from pushsdk.claims import Claim, MemoryClaims, Put
@@ -155,6 +157,19 @@ async def test_what_another_delivery_took_between_two_tries_is_left_to_it() -> N
 
 
 @virtual
+async def test_what_another_delivery_gives_back_is_sent_though_both_wrote_to_the_store_meanwhile() -> None:
+    claims = ShakyClaims()
+    one, two = FakeService(answer(503, {"Retry-After": "5"}, after=0.5)), FakeService(then=lambda _: answer(after=1.0))
+    async with client_of(one, limits=Limits(in_flight=1)) as first, client_of(two) as second:
+        running = start(Run(first, claims, personal="placeholders").send(2))
+        await asyncio.sleep(0.1)
+        assert claims.states() == [[UserState.CLAIMED, UserState.PENDING]]
+        assert outcomes(await Run(second, claims, personal="placeholders").send(2)) == {"ACCEPTED": 2}
+        assert outcomes(await running) == {"ACCEPTED": 2}
+    assert (one.processed, two.processed) == ({}, {user(0): 1, user(1): 1})
+
+
+@virtual
 async def test_parts_of_a_chunk_that_are_left_apart_are_sent_apart() -> None:
     # Of ten users that were halved, the first and the last quarter are refused for the moment.
     def then(request: Any) -> Any:
@@ -168,6 +183,41 @@ async def test_parts_of_a_chunk_that_are_left_apart_are_sent_apart() -> None:
         found = await Run(client, MemoryClaims()).send(10)
     assert outcomes(found) == {"ACCEPTED": 10}
     assert service.processed == dict.fromkeys(map(user, range(10)), 1)
+
+
+@virtual
+async def test_users_whom_another_process_reached_meanwhile_are_left_out_of_a_request() -> None:
+    class Raced(ShakyClaims):
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            if not self._claims:
+                record = ClaimRecord.decode(puts[0].claim.record)
+                states = UserStates(10)
+                states.set(0, 1, UserStatus(UserState.ACCEPTED, 204))
+                reached = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json())).encode()
+                await MemoryClaims.put(self, [Put(puts[0].key, Claim("e" * 32, reached))], ttl)
+            return await super().put(puts, ttl)
+
+    service = FakeService()
+    async with client_of(service) as client:
+        assert outcomes(await Run(client, Raced()).send(10)) == {"ACCEPTED": 10}
+    assert service.sent == [tuple(user(number) for number in range(1, 10))]
+
+
+@virtual
+async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent() -> None:
+    service = FakeService()
+    async with client_of(service) as client:
+        with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
+            await Run(client, ShakyClaims(add=["down"])).send(10)
+    assert service.sent == []
+
+
+@virtual
+async def test_a_request_is_over_before_its_claim_expires() -> None:
+    service, claims = FakeService(then=hang()), ShakyClaims(claim_ttl=60.0)
+    async with client_of(service, timeout=Timeout(total=None, attempt=None)) as client:
+        found = await Run(client, claims, brake=NO_BRAKE).send(10)
+    assert (outcomes(found), now()) == ({"UNKNOWN": 10}, pytest.approx(30.0, abs=0.5))
 
 
 # -- when it stops ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,478 @@
+"""One entry of a claim store: which claims it grants, what it writes, and what it makes of each answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pushsdk import ValidationError
+from pushsdk._core.idempotency import ClaimRecord
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk.claims import Claim, Put
+from pushsdk.claims._entry import MOST_REFUSALS, ClaimRequest, Entry
+
+PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
+ENDS = [REJECTED, UNKNOWN, PENDING]
+USERS = 4
+ALL = ((0, USERS),)
+
+
+class Store:
+    """One key of a claim store."""
+
+    def __init__(self) -> None:
+        self.claim: Claim | None = None
+
+    def put(self, put: Put) -> Claim | None:
+        """Return None if the put was made, else the stored claim."""
+        if self.claim is not None and not put.may_replace(self.claim):
+            return self.claim
+        self.claim = put.claim
+        return None
+
+    def states(self) -> list[UserState]:
+        return [PENDING] * USERS if self.claim is None else each_of(ClaimRecord.decode(self.claim.record).states())
+
+
+def each_of(states: UserStates) -> list[UserState]:
+    return [states.at(position).state for position in range(states.users)]
+
+
+def new_entry(fingerprint: str = "f" * 64, users: int = USERS) -> Entry:
+    return Entry("k" * 64, fingerprint, users, 0.0)
+
+
+def ask(entry: Entry, *ranges: tuple[int, int], resends: bool = False) -> ClaimRequest:
+    request = ClaimRequest(entry, ranges or ALL, resends)
+    entry.requests.append(request)
+    return request
+
+
+def write(entry: Entry, store: Store) -> None:
+    """Write all that the entry has to say."""
+    while (put := entry.prepare()) is not None:
+        found = store.put(put)
+        if found is None:
+            entry.stored()
+        else:
+            entry.refused(found)
+        if not (entry.requests or entry.is_changed):
+            break
+
+
+def test_a_claim_is_granted_when_the_store_has_it() -> None:
+    entry, store = new_entry(), Store()
+    request = ask(entry)
+    put = entry.prepare()
+    assert put is not None
+    assert not request.done
+    assert store.put(put) is None
+    entry.stored()
+    assert (request.done, request.claimed, store.states()) == (True, [(0, USERS)], [CLAIMED] * USERS)
+
+
+def test_of_two_claims_in_one_write_each_user_is_granted_to_the_first() -> None:
+    entry, store = new_entry(), Store()
+    first, second = ask(entry, (0, 2)), ask(entry)
+    write(entry, store)
+    assert (first.claimed, second.claimed) == ([(0, 2)], [(2, USERS)])
+
+
+def test_what_was_never_said_needs_no_write() -> None:
+    entry = new_entry()
+    request = ask(entry)
+    entry.withdraw(request)
+    entry.settle(ALL, UserStatus(PENDING))
+    assert entry.prepare() is None
+    assert entry.is_written
+
+
+def test_a_write_that_failed_grants_nothing_and_is_replaced_if_it_was_made_all_the_same() -> None:
+    entry, store = new_entry(), Store()
+    request = ask(entry)
+    lost = entry.prepare()
+    assert lost is not None
+    error = OSError()
+    entry.failed(error)
+    assert (request.error, request.claimed, entry.error, entry.is_written) == (error, [], error, False)
+    store.put(lost)
+    write(entry, store)
+    assert (store.states(), entry.is_written) == ([PENDING] * USERS, True)
+    assert store.put(lost) is not None, "it comes once more, too late"
+
+
+@pytest.mark.parametrize("made", [0, 1])
+def test_the_next_write_replaces_any_of_those_that_failed(made: int) -> None:
+    entry, store, lost = new_entry(), Store(), list[Put]()
+    for state in (UNKNOWN, ACCEPTED):
+        entry.settle(ALL, UserStatus(state))
+        put = entry.prepare()
+        assert put is not None
+        lost.append(put)
+        entry.failed(OSError())
+    store.put(lost[made])
+    entry.settle(((0, 1),), UserStatus(REJECTED))
+    last = entry.prepare()
+    assert last is not None
+    assert store.put(last) is None
+
+
+def test_what_is_settled_while_its_claim_is_written_is_not_given_back() -> None:
+    entry = new_entry()
+    ask(entry)
+    entry.prepare()
+    entry.settle(((0, 1),), UserStatus(ACCEPTED))
+    entry.failed(OSError())
+    assert each_of(entry.states()) == [ACCEPTED, PENDING, PENDING, PENDING]
+
+
+def test_a_write_in_doubt_is_repeated_as_it_was() -> None:
+    entry = new_entry()
+    entry.settle(ALL, UserStatus(ACCEPTED, 204))
+    first = entry.prepare()
+    entry.failed(OSError())
+    again = entry.prepare()
+    assert first is not None
+    assert again is not None
+    assert again.claim == first.claim
+    assert again.may_replace(first.claim)
+
+
+def test_an_entry_that_gave_up_has_nothing_to_say() -> None:
+    entry = new_entry()
+    entry.settle(ALL, UserStatus(ACCEPTED, 204))
+    entry.prepare()
+    entry.failed(OSError())
+    entry.give_up()
+    assert entry.is_written
+
+
+def test_a_claim_that_waits_can_fail_before_it_is_written() -> None:
+    entry, error = new_entry(), TimeoutError()
+    request = ask(entry)
+    entry.fail_waiting(error)
+    assert (request.done, request.error, entry.requests, entry.prepare()) == (True, error, [], None)
+
+
+def test_a_claim_that_was_withdrawn_while_it_was_written_is_given_back() -> None:
+    entry, store = new_entry(), Store()
+    request = ask(entry)
+    put = entry.prepare()
+    assert put is not None
+    entry.withdraw(request)
+    store.put(put)
+    entry.stored()
+    assert (request.claimed, entry.is_written) == ([], False)
+    write(entry, store)
+    assert store.states() == [PENDING] * USERS
+
+
+def test_a_claim_that_was_withdrawn_while_it_was_refused_is_not_made_again() -> None:
+    store, entry = Store(), new_entry()
+    write_as_other(store, (0, 1), ACCEPTED)
+    request = ask(entry)
+    put = entry.prepare()
+    assert put is not None
+    entry.withdraw(request)
+    found = store.put(put)
+    assert found is not None
+    assert entry.refused(found)
+    assert (request.claimed, entry.requests, entry.is_changed) == ([], [], False)
+
+
+def write_as_other(store: Store, users: tuple[int, int], state: UserState) -> Entry:
+    """Another process comes to this state with some users."""
+    other = new_entry()
+    write_claims(other, store, users)
+    other.settle((users,), UserStatus(state))
+    write(other, store)
+    return other
+
+
+def write_claims(entry: Entry, store: Store, users: tuple[int, int]) -> ClaimRequest:
+    request = ask(entry, users)
+    write(entry, store)
+    return request
+
+
+def test_users_whom_another_process_has_are_left_out_of_a_claim() -> None:
+    entry, store = new_entry(), Store()
+    write_as_other(store, (1, 2), CLAIMED)
+    request = ask(entry)
+    write(entry, store)
+    assert request.claimed == [(0, 1), (2, USERS)]
+    nobody_left = ask(entry)
+    write(entry, store)
+    assert (nobody_left.done, nobody_left.claimed, nobody_left.error) == (True, [], None)
+
+
+def test_a_claim_of_users_whom_another_process_has_is_over_at_once() -> None:
+    entry, store = new_entry(), Store()
+    write_as_other(store, (0, USERS), UNKNOWN)
+    request = ask(entry)
+    write(entry, store)
+    assert (request.done, request.claimed, request.error) == (True, [], None)
+    assert each_of(entry.states()) == [UNKNOWN] * USERS
+
+
+def test_a_claim_that_others_always_come_before_ends_with_an_error() -> None:
+    entry = new_entry()
+    request = ask(entry)
+    for number in range(MOST_REFUSALS):
+        assert not request.done
+        entry.prepare()
+        store = Store()
+        write_as_other(store, (0, 1), ACCEPTED if number % 2 else UNKNOWN)
+        assert store.claim is not None
+        entry.refused(store.claim)
+    assert isinstance(request.error, TimeoutError)
+
+
+def test_only_unknown_users_of_its_own_are_claimed_again_if_that_is_wanted() -> None:
+    entry, store = new_entry(), Store()
+    write_as_other(store, (0, 1), UNKNOWN)
+    write_claims(entry, store, (1, 3))
+    entry.settle(((1, 3),), UserStatus(UNKNOWN))
+    without, resent = ask(entry, (0, 3)), ask(entry, (0, 3), resends=True)
+    write(entry, store)
+    assert (without.claimed, resent.claimed) == ([], [(1, 3)])
+    entry.failed(OSError())
+    assert entry.states().resent == 2
+
+
+def test_users_who_were_resent_are_unknown_again_if_their_claim_failed() -> None:
+    entry, store = new_entry(), Store()
+    write_claims(entry, store, (0, 1))
+    entry.settle(((0, 1),), UserStatus(UNKNOWN))
+    write(entry, store)
+    ask(entry, (0, 1), resends=True)
+    entry.prepare()
+    entry.failed(OSError())
+    assert each_of(entry.states()) == [UNKNOWN, *[PENDING] * 3]
+
+
+def test_an_accepted_push_of_another_process_outweighs_what_is_known_here() -> None:
+    entry, store = new_entry(), Store()
+    write_claims(entry, store, (0, 2))
+    entry.settle(((0, 2),), UserStatus(UNKNOWN))
+    # The claim had expired, so another process was free to send.
+    other = Store()
+    write_as_other(other, (0, 1), ACCEPTED)
+    assert entry.prepare() is not None
+    assert other.claim is not None
+    assert entry.refused(other.claim)
+    write(entry, other)
+    assert other.states() == [ACCEPTED, UNKNOWN, PENDING, PENDING]
+
+
+def test_what_becomes_of_users_without_a_claim_does_not_touch_those_of_another_process() -> None:
+    entry, store = new_entry(), Store()
+    write_as_other(store, (0, 1), REJECTED)
+    entry.look(store.claim)
+    entry.settle(((0, 2),), UserStatus(UNKNOWN))
+    write(entry, store)
+    assert store.states() == [REJECTED, UNKNOWN, PENDING, PENDING]
+
+
+def test_a_look_at_an_entry_of_its_own_changes_nothing() -> None:
+    entry, store = new_entry(), Store()
+    entry.look(store.claim)
+    write_claims(entry, store, (0, 1))
+    entry.look(store.claim)
+    assert not entry.is_known
+    assert each_of(entry.states()) == [CLAIMED, PENDING, PENDING, PENDING]
+
+
+OTHERS: list[Callable[[], Entry]] = [lambda: new_entry("e" * 64), lambda: new_entry(users=USERS + 1)]
+
+
+@pytest.mark.parametrize("make", OTHERS, ids=["fingerprint", "users"])
+def test_an_entry_of_another_payload_ends_the_claim(make: Callable[[], Entry]) -> None:
+    entry, store = new_entry(), Store()
+    other = make()
+    write_claims(other, store, (0, 1))
+    request, waiting = ask(entry), ask(entry)
+    put = entry.prepare()
+    entry.requests.append(waiting)
+    assert put is not None
+    found = store.put(put)
+    assert found is not None
+    assert entry.refused(found), "nothing is lost by it"
+    assert isinstance(request.error, ValidationError if make is OTHERS[0] else ValueError)
+    assert (waiting.error, entry.is_written) == (request.error, True)
+
+
+def test_an_entry_of_another_payload_in_which_nobody_is_claimed_is_replaced() -> None:
+    entry, store = new_entry(), Store()
+    other = new_entry("e" * 64)
+    given_back = write_claims(other, store, (0, USERS))
+    other.settle(given_back.claimed, UserStatus(PENDING))
+    write(other, store)
+    request = ask(entry)
+    write(entry, store)
+    assert request.claimed == [(0, USERS)]
+
+
+def test_settled_users_that_an_entry_of_another_payload_leaves_no_room_for_are_lost() -> None:
+    entry, store = new_entry(), Store()
+    entry.settle(ALL, UserStatus(ACCEPTED, 204))
+    write_claims(new_entry("e" * 64), store, (0, 1))
+    assert entry.prepare() is not None
+    assert store.claim is not None
+    assert not entry.refused(store.claim)
+    assert entry.is_written
+
+
+# -- two processes and a store that loses, repeats and delays what it is told ----------------------------------------
+
+
+class Process:
+    """The entry of one process: at most one write at a time, as ``ClaimLog`` makes them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.entry = new_entry()
+        self.waiting: list[ClaimRequest] = []
+        self.sending: list[ClaimRequest] = []
+        # A write that is under way: whether the store has done it, and its answer then.
+        self.put: Put | None = None
+        self.is_made = False
+        self.found: Claim | None = None
+
+    def ask(self) -> None:
+        start, stop = sorted(self.world.dice.sample(range(USERS + 1), 2))
+        self.waiting.append(ask(self.entry, (start, stop), resends=self.world.dice.random() < 0.3))
+
+    def write(self) -> None:
+        if self.put is None:
+            self.put, self.is_made = self.entry.prepare(), False
+
+    def make(self) -> None:
+        """The store does what it is asked for."""
+        if self.put is not None:
+            self.found, self.is_made = self.world.store.put(self.put), True
+            if self.world.dice.random() < 0.3:
+                self.world.late.append(self.put)
+
+    def answer(self) -> None:
+        if self.put is not None and self.is_made:
+            self.put = None
+            if self.found is None:
+                self.entry.stored()
+            else:
+                assert self.entry.refused(self.found)
+            self._take()
+
+    def fail(self) -> None:
+        """The answer is lost; what the store has not done so far, it may do at any time."""
+        if self.put is not None:
+            self.world.late += [self.put] * self.world.dice.choice([0, 1, 2])
+            self.put = None
+            self.entry.failed(OSError())
+            self._take()
+
+    def look(self) -> None:
+        if self.put is None:
+            self.entry.look(self.world.store.claim)
+
+    def withdraw(self) -> None:
+        if self.waiting:
+            self.entry.withdraw(self.waiting.pop())
+
+    def settle(self) -> None:
+        """A request that is out ends."""
+        if self.sending:
+            request = self.sending.pop(self.world.dice.randrange(len(self.sending)))
+            # A retry that reached nobody does not undo that an earlier try may have.
+            state = self.world.dice.choice([ACCEPTED, UNKNOWN] if request.resends else [ACCEPTED, *ENDS])
+            self.world.end(self, request, state)
+            self.entry.settle(request.claimed, UserStatus(state))
+
+    def _take(self) -> None:
+        for request in [request for request in self.waiting if request.done]:
+            self.waiting.remove(request)
+            if request.claimed:
+                assert request.error is None
+                self.world.begin(self, request)
+                self.sending.append(request)
+
+    def calm_down(self) -> None:
+        """Every request ends, and the store does what it is asked for."""
+        self.make()
+        self.answer()
+        while self.waiting or self.sending or not self.entry.is_written:
+            self.settle()
+            self.write()
+            self.make()
+            self.answer()
+
+
+def positions_of(request: ClaimRequest) -> list[int]:
+    return [position for start, stop in request.claimed for position in range(start, stop)]
+
+
+class World:
+    """Two processes, the store between them, and what is true of each user."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.store = Store()
+        # Puts that come to the store once more, or only then.
+        self.late: list[Put] = []
+        self.truth = [PENDING] * USERS
+        # Who is sending to a user, or was the last to do so.
+        self.sender: list[Process | None] = [None] * USERS
+        self.is_out = [False] * USERS
+        self.processes = [Process(self), Process(self)]
+
+    def begin(self, process: Process, request: ClaimRequest) -> None:
+        for position in positions_of(request):
+            assert not self.is_out[position], "claimed twice at once"
+            is_resent = self.truth[position] is UNKNOWN and request.resends and self.sender[position] is process
+            assert self.truth[position] is PENDING or is_resent
+            self.is_out[position], self.sender[position] = True, process
+
+    def end(self, process: Process, request: ClaimRequest, state: UserState) -> None:
+        for position in positions_of(request):
+            assert self.sender[position] is process
+            self.is_out[position], self.truth[position] = False, state
+
+    def arrive(self) -> None:
+        """A put that nobody waits for any more comes to the store."""
+        if self.late:
+            self.store.put(self.late.pop(self.dice.randrange(len(self.late))))
+
+    def check(self) -> None:
+        stored, is_put = self.store.states(), [process.put is not None for process in self.processes]
+        for position, state in enumerate(stored):
+            # Nobody is shown as open who is being sent to, or may have been reached.
+            assert state is not PENDING or not self.is_out[position], is_put
+            assert state is not PENDING or self.truth[position] in (PENDING,), is_put
+
+    def live(self) -> None:
+        for _ in range(60):
+            process = self.dice.choice(self.processes)
+            steps = [process.ask, process.write, process.make, process.answer, process.fail, process.look]
+            self.dice.choice([*steps, process.write, process.answer, process.settle, process.withdraw, self.arrive])()
+            self.check()
+        for _ in range(2):
+            for process in self.processes:
+                process.calm_down()
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_two_processes_never_claim_a_user_both_and_the_store_says_what_is_true_in_the_end(seed: int) -> None:
+    world = World(random.Random(seed))
+    world.live()
+    assert world.store.states() == world.truth
+    while world.late:
+        world.arrive()
+    assert world.store.states() == world.truth, "what comes late changes nothing"
+    for process in world.processes:
+        process.entry.look(world.store.claim)
+        assert each_of(process.entry.states()) == world.truth
