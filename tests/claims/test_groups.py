@@ -114,6 +114,20 @@ async def test_nobody_waits_behind_a_store_that_is_silent() -> None:
 
 
 @virtual
+async def test_calls_that_come_while_a_store_is_silent_end_with_the_write_before_them() -> None:
+    claims = Silent(timeout=5.0)
+    async with FakeService().client(claims=claims) as client:
+        first = asyncio.create_task(crowd(client, 1))
+        await asyncio.sleep(2.0)
+        await asyncio.gather(
+            *(client.send("eve", HELLO, dedupe_key=f"eve-{n}") for n in range(3)), return_exceptions=True
+        )
+        assert now() - 1000.0 == pytest.approx(5.0, abs=0.01)
+        assert [type(each) for each in await first] == [ClaimStoreError]
+        await client.aclose(drain=0)
+
+
+@virtual
 async def test_an_entry_that_the_store_never_takes_does_not_hold_up_the_others() -> None:
     service, claims = FakeService(), Choosy()
     async with service.client(claims=claims) as client:

@@ -17,6 +17,7 @@ from pushsdk import (
     Attempt,
     AuthenticationError,
     Batching,
+    ClaimStoreError,
     ConfigurationError,
     MobilePush,
     NotSentError,
@@ -457,6 +458,40 @@ async def test_nothing_of_who_or_what_is_stored(caplog: pytest.LogCaptureFixture
     for secret in ("user-1", "Hello", "Bonn", "the-secret", "job-42", "push.example"):
         assert secret not in stored + caplog.text
     assert (len(key), len(claim.token)) == (64, 32)
+
+
+# -- while the service is away ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer.accept(), Receipt),
+        (Answer.status(404), RejectedError),
+        (Answer.hang(accepted=True), OutcomeUnknownError),
+    ],
+    ids=["accepted", "rejected", "unknown"],
+)
+@virtual
+async def test_a_delivery_that_never_comes_to_its_claim_is_told_what_is_on_record(
+    answer: Answer, kind: type[Any]
+) -> None:
+    service, away, claims = FakeService(answer), FakeService(then=Answer.refused()), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        assert type(await outcome_of(client)) is kind
+    async with away.client(claims=claims, retry=ONCE) as client:
+        told = await outcome_of(client)
+    assert type(told) is kind
+    assert told.attempts == ()
+
+
+@virtual
+async def test_a_delivery_that_never_comes_to_its_claim_is_not_sent_if_nothing_is_on_record() -> None:
+    away, claims = FakeService(then=Answer.refused()), ShakyClaims(get=["down"])
+    async with away.client(claims=claims, retry=ONCE) as client:
+        assert type(await outcome_of(client)) is ClaimStoreError
+        assert type(await outcome_of(client)) is NotSentError
+    assert claims.states() == []
 
 
 # -- deadlines ------------------------------------------------------------------------------------------------------

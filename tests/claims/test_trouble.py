@@ -273,6 +273,18 @@ async def test_what_is_no_record_is_an_error_and_nothing_is_sent(record: bytes) 
 
 
 @virtual
+async def test_a_store_that_answers_too_little_is_an_error_and_nothing_is_sent() -> None:
+    class Terse(ShakyClaims):
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            return []
+
+    service = FakeService()
+    async with service.client(claims=Terse()) as client:
+        assert isinstance(await deliver(client), ClaimStoreError)
+    assert service.requests == []
+
+
+@virtual
 async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() -> None:
     class Restless(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
@@ -458,6 +470,19 @@ async def test_a_claim_that_another_process_took_over_is_settled_all_the_same(ca
 
 
 @virtual
+async def test_a_claim_that_was_lost_to_another_payload_is_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    service, claims = FakeService(Answer.accept(after=1.0)), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        task = asyncio.create_task(deliver(client))
+        await asyncio.sleep(0.5)
+        ((key, (claim, expires)),) = claims._claims.items()
+        other = msgspec.structs.replace(ClaimRecord.decode(claim.record), fingerprint="e" * 64)
+        claims._claims[key] = Claim("x" * 32, other.encode()), expires
+        assert isinstance(await task, Receipt)
+    assert "a claim was gone when its outcome was to be written" in caplog.text
+
+
+@virtual
 async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_log, "KEPT", 2)
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 30)
@@ -510,7 +535,7 @@ async def test_a_call_whose_store_fails_counts_as_not_sent() -> None:
     service = FakeService()
     async with service.client(claims=ShakyClaims(add=["down"])) as client:
         assert isinstance(await deliver(client, ["user-1", "user-2"]), ClaimStoreError)
-        assert client.stats().not_sent == 2
+        assert (client.stats().not_sent, client.stats().attempts) == (2, 0)
 
 
 def everybody() -> list[asyncio.Task[Any]]:

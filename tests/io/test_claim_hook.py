@@ -129,6 +129,24 @@ async def test_a_connection_that_ends_during_the_claim_is_stale(
     assert server.requests == []
 
 
+async def test_an_answer_that_comes_during_the_claim_ends_the_attempt_and_nothing_is_sent(
+    server: WireServer, transport: AiohttpTransport
+) -> None:
+    claim = Claims()
+    posting = asyncio.create_task(post(transport, claim))
+    await claim.asked.wait()
+    (wire,) = server.open_wires
+    wire.writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+    await wire.writer.drain()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    claim.go_on.set()
+    evidence = await posting
+    assert (evidence.started_writing, outcome(evidence)) == (False, Outcome.NOT_SENT)
+    assert not await begun_requests(server)
+    assert server.requests == []
+
+
 async def test_a_cancelled_attempt_sends_nothing_although_its_claim_is_made(
     server: WireServer, transport: AiohttpTransport
 ) -> None:

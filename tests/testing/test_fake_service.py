@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.shaky_claims import ShakyClaims
 
 from pushsdk import (
     AsyncPushClient,
     Batching,
+    ClaimStoreError,
     ConfigurationError,
     MobilePush,
     NotSentError,
@@ -27,6 +29,18 @@ MESSAGE = MobilePush(title={"en": "Hello"})
 
 def now():
     return asyncio.get_running_loop().time()
+
+
+@virtual_time
+async def test_a_request_whose_claim_is_not_made_never_comes_and_leaves_its_answer_to_the_next():
+    service, claims = FakeService(Answer.status(404)), ShakyClaims(add=["down"])
+    async with service.client(claims=claims) as client:
+        with pytest.raises(ClaimStoreError):
+            await client.send("ann", MESSAGE, dedupe_key="job")
+        assert service.requests == []
+        with pytest.raises(RejectedError):
+            await client.send("ann", MESSAGE, dedupe_key="job")
+    assert len(service.requests) == 1
 
 
 @virtual_time

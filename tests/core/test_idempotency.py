@@ -1,0 +1,28 @@
+"""The values of idempotency keys: the fingerprint of a payload, and the positions of its users."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._core.idempotency import Payload, by_position, fingerprint_of
+
+PARTS = st.sampled_from([b"", b"a", b"1:a", b"aa", b"-"])
+PAYLOADS = st.lists(st.tuples(PARTS, PARTS, st.none() | PARTS), max_size=2)
+
+
+@given(PAYLOADS, PAYLOADS)
+def test_only_equal_payloads_have_the_same_fingerprint(one: list[Payload], two: list[Payload]) -> None:
+    fingerprints = [fingerprint_of("job", "https://push.example", payloads) for payloads in (one, two)]
+    assert (fingerprints[0] == fingerprints[1]) is (one == two)
+
+
+def test_parts_of_a_payload_do_not_run_together() -> None:
+    one, two = [(b"a", b"", None)], [(b"", b"a", None)]
+    assert fingerprint_of("job", "https://a", one) != fingerprint_of("job", "https://a", two)
+    assert fingerprint_of("job", "https://ab", one) != fingerprint_of("jobhttps://a", "b", one)
+
+
+def test_the_order_of_the_users_gives_them_no_other_position() -> None:
+    assert by_position(("b", "a", "c")) == by_position(("c", "b", "a")) == ("a", "b", "c")
+    assert by_position(("b",)) == ("b",)
