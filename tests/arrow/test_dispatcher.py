@@ -16,6 +16,7 @@ from support.virtual_time import virtual
 
 from pushsdk import (
     AsyncPushClient,
+    Batching,
     Brake,
     ClaimStoreError,
     Limits,
@@ -436,6 +437,28 @@ async def test_cancelled_what_is_on_the_wire_is_held_and_the_rest_given_back() -
 
 
 @virtual
+async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["slow"])
+    async with client_of(service) as client:
+        running = start(Run(client, claims).send(10))
+        await asyncio.sleep(0.5)
+        running.cancel()
+        await asyncio.wait([running])
+    assert (service.sent, claims.states()) == ([], [[UserState.PENDING] * 10])
+
+
+@virtual
+async def test_a_chunk_that_is_in_flight_with_another_payload_is_refused_and_the_first_is_sent() -> None:
+    service = FakeService(then=lambda _: answer(after=1.0))
+    async with client_of(service) as client:
+        run = Run(client, MemoryClaims())
+        chunks = [*run.recipe.chunks(plan(10)), *run.recipe.chunks(plan(5, size=5))]
+        with pytest.raises(ValidationError, match="claimed in this run for another payload"):
+            await run.dispatcher.run(run._fed(chunks, 0.5))
+    assert (outcomes(run.told()), len(service.sent)) == ({"ACCEPTED": 10}, 1)
+
+
+@virtual
 async def test_cancelled_in_a_split_who_was_sent_alone_is_held_and_who_was_refused_is_given_back() -> None:
     service, claims = FakeService(answer(400), then=hang(processed=True)), ShakyClaims()
     async with client_of(service) as client:
@@ -480,6 +503,14 @@ async def test_a_request_that_no_user_is_to_blame_for_leaves_its_users_open(stat
         found = await Run(client, claims).send(2)
         assert {each.outcome for each in found.values()} == {"ACCEPTED"}
     assert len(service.sent) == 2
+
+
+@virtual
+async def test_a_chunk_that_is_too_large_is_left_open_if_it_is_never_split() -> None:
+    service, claims = FakeService(answer(413)), ShakyClaims()
+    async with client_of(service, batching=Batching(split_on=frozenset())) as client:
+        assert outcomes(await Run(client, claims).send(10)) == {"NOT_SENT": 10}
+    assert (len(service.sent), claims.states()) == (1, [[UserState.PENDING] * 10])
 
 
 @virtual
