@@ -79,7 +79,9 @@ class _Once(ABC, Generic[Item]):
         Raises ValidationError if an id that is not Unicode has to be spilled.
         """
         seen = self._seen
-        fresh = {user: item for user, item in self._first(items).items() if user not in seen}
+        fresh = self._first(items)
+        if not seen.isdisjoint(fresh):
+            fresh = {user: item for user, item in fresh.items() if user not in seen}
         self.repeated += len(items) - len(fresh)
         if self._spill is not None:
             self._spill.add(fresh, self._cost(fresh))
@@ -96,11 +98,17 @@ class _Once(ABC, Generic[Item]):
             return
         self._seen = set()  # nothing on disk is in it
         self.repeated += self._spill.items
+        # Parts are small unless ids are many: a batch may hold those of several.
+        items: list[Item] = []
         for blocks in self._spill.parts():
-            items = list(self._first(itertools.chain.from_iterable(map(self._decoder.decode, blocks))).values())
-            self.repeated -= len(items)
-            for at in range(0, len(items), self._batch):
-                yield items[at : at + self._batch]
+            fresh = self._first(itertools.chain.from_iterable(map(self._decoder.decode, blocks)))
+            self.repeated -= len(fresh)
+            items += fresh.values()
+            while len(items) >= self._batch:
+                yield items[: self._batch]
+                del items[: self._batch]
+        if items:
+            yield items
 
     @abstractmethod
     def _first(self, items: Iterable[Item]) -> dict[str, Item]:
@@ -118,7 +126,8 @@ class Distinct(_Once[str]):
     _decoder = msgspec.msgpack.Decoder(list[str])
 
     def _first(self, items: Iterable[str]) -> dict[str, str]:
-        return {user: user for user in items}
+        users = list(items)
+        return dict(zip(users, users, strict=True))
 
     def _cost(self, items: dict[str, str]) -> int:
         return _cost_of_ids(items)

@@ -113,11 +113,6 @@ def look(protocol: Any, evidence: Evidence) -> None:
     if sock is None:
         sock = _Socket(transport)
         setattr(protocol, _SOCKET, sock)
-    _look_again(protocol, evidence)
-
-
-def _look_again(protocol: Any, evidence: Evidence) -> None:
-    sock = getattr(protocol, _SOCKET)
     # An answer to nothing is either read already (should_close), or still in the socket. And what was answered before
     # it had been read is still being written. A fresh TLS connection may have session tickets waiting.
     must_be_silent = sock.is_plain or evidence.reused
@@ -126,18 +121,12 @@ def _look_again(protocol: Any, evidence: Evidence) -> None:
     sock.began = monotonic()
 
 
-async def claimed(claim: Claim, protocol: Any, evidence: Evidence) -> bytes:
-    """Return the body that is claimed, after one more look at the connection: a claim may take a while.
-
-    Raises UnclaimedError, or StaleConnectionError.
-    """
+async def claimed(claim: Claim, evidence: Evidence) -> bytes:
+    """Return the body that is claimed. Raises UnclaimedError if nothing is to be sent."""
     body = await claim()
     # With an outcome the attempt is over, and the claim given back: aiohttp writes in a task of its own.
     if body is None or evidence.failure is not None or evidence.status is not None:
         raise UnclaimedError
-    if protocol.transport is None or protocol.transport.is_closing():
-        raise StaleConnectionError
-    _look_again(protocol, evidence)
     return body
 
 
@@ -239,9 +228,9 @@ class Exchange:
         try:
             protocol = connection.protocol
             assert protocol is not None  # noqa: S101 - of a connection that was just opened
-            look(protocol, evidence)
             if claim is not None:
-                body = await claimed(claim, protocol, evidence)
+                body = await claimed(claim, evidence)
+            look(protocol, evidence)
             protocol.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
             evidence.started_writing = True
             head.write(protocol.transport, body)

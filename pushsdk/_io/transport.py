@@ -115,12 +115,12 @@ class _Body(payload.Payload):
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
         protocol = self._protocol = writer.protocol  # type: ignore[attr-defined]
-        look(protocol, evidence)
-        self._parser = protocol._parser
         if self._claim is not None:
-            body = await claimed(self._claim, protocol, evidence)
+            body = await claimed(self._claim, evidence)
             # The head names the length by now. JSON may end in white space.
             self._value = body.ljust(len(self._value))
+        look(protocol, evidence)
+        self._parser = protocol._parser
         evidence.started_writing = True
         await writer.write(self._value)
         evidence.written = True
