@@ -2300,12 +2300,14 @@ CLAIM_STORES = [
     Mutant(
         "a connection that ended while users were claimed is written to",
         IO + "exchange.py",
-        """    if protocol.transport is None or protocol.transport.is_closing():
-        raise StaleConnectionError
-    _look_again(protocol, evidence)
-    return body
+        """            if claim is not None:
+                body = await claimed(claim, evidence)
+            look(protocol, evidence)
 """,
-        "    return body\n",
+        """            look(protocol, evidence)
+            if claim is not None:
+                body = await claimed(claim, evidence)
+""",
         "tests/io/test_claim_hook.py",
     ),
     Mutant(
