@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-CORE, IO, RUNS, READERS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/runs/", "pushsdk/_broadcast/"
+CORE, IO, RUNS, READERS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_runs/", "pushsdk/_broadcast/"
 OTEL, T_OTEL, T_SAMPLING = "pushsdk/otel/", "tests/otel/test_spans.py", "tests/otel/test_sampling.py"
 SYNC, T_SYNC = "pushsdk/_sync/", "tests/sync/test_"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"

@@ -74,12 +74,12 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
+    from pushsdk._runs.progress import Progress
+    from pushsdk._runs.report import BroadcastReport, read_report
+    from pushsdk._runs.run_file.journal import Row
     from pushsdk.client import (
         AsyncPushClient,
     )
-    from pushsdk.runs.progress import Progress
-    from pushsdk.runs.report import BroadcastReport, read_report
-    from pushsdk.runs.run_file.journal import Row
     from pushsdk.sync import PushClient
 
 else:  # a type checker would take any name for one that this finds
@@ -109,9 +109,9 @@ _MODULES = (
     "_core.lint",
     "_core.brake",
     "_broadcast.audience",
-    "runs.run_file.journal",
-    "runs.progress",
-    "runs.report",
+    "_runs.run_file.journal",
+    "_runs.progress",
+    "_runs.report",
     "client",
     "sync",
 )

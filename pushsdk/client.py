@@ -29,12 +29,12 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
+from pushsdk._runs import api as runs
+from pushsdk._runs.options import RunPath, Wishes
+from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import RunOptions
-from pushsdk.runs import api as runs
-from pushsdk.runs.options import RunPath, Wishes
-from pushsdk.runs.report import BroadcastReport
 
 if TYPE_CHECKING:
     import ssl as ssl_module

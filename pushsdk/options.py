@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from pushsdk._core.brake import Brake
 from pushsdk._core.events import Event
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._runs.options import OnUnknown
+from pushsdk._runs.progress import Progress
 from pushsdk.claims.store import ClaimStore
-from pushsdk.runs.options import OnUnknown
-from pushsdk.runs.progress import Progress
 
 if TYPE_CHECKING:
     import ssl as ssl_module

@@ -28,15 +28,15 @@ from pushsdk._io.clock import fork_generation
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import emitter
+from pushsdk._runs.options import RunPath
+from pushsdk._runs.progress import Progress
+from pushsdk._runs.report import BroadcastReport
 from pushsdk._sync.loop_thread import AT_EXIT, Call, LoopThread
 from pushsdk._sync.reading import read, readable
 from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
-from pushsdk.runs.options import RunPath
-from pushsdk.runs.progress import Progress
-from pushsdk.runs.report import BroadcastReport
 
 __all__ = ["PushClient", "tell_late"]
 

@@ -18,12 +18,12 @@ from pushsdk._core.outcome import Failure, Verdict
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
+from pushsdk._runs.plan import ChunkRequest, StoppedBy, UserRange
+from pushsdk._runs.sender import ChunkSender
 from pushsdk.arrow._chunks import Chunk
 from pushsdk.arrow._outcomes import batch_of
 from pushsdk.claims._entry import ClaimRequest, Entry, Ranges
 from pushsdk.claims._log import ClaimLog, claim_error
-from pushsdk.runs.plan import ChunkRequest, StoppedBy, UserRange
-from pushsdk.runs.sender import ChunkSender
 
 __all__ = ["AHEAD", "Dispatcher"]
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Column
 
 from pushsdk._core.words import count
+from pushsdk._runs.progress import Progress
 from pushsdk.cli._terminal import print_json, visible, warn
-from pushsdk.runs.progress import Progress
 
 __all__ = ["Mode", "duration", "progress"]
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pushsdk._io.forks import no_fork, unforked
+from pushsdk._runs.run_file.lock import lock
 from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
-from pushsdk.runs.run_file.lock import lock
 
 __all__ = ["Database", "StoreError"]
 
@@ -130,7 +130,7 @@ class Database:
                 writer.execute(f"PRAGMA wal_autocheckpoint = {_WAL_LIMIT // 4096}")
                 writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
                 writer.execute("PRAGMA foreign_keys = ON")
-                (self.salt,) = writer.execute("SELECT salt FROM store").fetchone()
+                self.salt: bytes = writer.execute("SELECT salt FROM store").fetchone()[0]
             except BaseException:
                 writer.close()
                 raise

@@ -34,7 +34,7 @@ class Refused(Exception):
 
     def __init__(self, status: int, error: str, headers: Mapping[str, str] = {}) -> None:
         super().__init__(error)
-        self.refusal = Refusal(status, error, headers)
+        self.refusal: Refusal = Refusal(status, error, headers)
 
 
 _ORIGIN = Refusal(403, "requests from other sites are refused: open the address in a tab of its own")

@@ -11,9 +11,9 @@ from pushsdk._core.errors import ClaimStoreError, ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
+from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import Claim
-from pushsdk.runs.run_file.file import refusal
-from pushsdk.runs.run_file.journal import Row
 from pushsdk.spark._asking import asked
 from pushsdk.spark._canary import is_there
 from pushsdk.spark._folder import Folder
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from pushsdk.runs.report import BroadcastReport
+from pushsdk._runs.report import BroadcastReport
 from pushsdk.spark._manifest import Summary
 
 __all__ = ["SparkReport", "read_report", "report_of"]

@@ -16,10 +16,10 @@ from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.credentials import KeySource
+from pushsdk._runs.run_file.file import refusal
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
-from pushsdk.runs.run_file.file import refusal
 from pushsdk.spark._canary import is_there, plant
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of

@@ -11,7 +11,7 @@ import pytest
 from support.virtual_time import turns, virtual
 
 from pushsdk._io.offload import in_thread
-from pushsdk.runs.run_file.group_commit import GroupCommit
+from pushsdk._runs.run_file.group_commit import GroupCommit
 
 
 class Tape:

@@ -14,11 +14,11 @@ import pytest
 from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, run, seen
 
 from pushsdk._core.errors import RunFileError
-from pushsdk.runs.run_file import file as place
-from pushsdk.runs.run_file import file as runfile
-from pushsdk.runs.run_file import lock as locking
-from pushsdk.runs.run_file.journal import Journal
-from pushsdk.runs.run_file.lock import lock
+from pushsdk._runs.run_file import file as place
+from pushsdk._runs.run_file import file as runfile
+from pushsdk._runs.run_file import lock as locking
+from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.run_file.lock import lock
 
 USES: dict[str, Callable[[Path], Journal]] = {
     "create": lambda path: Journal.create(path, BROADCAST),
@@ -351,7 +351,7 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
 
 
 def test_where_there_is_no_fork_there_is_nothing_to_register(tmp_path: Path) -> None:
-    script = "import os; del os.register_at_fork; from pushsdk.runs.run_file import lock; print(lock.HAVE_FLOCK)"
+    script = "import os; del os.register_at_fork; from pushsdk._runs.run_file import lock; print(lock.HAVE_FLOCK)"
     assert run("-c", script).split() == [str(locking.HAVE_FLOCK)]
 
 

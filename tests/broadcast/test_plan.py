@@ -9,7 +9,7 @@ from pushsdk._broadcast.chunks import Chunk, chunks_of
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk.runs.plan import ChunkRequest, Header, UserRange
+from pushsdk._runs.plan import ChunkRequest, Header, UserRange
 
 IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), min_size=1, max_size=60)
 

@@ -32,12 +32,12 @@ from pushsdk import (
     read_report,
 )
 from pushsdk._io.offload import in_thread, settled
-from pushsdk.runs import api as runs
-from pushsdk.runs import planner as planning
-from pushsdk.runs.pipeline import Runner
-from pushsdk.runs.run_file.file import Place
-from pushsdk.runs.run_file.journal import Journal
-from pushsdk.runs.run_file.lock import is_locked
+from pushsdk._runs import api as runs
+from pushsdk._runs import planner as planning
+from pushsdk._runs.pipeline import Runner
+from pushsdk._runs.run_file.file import Place
+from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.run_file.lock import is_locked
 
 SMALL = Batching(max_users=4)
 ONE = Limits(in_flight=1)
@@ -319,7 +319,7 @@ async def test_a_plan_that_can_no_longer_be_read_ends_the_run_and_nobody_is_left
         return load(journal, chunks)
 
     monkeypatch.setattr(Journal, "load", fail)
-    monkeypatch.setattr("pushsdk.runs.pipeline.READ_AHEAD", 4)
+    monkeypatch.setattr("pushsdk._runs.pipeline.READ_AHEAD", 4)
     async with client_of(FakeService(), batching=SMALL, limits=Limits(in_flight=4)) as client:
         with pytest.raises(RunFileError, match="damaged"):
             await client.broadcast(users(64), MESSAGE, run=tmp_path / "run")
@@ -523,7 +523,7 @@ def test_a_reader_knows_whether_somebody_is_planning(tmp_path: Path) -> None:
 
 
 def test_without_locks_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pushsdk.runs.run_file.lock.HAVE_FLOCK", False)
+    monkeypatch.setattr("pushsdk._runs.run_file.lock.HAVE_FLOCK", False)
     assert not is_locked(tmp_path / "run-lock")
 
 

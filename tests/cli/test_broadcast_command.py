@@ -18,9 +18,9 @@ from support.command_line import COMMAND, run_apart
 
 from pushsdk import AsyncPushClient, cli
 from pushsdk._broadcast.chunks import Chunk
+from pushsdk._runs.plan import Header
+from pushsdk._runs.run_file.journal import Journal
 from pushsdk.emulator import Fault
-from pushsdk.runs.plan import Header
-from pushsdk.runs.run_file.journal import Journal
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}
 USERS = ["ann", "bob", "cid"]

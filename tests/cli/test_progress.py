@@ -28,11 +28,11 @@ from pushsdk import (
     UnexpectedResponseError,
     ValidationError,
 )
+from pushsdk._runs.progress import Progress
 from pushsdk.cli import _interrupt, _progress, _runs
 from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly
 from pushsdk.cli._interrupt import Interrupt
 from pushsdk.cli._progress import duration, progress
-from pushsdk.runs.progress import Progress
 
 PLANNING = Progress(stage="planning", planned=20_000, not_sent=20_000, seconds=3.0)
 SENDING = Progress(

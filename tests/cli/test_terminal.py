@@ -7,10 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
+from pushsdk._runs.progress import Progress
 from pushsdk.cli import _progress
 from pushsdk.cli._terminal import escaped, visible
 from pushsdk.emulator import Fault
-from pushsdk.runs.progress import Progress
 
 # C0 without NUL, DEL, C1; marks, embeddings, overrides and isolates of direction; separators; what takes no width.
 HOSTILE = "".join(

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from pushsdk._runs.run_file.lock import lock
 from pushsdk.emulator import database
 from pushsdk.emulator.database import Database, StoreError
-from pushsdk.runs.run_file.lock import lock
 
 ROOT = Path(__file__).parents[2]
 COUNT = "SELECT count(*) + 1 FROM inboxes"

@@ -102,8 +102,8 @@ HOLDING = """
 
     @contextlib.contextmanager
     def run_file():
-        from pushsdk.runs.run_file.file import Place
-        from pushsdk.runs.run_file.file import RunFile
+        from pushsdk._runs.run_file.file import Place
+        from pushsdk._runs.run_file.file import RunFile
         place = Place(path, write=True)
         assert place.make()
         with contextlib.closing(RunFile.create(place, durable=False)) as file:

@@ -13,9 +13,9 @@ import msgspec
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
-from pushsdk.runs.plan import Ending, StoppedBy
-from pushsdk.runs.run_file.file import Place, refusal
-from pushsdk.runs.run_file.journal import Journal, Row
+from pushsdk._runs.plan import Ending, StoppedBy
+from pushsdk._runs.run_file.file import Place, refusal
+from pushsdk._runs.run_file.journal import Journal, Row
 
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
 

@@ -23,8 +23,8 @@ from pushsdk._io.clock import Scope
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import Job
 from pushsdk._io.slots import Ticket
-from pushsdk.runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
-from pushsdk.runs.progress import TICK
+from pushsdk._runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
+from pushsdk._runs.progress import TICK
 
 __all__ = ["ChunkSender", "rejected"]
 

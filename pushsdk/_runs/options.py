@@ -13,7 +13,7 @@ import msgspec
 from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import RetryPolicy, Timeout
-from pushsdk.runs.progress import OnProgress, Progress
+from pushsdk._runs.progress import OnProgress, Progress
 
 __all__ = ["OnUnknown", "RunPath", "Wishes"]
 

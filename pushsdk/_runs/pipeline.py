@@ -21,12 +21,12 @@ from pushsdk._core.splitting import Rejected
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
-from pushsdk.runs.log import RunFileLog
-from pushsdk.runs.options import Wishes
-from pushsdk.runs.plan import ChunkRequest, UserRange
-from pushsdk.runs.progress import ProgressReporter
-from pushsdk.runs.run_file.journal import IN_DOUBT, PENDING, Journal
-from pushsdk.runs.sender import ChunkSender, rejected
+from pushsdk._runs.log import RunFileLog
+from pushsdk._runs.options import Wishes
+from pushsdk._runs.plan import ChunkRequest, UserRange
+from pushsdk._runs.progress import ProgressReporter
+from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
+from pushsdk._runs.sender import ChunkSender, rejected
 
 __all__ = ["Runner"]
 

@@ -22,15 +22,15 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.offload import settled
+from pushsdk._runs.options import Wishes
+from pushsdk._runs.pipeline import Runner
+from pushsdk._runs.plan import Header
+from pushsdk._runs.planner import Planner, PlanningStoppedError
+from pushsdk._runs.progress import Progress
+from pushsdk._runs.report import BroadcastReport, report_of
+from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
-from pushsdk.runs.options import Wishes
-from pushsdk.runs.pipeline import Runner
-from pushsdk.runs.plan import Header
-from pushsdk.runs.planner import Planner, PlanningStoppedError
-from pushsdk.runs.progress import Progress
-from pushsdk.runs.report import BroadcastReport, report_of
-from pushsdk.runs.run_file.file import refusal
-from pushsdk.runs.run_file.journal import Journal
 
 __all__ = ["broadcast", "resume", "send_each"]
 

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from pushsdk._broadcast.chunks import Chunk
-from pushsdk.runs.plan import Ending, Event, Header
+from pushsdk._runs.plan import Ending, Event, Header
 
 __all__ = [
     "Damaged",

@@ -9,9 +9,9 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.offload import Offload
-from pushsdk.runs.plan import Ending, Event, UserRange
-from pushsdk.runs.run_file.group_commit import GroupCommit
-from pushsdk.runs.run_file.journal import NEVER_SETTLED, Journal
+from pushsdk._runs.plan import Ending, Event, UserRange
+from pushsdk._runs.run_file.group_commit import GroupCommit
+from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
 __all__ = ["RunFileLog"]
 

@@ -18,7 +18,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.forks import unforked
 from pushsdk._io.ownership import objection
-from pushsdk.runs.run_file.lock import is_locked, lock
+from pushsdk._runs.run_file.lock import is_locked, lock
 
 __all__ = ["Connection", "Place", "RunFile", "refusal"]
 
