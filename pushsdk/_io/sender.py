@@ -197,6 +197,7 @@ class Sender:
 
         True where it was accepted. Where the deadline has passed there is no attempt.
         """
+        own = job.own
         try:
             while (started := self._loop.time()) < job.deadline and not self.closed:
                 evidence = job.evidence = Evidence()
@@ -252,7 +253,7 @@ class Sender:
             if job.watched is not None:
                 job.watched.end(None, job.evidence.failure)
                 job.watched = None
-            if job.failure is Failure.UNCLAIMED:
+            if job.failure is Failure.UNCLAIMED and job.own == own:
                 self._slots.return_unused(job.users)
             else:
                 self._slots.release()

@@ -115,8 +115,10 @@ class _Body(payload.Payload):
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
         protocol = self._protocol = writer.protocol  # type: ignore[attr-defined]
-        if self._claim is not None:
-            body = await claimed(self._claim, evidence)
+        # Once: a middleware of an injected session may send again, which is still this attempt.
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            body = await claimed(claim, evidence)
             # The head names the length by now. JSON may end in white space.
             self._value = body.ljust(len(self._value))
         look(protocol, evidence)
@@ -215,8 +217,10 @@ class AiohttpTransport:
                 response = await exchange.post(self._head(url, key, headers), body, evidence, timeout, claim)
             else:
                 if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
-                    # A mock or a recorder, which may never ask the body to write.
+                    # A mock or a recorder, which may never ask the body to write. Until then nothing can have left.
+                    evidence.touched = True
                     body, claim = await _claimed_early(claim), None
+                    evidence.touched = False
                 # What session.post() calls, without the context manager that it wraps it in.
                 data = _Body(body, evidence, claim)
                 with _UNWATCHED if watched is None else watched.current():

@@ -146,7 +146,7 @@ class Runner(ChunkSender):
             )
             if step is Step.SPLIT:
                 return verdict
-            self._count(part, status, final=step is Step.SETTLE)
+            self._count(part.users, status, final=step is Step.SETTLE)
             if step is Step.SETTLE:
                 # Rejected while in doubt: the caller must not cut it.
                 is_unknown = status.state is UserState.UNKNOWN
@@ -171,7 +171,7 @@ class Runner(ChunkSender):
         try:
             return await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
-            self._count(part, decide(job.verdict(), in_doubt=in_doubt, split_on=self._split_on).status)
+            self._count(part.users, decide(job.verdict(), in_doubt=in_doubt, split_on=self._split_on).status)
             raise
 
     def _write(self, piece: UserRange, status: UserStatus) -> None:

@@ -156,7 +156,7 @@ class ChunkSender(ABC):
             step, status = decide(verdict, split_on=frozenset() if is_settled else self._split_on)
             if step is Step.SETTLE:
                 self._write(part.piece, status)
-            self._count(part, status)
+            self._count(part.users, status)
             if step is Step.LEAVE:
                 self._leave(part, verdict)
         self._engine.counters.splits += not is_settled
@@ -166,7 +166,7 @@ class ChunkSender(ABC):
         """Settle a part that was not sent by itself, since the message was rejected for every user it was tried on."""
         status = rejected(verdict)
         self._write(part.piece, status)
-        self._count(part, status)
+        self._count(part.users, status)
 
     def _job(self, part: ChunkRequest, deadline: float = math.inf) -> Job:
         return Job(
@@ -178,13 +178,13 @@ class ChunkSender(ABC):
             deadline=deadline,
         )
 
-    def _count(self, part: ChunkRequest, status: UserStatus, *, final: bool = True) -> None:
-        """Count how a request ended; not ``final`` if the part is about to be sent again."""
+    def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
+        """Count how a request to so many users ended; not ``final`` if it is about to be sent again."""
         now = self._now()
         if final and status.state is not UserState.PENDING:
             outcome = OUTCOMES[status.state]
-            self._engine.counters.users[outcome] += part.users
-            self._watch.settled(outcome, part.users, status.status, now)
+            self._engine.counters.users[outcome] += users
+            self._watch.settled(outcome, users, status.status, now)
         else:
             self._watch.released(status.status, now)
         self._trouble = status.reason

@@ -86,6 +86,8 @@ class PartClaim:
         self._log = dispatcher._log
         self._load = load
         self._part = part
+        #: How many users were claimed last: the others are those of other processes.
+        self.users = 0
         # Of the attempt under way.
         self._request: ClaimRequest | None = None
 
@@ -97,7 +99,8 @@ class PartClaim:
             load.error = claim_error(request.error)
         if not request.claimed or self._dispatcher.ending is not None:
             return None
-        if sum([stop - start for start, stop in request.claimed]) == part.users:
+        self.users = sum([stop - start for start, stop in request.claimed])
+        if self.users == part.users:
             return part.body()
         # Another process has sent to the others.
         return msgspec.structs.replace(part, ids=load.ids(request.claimed)).body()
@@ -330,11 +333,11 @@ class Dispatcher(ChunkSender):
         if load.error is not None or not await self._take_place(part.users):
             return None
         job = self._job(part, self._log.latest())
-        job.claim = PartClaim(self, load, part)
+        job.claim = claim = PartClaim(self, load, part)
         try:
             verdict = await self._engine.sender.run(job, has_slot=True)
         except asyncio.CancelledError:
-            self._count(part, self.decide(job.verdict()).status)
+            self._count(claim.users, self.decide(job.verdict()).status)
             raise
         if verdict.failure is Failure.UNCLAIMED:
             # Other processes have these users, or the store failed.
@@ -342,7 +345,7 @@ class Dispatcher(ChunkSender):
         step, status = self.decide(verdict)
         if step is Step.SPLIT:
             return verdict
-        self._count(part, status)
+        self._count(claim.users or part.users, status)
         if step is Step.SETTLE:
             return verdict
         if step is Step.LEAVE:

@@ -30,6 +30,14 @@ OTHER_PAYLOAD = (
     "sent; use a key of its own for each job, and a new one to send a job on after a change of its payload or base_url"
 )
 
+# What others recorded stays, by what this process did: one accepted push is a push whatever became of the others, and a
+# rejection says nothing of the requests of others.
+_ACCEPTED = frozenset({UserState.ACCEPTED})
+_KEPT = {
+    UserState.PENDING: frozenset(UserState),
+    UserState.REJECTED: frozenset({UserState.ACCEPTED, UserState.CLAIMED, UserState.UNKNOWN}),
+}
+
 _PENDING = UserStatus(UserState.PENDING)
 _UNKNOWN = UserStatus(UserState.UNKNOWN)
 
@@ -119,8 +127,7 @@ class Entry:
         states = self._base.copy()
         for start, stop, status in self._ours.runs():
             for low, high, theirs in self._base.runs(start, stop):
-                # One accepted push is a push, whatever became of the others.
-                if status.state is not UserState.PENDING and theirs.state is not UserState.ACCEPTED:
+                if theirs.state not in _KEPT.get(status.state, _ACCEPTED):
                     states.set(low, high, status)
         return states
 
@@ -129,7 +136,7 @@ class Entry:
         for start, stop in ranges:
             for low, high, ours in list(self._ours.runs(start, stop)):
                 is_ours = ours.state is not UserState.PENDING
-                for first, last in [(low, high)] if is_ours else list(self._pending_in_base(low, high)):
+                for first, last in [(low, high)] if is_ours else list(self._in_base(low, high, UserState.PENDING)):
                     self._ours.set(first, last, status)
         self.is_changed = True
 
@@ -170,12 +177,12 @@ class Entry:
         """The store holds another claim. Return False if that makes outcomes of this process impossible to record."""
         asked, self._asked = self._asked, []
         self._give_back(asked)
-        # Nothing that this process wrote is there.
-        self._tokens, self._doubt, self.failures = (found.token,), None, 0
+        # Nothing that this process wrote is there. And what it can't read or may not touch, it never replaces.
+        self._tokens, self._doubt, self.failures = (), None, 0
         has_news = self._ours.count(UserState.PENDING) < self.users
         try:
             is_late = self._learn(found)
-        except (ValidationError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - a record of anybody's, by a store of anybody's
             self._ours = UserStates(self.users)
             for request in [*asked, *self.requests]:
                 request.error, request.done = error, True
@@ -220,7 +227,6 @@ class Entry:
         Raises ValidationError for another payload, ValueError for anything that is not a record.
         """
         if found is not None and not self._doubt and found.token not in self._tokens:
-            self._tokens = (found.token,)
             self._learn(found)
 
     # -- parts --------------------------------------------------------------------------------------------------
@@ -230,10 +236,10 @@ class Entry:
         record = ClaimRecord.decode(found.record)
         states = record.states()
         if states.count(UserState.PENDING) == states.users:
-            self._base = None
+            self._base, self._tokens = None, (found.token,)
             return False
         self.check(record.fingerprint, states.users)
-        self._base, self._claimed_at = states, record.claimed_at
+        self._base, self._claimed_at, self._tokens = states, record.claimed_at, (found.token,)
         is_ours = False
         for start, stop, status in list(states.runs()):
             if status.state is UserState.CLAIMED and status.reason == self._claimed.reason:
@@ -253,16 +259,17 @@ class Entry:
         for start, stop in request.ranges:
             for low, high, ours in self._ours.runs(start, stop):
                 if ours.state is UserState.UNKNOWN and request.resends:
-                    yield low, high
+                    yield from self._in_base(low, high, UserState.PENDING, UserState.UNKNOWN)
                 elif ours.state is UserState.PENDING:
-                    yield from self._pending_in_base(low, high)
+                    yield from self._in_base(low, high, UserState.PENDING)
 
-    def _pending_in_base(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _in_base(self, start: int, stop: int, *states: UserState) -> Iterator[tuple[int, int]]:
+        """Yield the users whom others recorded in one of these states."""
         if self._base is None:
             yield start, stop
             return
         for low, high, theirs in self._base.runs(start, stop):
-            if theirs.state is UserState.PENDING:
+            if theirs.state in states:
                 yield low, high
 
     def _finish(self, error: Exception | None) -> None:

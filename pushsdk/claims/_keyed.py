@@ -10,7 +10,7 @@ import msgspec
 from pushsdk._core import idempotency, wire
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.errors import NotSentError, PushError
-from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.outcome import Evidence, Failure, Verdict, sum_up
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import Piece, Segment, call_of
 from pushsdk._core.user_states import UserState, UserStatus
@@ -136,6 +136,8 @@ class RequestClaim:
         self._requests: list[ClaimRequest] = []
         # An attempt was UNKNOWN, and another one was asked for.
         self._resends = False
+        # The verdict on the attempts so far: it holds if no further one can be claimed.
+        self._verdict = sum_up(piece.history, Evidence())
 
     async def claim(self) -> bytes | None:
         requests = self._requests = [self._request(segment) for segment in self.piece.segments]
@@ -165,6 +167,7 @@ class RequestClaim:
                 self._log.withdraw(request)
                 call_of(segment).claims.error = claim_error(None)
         self._resends = status.state is UserState.UNKNOWN
+        self._verdict = verdict
 
     def _request(self, segment: Call | Segment) -> ClaimRequest:
         keyed: KeyedCall = call_of(segment).claims
@@ -177,7 +180,7 @@ class RequestClaim:
         keyed: KeyedCall = call.claims
         if request.error is not None:
             keyed.error = claim_error(request.error)
-            self._ledger.settle(call, segment.users, Verdict(outcome=Outcome.NOT_SENT, failure=Failure.UNCLAIMED))
+            self._ledger.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
             return None
         granted = [user for start, stop in request.claimed for user in keyed.users[start:stop]]
         if len(granted) == len(segment.users):

@@ -215,7 +215,7 @@ class ClaimLog:
     def _fail(self, entries: Sequence[Entry], error: Exception) -> None:
         for entry in entries:
             entry.failed(error)
-            if isinstance(error, PushError | ValueError):
+            if isinstance(error, PushError):
                 # No later try would fare better, as with the store of another loop.
                 entry.give_up()
         if isinstance(error, TimeoutError):

@@ -221,6 +221,47 @@ async def test_a_request_is_over_before_its_claim_expires() -> None:
     assert (outcomes(found), now()) == ({"UNKNOWN": 10}, pytest.approx(30.0, abs=0.5))
 
 
+@virtual
+async def test_users_whom_another_process_claims_before_the_message_is_given_up_are_left_to_it() -> None:
+    claims = ShakyClaims()
+
+    def taken() -> None:
+        """Another process claims the open users, and is killed."""
+        ((key, (claim, expires)),) = claims._claims.items()
+        record = ClaimRecord.decode(claim.record)
+        states = record.states()
+        for first, last, status in list(states.runs()):
+            if status.state is UserState.PENDING:
+                states.set(first, last, UserStatus(UserState.CLAIMED, reason="another"))
+        record = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json()))
+        claims._claims[key] = Claim("b" * 32, record.encode()), expires
+
+    def then(request: Any) -> Any:
+        if len(service.sent) == 9:
+            asyncio.get_running_loop().call_later(0.5, taken)
+        return answer(400, after=1.0)
+
+    service = FakeService(then=then)
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        found = await Run(client, claims, brake=NO_BRAKE).send(40, size=40)
+    assert outcomes(found) == {"REJECTED": 8, "UNKNOWN": 32}
+    assert Counter(claims.states()[0]) == {UserState.REJECTED: 8, UserState.CLAIMED: 32}
+
+
+@virtual
+async def test_of_a_chunk_that_another_process_has_begun_its_own_users_are_counted() -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with client_of(service) as client:
+        run = Run(client, claims)
+        chunk = list(run.recipe.chunks(plan(20, size=10)))[1]
+        states = UserStates(10)
+        states.set(0, 7, UserStatus(UserState.ACCEPTED, 204))
+        record = ClaimRecord(fingerprint=chunk.fingerprint, claimed_at=0.0, users=msgspec.Raw(states.to_json()))
+        await MemoryClaims.put(claims, [Put(chunk.key, Claim("a" * 32, record.encode()))], 1e6)
+        assert outcomes(await run.send(20)) == {"ACCEPTED": 20}
+        assert (sum(map(len, service.sent)), client.stats().accepted) == (13, 13)
+
+
 # -- when it stops ----------------------------------------------------------------------------------------------------
 
 

@@ -559,6 +559,7 @@ async def test_when_all_tasks_are_cancelled_nothing_stays_claimed_that_was_not_s
                     each.cancel()
                 await turns(1)
             await asyncio.gather(task, return_exceptions=True)
+            await turns(5)
             assert not everybody()
             # Who goes on cancelling whatever is begun has his way in the end.
             if not service.requests and times < 100:

@@ -1,0 +1,187 @@
+"""Claims that meet those of other processes, of operators, or of the same key with another payload."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+from support.shaky_claims import ShakyClaims
+from support.virtual_time import virtual
+from support.wire_server import WireServer
+
+from pushsdk import (
+    AsyncPushClient,
+    ClaimStoreError,
+    Limits,
+    MobilePush,
+    OutcomeUnknownError,
+    PushError,
+    Rate,
+    Receipt,
+    RejectedError,
+    RetryPolicy,
+    ValidationError,
+)
+from pushsdk._core.idempotency import digest_of
+from pushsdk._core.user_states import UserState
+from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims._operators import claimed, release
+from pushsdk.testing import Answer, FakeRequest, FakeService
+
+HELLO, OTHER = MobilePush(title={"en": "Hello"}), MobilePush(title={"en": "Other"})
+JOB = "job"
+ACCEPTED, REJECTED, UNKNOWN = UserState.ACCEPTED, UserState.REJECTED, UserState.UNKNOWN
+
+
+async def deliver(
+    client: AsyncPushClient,
+    users: str | list[str] = "user-1",
+    message: MobilePush = HELLO,
+    key: str = JOB,
+    timeout: float | None = None,
+) -> Receipt | PushError:
+    try:
+        return await client.send(users, message, dedupe_key=key, timeout=timeout)
+    except PushError as error:
+        return error
+
+
+@virtual
+async def test_a_key_of_another_payload_is_refused_however_often_it_is_asked_for() -> None:
+    service, claims = FakeService(then=Answer.accept(after=1.0)), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        assert isinstance(await deliver(client), Receipt)
+    async with service.client(claims=claims, limits=Limits(in_flight=1)) as client:
+        found = await asyncio.gather(*(deliver(client, message=OTHER) for _ in range(3)))
+    assert [type(each) for each in found] == [ValidationError] * 3
+    assert (service.users(), claims.states()) == ({"user-1": 1}, [[ACCEPTED]])
+
+
+@virtual
+async def test_a_call_in_pieces_under_a_key_of_another_payload_sends_none_of_them() -> None:
+    def fate(request: FakeRequest) -> Answer:
+        return Answer.status(413) if len(request.user_ids) > 2 else Answer.accept()
+
+    service, claims = FakeService(then=fate), ShakyClaims()
+    users = [f"user-{number}".ljust(300, "-") for number in range(6)]
+    async with service.client(claims=claims) as client:
+        await deliver(client, users)
+    async with service.client(claims=claims, limits=Limits(in_flight=1)) as client:
+        await deliver(client, users, key="learns how much the service takes")
+        assert isinstance(await deliver(client, users, OTHER), ValidationError)
+    assert set(service.users().values()) == {2}
+    assert service.duplicates() == dict.fromkeys(users, 2), "one for each of the two keys"
+    assert claims.states() == [[ACCEPTED] * 6] * 2
+
+
+@virtual
+async def test_a_call_whose_second_attempt_can_not_be_claimed_stays_unknown() -> None:
+    claims = ShakyClaims()
+
+    def fate(request: FakeRequest) -> Answer:
+        claims.faults["swap"] = ["slow", *["down"] * 9]
+        return Answer.status(500)
+
+    service = FakeService(then=fate)
+    async with service.client(claims=claims, retry=RetryPolicy.at_least_once()) as client:
+        told = await deliver(client)
+        assert isinstance(told, OutcomeUnknownError)
+        assert (len(told.attempts), client.stats().unknown, client.stats().not_sent) == (1, 1, 0)
+    assert len(service.requests) == 1
+
+
+@virtual
+async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key_is_not_tried() -> None:
+    claims, keys = ShakyClaims(), iter(["old", "new"])
+
+    def fate(request: FakeRequest) -> Answer:
+        claims.faults["swap"] = ["down"] * 9
+        return Answer.status(401)
+
+    service = FakeService(then=fate)
+    client = service.serve(
+        AsyncPushClient(
+            "https://push.example", lambda: next(keys, "new"), claims=claims, rate=Rate(requests_per_second=10)
+        )
+    )
+    async with client:
+        assert isinstance(await deliver(client), RejectedError)
+        # At ten requests a second the next one waits its turn.
+        started = asyncio.get_running_loop().time()
+        claims.faults["swap"].clear()
+        service._then = Answer.accept()
+        await client.send("user-2", HELLO)
+        assert asyncio.get_running_loop().time() - started > 0.05
+        assert client._engine.slots.in_flight == 0
+
+
+@virtual
+async def test_a_user_whom_another_process_accepted_meanwhile_is_not_sent_to_again() -> None:
+    service, claims = FakeService(Answer.status(500)), ShakyClaims()
+    patient = RetryPolicy.at_least_once(base=60.0, cap=60.0)
+    async with (
+        service.client(claims=claims, retry=patient) as client,
+        service.client(claims=claims) as other,
+    ):
+        first = asyncio.create_task(deliver(client, timeout=600.0))
+        await asyncio.sleep(1.0)
+        assert claims.states() == [[UNKNOWN]]
+        assert await release(claims, [send async for send in claimed(claims)]) == []
+        assert isinstance(await deliver(other), Receipt)
+        told = await first
+    assert isinstance(told, Receipt)
+    assert (told.deduplicated, service.users()) == (1, {"user-1": 1})
+
+
+@pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])
+@virtual
+async def test_what_can_not_be_read_is_never_replaced_and_holds_up_nobody(record: bytes) -> None:
+    service, claims = FakeService(), ShakyClaims()
+    await MemoryClaims.put(claims, [Put(digest_of("damaged"), Claim("a" * 32, record))], 1e6)
+    async with service.client(claims=claims) as client:
+        calls = {"user-1": "good", "user-2": "damaged", "user-3": "fine"}
+        for _ in range(2):
+            found = await asyncio.gather(*(deliver(client, user, key=key) for user, key in calls.items()))
+            assert [type(each) for each in found] == [Receipt, ClaimStoreError, Receipt]
+    assert service.users() == {"user-1": 1, "user-3": 1}
+    assert claims._claims[digest_of("damaged")][0].record == record
+
+
+async def test_a_session_that_sends_a_request_again_by_itself_settles_its_claim() -> None:
+    times = 0
+
+    async def challenged(request: Any, handler: Any) -> Any:
+        # As aiohttp's DigestAuthMiddleware does after a challenge.
+        nonlocal times
+        times += 1
+        response = await handler(request)
+        if times == 1:
+            response.release()
+            response = await handler(request)
+        return response
+
+    claims = ShakyClaims()
+    async with (
+        WireServer() as server,
+        aiohttp.ClientSession(middlewares=(challenged,)) as session,
+        AsyncPushClient(server.base_url, "key", session=session, claims=claims) as client,
+    ):
+        assert isinstance(await deliver(client), Receipt)
+        assert len(server.requests) == 2
+    assert claims.states() == [[ACCEPTED]]
+
+
+async def test_a_call_that_ends_before_a_recorder_is_asked_was_not_sent() -> None:
+    claims = ShakyClaims(add=["slow"])
+    async with aiohttp.ClientSession() as session:
+
+        async def recorder(*_: Any, **__: Any) -> Any:
+            raise AssertionError("nothing is claimed yet")
+
+        session._request = recorder  # type: ignore[method-assign]
+        async with AsyncPushClient("http://127.0.0.1:9", "key", session=session, claims=claims) as client:
+            told = await deliver(client, timeout=0.05)
+    assert isinstance(told, ClaimStoreError)
+    assert claims.states() == [[UserState.PENDING]]
