@@ -2200,8 +2200,8 @@ CLAIM_STORES = [
     Mutant(
         "a token of another process is not expected when its entry is replaced",
         CLAIMS + "_entry.py",
-        "        self._tokens, self._doubt, self.failures = (found.token,), None, 0\n        has_news",
-        "        self._tokens, self._doubt, self.failures = (), None, 0\n        has_news",
+        "self._base, self._claimed_at, self._tokens = states, record.claimed_at, (found.token,)",
+        "self._base, self._claimed_at, self._tokens = states, record.claimed_at, ()",
         T_CLAIMS + "entry.py",
     ),
     Mutant(
@@ -2229,17 +2229,52 @@ CLAIM_STORES = [
         "whoever resends takes the users whom another process sent to",
         CLAIMS + "_entry.py",
         """                if ours.state is UserState.UNKNOWN and request.resends:
+                    yield from self._in_base(low, high, UserState.PENDING, UserState.UNKNOWN)
+""",
+        """                if ours.state is UserState.UNKNOWN and request.resends:
                     yield low, high
 """,
-        """                if request.resends and ours.state is not UserState.CLAIMED:
-                    yield low, high
-""",
-        T_CLAIMS + "entry.py",
+        T_CLAIMS + "conflicts.py",
+    ),
+    Mutant(
+        "the record of another payload is replaced",
+        CLAIMS + "_entry.py",
+        "        self._tokens, self._doubt, self.failures = (), None, 0\n",
+        "        self._tokens, self._doubt, self.failures = (found.token,), None, 0\n",
+        T_CLAIMS + "conflicts.py",
+    ),
+    Mutant(
+        "a rejection replaces the claim of another process",
+        CLAIMS + "_entry.py",
+        "UserState.REJECTED: frozenset({UserState.ACCEPTED, UserState.CLAIMED, UserState.UNKNOWN}),",
+        "UserState.REJECTED: frozenset({UserState.ACCEPTED}),",
+        "tests/arrow/test_dispatcher.py",
+    ),
+    Mutant(
+        "an attempt that could not be claimed makes the one before it not sent",
+        CLAIMS + "_keyed.py",
+        "        self._verdict = verdict\n",
+        "",
+        T_CLAIMS + "conflicts.py",
+    ),
+    Mutant(
+        "a body that is written again is claimed again",
+        IO + "transport.py",
+        "        claim, self._claim = self._claim, None\n",
+        "        claim = self._claim\n",
+        T_CLAIMS + "conflicts.py",
+    ),
+    Mutant(
+        "the rate takes back what a rejected attempt used",
+        IO + "sender.py",
+        "job.failure is Failure.UNCLAIMED and job.own == own",
+        "job.failure is Failure.UNCLAIMED",
+        T_CLAIMS + "conflicts.py",
     ),
     Mutant(
         "what becomes of a call overwrites what another process recorded",
         CLAIMS + "_entry.py",
-        "[(low, high)] if is_ours else list(self._pending_in_base(low, high))",
+        "[(low, high)] if is_ours else list(self._in_base(low, high, UserState.PENDING))",
         "[(low, high)]",
         T_CLAIMS + "entry.py",
     ),
@@ -2268,7 +2303,7 @@ CLAIM_STORES = [
         "a claim that failed is sent all the same",
         CLAIMS + "_keyed.py",
         """            keyed.error = claim_error(request.error)
-            self._ledger.settle(call, segment.users, Verdict(outcome=Outcome.NOT_SENT, failure=Failure.UNCLAIMED))
+            self._ledger.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
             return None
 """,
         "            return segment\n",
@@ -2620,15 +2655,15 @@ BY_ARROW = [
     Mutant(
         "what another process reached is sent to again",
         CLAIMS + "_entry.py",
-        "            if theirs.state is UserState.PENDING:\n                yield low, high\n",
+        "            if theirs.state in states:\n                yield low, high\n",
         "            yield low, high\n",
         T_CLAIMS + "entry.py tests/arrow/test_dispatcher.py",
     ),
     Mutant(
         "an accepted push of another process is reported as what became of a later one",
         CLAIMS + "_entry.py",
-        " and theirs.state is not UserState.ACCEPTED:",
-        ":",
+        "if theirs.state not in _KEPT.get(status.state, _ACCEPTED):",
+        "if theirs.state not in _KEPT.get(status.state, ()):",
         T_CLAIMS + "entry.py",
     ),
     Mutant(
