@@ -14,6 +14,7 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import (
     ClaimStoreError,
+    ConfigurationError,
     MobilePush,
     NotSentError,
     Outcome,
@@ -97,6 +98,22 @@ async def test_a_store_that_hangs_is_an_error_after_its_timeout_and_nothing_is_s
         assert isinstance(await deliver(client), ClaimStoreError)
         assert now() - started == pytest.approx(2.0, abs=0.01)
     assert (service.requests, claims.states()) == ([], UNDONE)
+
+
+@virtual
+async def test_a_store_that_can_not_be_used_is_an_error_of_its_own_and_is_not_asked_again() -> None:
+    class Foreign(ShakyClaims):
+        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+            self.ops.append("put")
+            raise ConfigurationError("the claim store is in use by another event loop: make one for each client")
+
+    service, claims = FakeService(), Foreign()
+    async with service.client(claims=claims) as client:
+        told = [await deliver(client) for _ in range(2)]
+        await asyncio.sleep(60.0)
+    assert [type(each) for each in told] == [ConfigurationError] * 2
+    assert told[0] is not told[1]
+    assert (claims.ops, service.requests) == (["put"] * 2, [])
 
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done"])

@@ -199,7 +199,7 @@ def test_a_plan_that_is_damaged_is_told(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [b"{}", json.dumps({"fingerprint": "f", "claimed_at": 1.0, "runs": [["ACCEPTED", SIZE + 1, 204]]}).encode()],
+    [b"{}", json.dumps({"fingerprint": "f", "claimed_at": 1.0, "users": [["ACCEPTED", SIZE + 1, 204]]}).encode()],
     ids=["none", "of other users"],
 )
 def test_a_claim_that_is_of_something_else_is_told(run: Run, record: bytes) -> None:

@@ -84,6 +84,22 @@ def test_many_threads_close_one_client_and_all_wait_for_its_end(service: Service
     assert sorted(closed) == [(True, 0)] * 7 + [(True, 1)]
 
 
+def test_the_second_thread_that_closes_waits_and_has_nothing_to_report(service: Service) -> None:
+    service.faults = [Fault.delay(0.5)]
+    client = PushClient()
+    ended = sending(client)
+    service.wait_for(1)
+    (place,) = client._portal._places.values()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.close)
+        while not place.thread.closing:
+            time.sleep(0.001)
+        assert client.close() == DrainReport()
+        assert threads_of_clients() == []
+        assert first.result(HANGS).accepted == ("u",)
+    assert ended.result(HANGS) is Outcome.ACCEPTED
+
+
 def test_closing_while_threads_send_tells_each_of_its_send(service: Service) -> None:
     client = PushClient()
     started = threading.Barrier(9)
