@@ -120,7 +120,8 @@ def test_a_driver_is_killed_and_another_takes_the_run_up_with_other_tasks(servic
 
 
 def test_an_executor_is_killed(service: Oracle, tmp_path: Path) -> None:
-    service.begin([SLOW])
+    # To find the processes of an executor takes a while: it must not have sent all it has by then.
+    service.begin([Fault.delay(0.3)])
     notes = tmp_path / "notes"
     with spark_session("local-cluster[2,1,1024]", tmp_path, {"spark.executorEnv.PYTHONPATH": _path()}) as spark:
         claims = partial(_noted, notes, tmp_path / "claims")
