@@ -41,7 +41,7 @@ Shares = Sequence[tuple[tuple[str, ...], Verdict]]
 """Users of a call, and the verdict on them."""
 
 Payload = tuple[bytes, bytes, bytes | None]
-"""What one request carries, as JSON: user ids, message, custom fields."""
+"""The parts of one request, as JSON: user ids, message, custom fields."""
 
 
 class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

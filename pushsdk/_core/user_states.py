@@ -17,7 +17,7 @@ __all__ = ["UserState", "UserStates", "UserStatus"]
 
 
 class UserState(StrEnum):
-    """What is known of one user."""
+    """The state of one user of a plan or of a claim."""
 
     PENDING = "PENDING"
     """Not sent, or proven that the service was never asked about this user: may be sent to."""

@@ -34,7 +34,7 @@ class PieceClaim(Claimant, Protocol):
 
     @property
     def piece(self) -> Piece:
-        """What is sent: without the users whose claim was refused, who are settled."""
+        """The piece to send, without the users whose claim was refused: these are settled."""
         ...
 
 

@@ -70,7 +70,7 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - absent on Windows
 
 
 class Engine:
-    """The parts of one client, put together inside its event loop. Shared by all of its views."""
+    """The parts of one client, put together inside its event loop. Shared with what ``with_options`` returns."""
 
     def __init__(self, settings: Settings) -> None:
         # Here, not above: these would double the time that this package takes to import. And not at the first send: a

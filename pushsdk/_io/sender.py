@@ -45,7 +45,7 @@ PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
 
 
 class Claimant(Protocol):
-    """Whoever remembers, across processes, which users of a request may have been sent to."""
+    """The claim of one request: a record, for other processes, of the users that may have been sent to."""
 
     async def claim(self) -> bytes | None:
         """Claim the users, after the connection is had and before the first byte. Raises nothing but a cancellation.

@@ -51,16 +51,17 @@ def push_batches(
     ``batching.max_users`` distinct ``user_ids``. What comes out has the columns of ``outcome_schema``, a row for each
     user, in no particular order.
 
-    A chunk is claimed in the store before its first byte leaves, under ``run`` and its ``chunk_id``, and settled after:
+    The users of a request are claimed in the store after its connection is open and before its first byte leaves,
+    under ``run`` and the ``chunk_id``, and settled after:
     a process that takes the same plan up, after a crash or at the same time, sends to those only whom no other has
     sent to. Users that are claimed and not settled are UNKNOWN: held. What was not sent, or refused for the moment, is
     repeated as long as it takes; ``brake`` says when to give up. The rest is NOT_SENT then, but for what is recorded of
-    an earlier call. Who was rejected stays so, also with a redirect or a 413, which ``send(dedupe_key=)`` leaves open:
-    give them to another run.
+    an earlier call. Users who were rejected (400, 404, 410, ...) stay so: give them to another run. A 401, 403, 413 or
+    redirect is not about users, and leaves them NOT_SENT: the next call sends to them.
 
     ``personal`` is what the column ``fields`` is for: to fill the ``"placeholders"`` of title, subtitle and body, or as
-    the ``"custom_fields"`` of a user's request, over those given. Then every user has a request of his own, and a chunk
-    one claim for all of them.
+    the ``"custom_fields"`` of a user's request, over those given. Then every user has a separate request and claim,
+    all of them in one entry for the chunk.
 
     Claims expire: never take a plan up that is older than half of their ``claim_ttl``, and plan no user twice.
 

@@ -23,7 +23,7 @@ __all__ = ["KeyedSends"]
 
 
 class KeyedSends:
-    """Sends calls with idempotency keys, by one claim store. Shared by a client and its views."""
+    """Sends calls with idempotency keys, by one claim store. Shared with what ``with_options`` returns."""
 
     def __init__(self, log: ClaimLog, engine: Engine) -> None:
         self._log = log
@@ -130,7 +130,7 @@ class RequestClaim:
         self._log = log
         self._content = content
         self._ledger = ledger
-        #: What of the request is sent: without the users whose claim was refused.
+        #: The piece to send: without the users whose claim was refused.
         self.piece = piece
         # Of the attempt under way, one for each segment of the piece.
         self._requests: list[ClaimRequest] = []

@@ -27,7 +27,7 @@ for i, key in ipairs(KEYS) do
     local entry, expected = ARGV[2 * i], ARGV[2 * i + 1]
     local stored = redis.call('GET', key)
     local token = stored and string.sub(stored, 1, 32)
-    if not stored or token == string.sub(entry, 1, 32) or string.find(expected, token, 1, true) then
+    if not stored or token == string.sub(entry, 1, 32) or #token == 32 and string.find(expected, token, 1, true) then
         redis.call('SET', key, entry, 'PX', ARGV[1])
         stored = false
     end

@@ -328,6 +328,14 @@ async def test_a_client_of_mine_is_not_closed(redis_url: str) -> None:
         assert await mine.exists(f"mine:{KEY}")
 
 
+@pytest.mark.parametrize("foreign", ["", "1", "11111111"])
+async def test_a_value_in_redis_that_is_no_entry_is_never_replaced(redis_url: str, foreign: str) -> None:
+    async with RedisClaims(redis_url, prefix="foreign:") as store, Redis.from_url(redis_url) as redis:
+        await redis.set(f"foreign:{KEY}", foreign)
+        assert await put(store, TWO, ONE) is not None
+        assert await redis.get(f"foreign:{KEY}") == foreign.encode()
+
+
 async def test_a_prefix_is_no_pattern(redis_url: str) -> None:
     async with RedisClaims(redis_url, prefix="a*[b]?\\") as store, RedisClaims(redis_url, prefix="a-b.\\") as other:
         await put(store, ONE)
