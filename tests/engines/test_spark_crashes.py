@@ -123,10 +123,17 @@ def test_an_executor_is_killed(service: Oracle, tmp_path: Path) -> None:
     # To find the processes of an executor takes a while: it must not have sent all it has by then.
     service.begin([Fault.delay(0.3)])
     notes = tmp_path / "notes"
+
+    def happens() -> None:
+        kill_an_executor(notes)
+        # The other one ends before Spark starts its task again too, for the data that was lost: while both copies of a
+        # task send, each reports as unknown what the other has on its way.
+        service.fail([SLOW])
+
     with spark_session("local-cluster[2,1,1024]", tmp_path, {"spark.executorEnv.PYTHONPATH": _path()}) as spark:
         claims = partial(_noted, notes, tmp_path / "claims")
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=2, claims=claims, **CALM)
-        report = meanwhile(work, service, lambda: kill_an_executor(notes))
+        report = meanwhile(work, service, happens)
         judge(report, service, unknown=4 * 50)
 
 
