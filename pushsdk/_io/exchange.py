@@ -121,11 +121,13 @@ def look(protocol: Any, evidence: Evidence) -> None:
     sock.began = monotonic()
 
 
-async def claimed(claim: Claim, evidence: Evidence) -> bytes:
-    """Return the body that is claimed. Raises UnclaimedError if nothing is to be sent."""
+async def claimed(claim: Claim) -> bytes:
+    """Return the body that is claimed. Raises UnclaimedError if nothing is to be sent.
+
+    ``look`` comes after it: if the attempt ended while the claim was made, its connection is closed or was answered.
+    """
     body = await claim()
-    # With an outcome the attempt is over, and the claim given back: aiohttp writes in a task of its own.
-    if body is None or evidence.failure is not None or evidence.status is not None:
+    if body is None:
         raise UnclaimedError
     return body
 
@@ -229,7 +231,7 @@ class Exchange:
             protocol = connection.protocol
             assert protocol is not None  # noqa: S101 - of a connection that was just opened
             if claim is not None:
-                body = await claimed(claim, evidence)
+                body = await claimed(claim)
             look(protocol, evidence)
             protocol.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
             evidence.started_writing = True

@@ -118,7 +118,7 @@ class _Body(payload.Payload):
         # Once: a middleware of an injected session may send again, which is still this attempt.
         claim, self._claim = self._claim, None
         if claim is not None:
-            body = await claimed(claim, evidence)
+            body = await claimed(claim)
             # The head names the length by now. JSON may end in white space.
             self._value = body.ljust(len(self._value))
         look(protocol, evidence)
@@ -219,7 +219,7 @@ class AiohttpTransport:
                 if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
                     # A mock or a recorder, which may never ask the body to write. Until then nothing can have left.
                     evidence.touched = True
-                    body, claim = await _claimed_early(claim), None
+                    body, claim = await claimed(claim), None
                     evidence.touched = False
                 # What session.post() calls, without the context manager that it wraps it in.
                 data = _Body(body, evidence, claim)
@@ -385,13 +385,6 @@ def _is_caused_by(kind: type[Exception], error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-async def _claimed_early(claim: Claim) -> bytes:
-    body = await claim()
-    if body is None:
-        raise UnclaimedError
-    return body
 
 
 def check_session(session: object) -> None:
