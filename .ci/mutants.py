@@ -2336,12 +2336,12 @@ CLAIM_STORES = [
         "a connection that ended while users were claimed is written to",
         IO + "exchange.py",
         """            if claim is not None:
-                body = await claimed(claim, evidence)
+                body = await claimed(claim)
             look(protocol, evidence)
 """,
         """            look(protocol, evidence)
             if claim is not None:
-                body = await claimed(claim, evidence)
+                body = await claimed(claim)
 """,
         "tests/io/test_claim_hook.py",
     ),
