@@ -1528,13 +1528,6 @@ EMULATOR_RULES = [
         T_EMULATOR + "delivery.py",
     ),
     Mutant(
-        "a program leaves out what the models do not know",
-        EMULATOR + "snippets.py",
-        "return made if msgspec.to_builtins(made) == value else value",
-        "return made",
-        T_EMULATOR + "snippets.py",
-    ),
-    Mutant(
         "a body ends the quote in a shell",
         EMULATOR + "snippets.py",
         """set(b"%\\\\'-")""",
@@ -2409,22 +2402,22 @@ CLAIM_STORES = [
 TESTING = [
     Mutant(
         "a fault that never fired passes where an error was expected",
-        "pushsdk/testing/armed.py",
-        "            self.unsaid = self._never_fired(idle)  # by a test that expects the error\n"
-        "            error.add_note(self.unsaid)",
+        "pushsdk/testing/inbox.py",
+        "            self.pending_failure = self._never_fired(idle)  # for a test that expects the error\n"
+        "            error.add_note(self.pending_failure)",
         "            error.add_note(self._never_fired(idle))",
         "tests/testing/test_plugin.py",
     ),
     Mutant(
         "a fault without a with passes",
-        "pushsdk/testing/armed.py",
+        "pushsdk/testing/inbox.py",
         'None if needed == "none" else self._never_used()',
         "None",
         "tests/testing/test_plugin.py",
     ),
     Mutant(
         "one fired fault speaks for all",
-        "pushsdk/testing/armed.py",
+        "pushsdk/testing/inbox.py",
         '(self._needed == "any" and len(idle) < len(self._faults))',
         "len(idle) < len(self._faults)",
         "tests/testing/test_push_inbox.py",
@@ -2452,7 +2445,7 @@ TESTING = [
     ),
     Mutant(
         "a broken answer of the fake service was accepted",
-        "pushsdk/testing/answers.py",
+        "pushsdk/testing/service.py",
         "return Answer(failure=Failure.RESET, after=after)",
         "return Answer(failure=Failure.RESET, accepted=True, after=after)",
         "tests/testing/test_fake_service.py",

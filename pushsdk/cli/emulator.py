@@ -24,9 +24,8 @@ from pushsdk.cli._interrupt import heard
 from pushsdk.cli._options import Flag
 from pushsdk.cli._terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError, load_faults
-from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import is_host
-from pushsdk.emulator.presets import PRESETS
 from pushsdk.emulator.segment import segment_available
 
 __all__ = ["Behaviour", "app", "emulator", "execute"]

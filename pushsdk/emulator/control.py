@@ -18,11 +18,10 @@ from pushsdk.emulator import routes, views
 from pushsdk.emulator.answers import PRIVATE, json_answer, refuse
 from pushsdk.emulator.app import Service
 from pushsdk.emulator.bodies import Bodies
-from pushsdk.emulator.faults import Rules, read_faults
+from pushsdk.emulator.faults import Rules, preset, read_faults
 from pushsdk.emulator.guard import Guard, Refusal, Refused
 from pushsdk.emulator.inboxes import InboxState
 from pushsdk.emulator.limits import ServiceLimits
-from pushsdk.emulator.presets import preset
 from pushsdk.emulator.records import Campaign, InboxView, Unmatched, UserCount
 from pushsdk.emulator.search import Search, parse
 from pushsdk.emulator.shapes import LARGE

@@ -21,15 +21,7 @@ from msgspec import UNSET, Struct, UnsetType
 from pushsdk.emulator.records import Card, Entry
 from pushsdk.emulator.shapes import Message
 
-__all__ = [
-    "Button",
-    "Media",
-    "Notification",
-    "Platform",
-    "PushView",
-    "describe",
-    "notifications",
-]
+__all__ = ["Notification", "Platform", "PushView", "describe", "notifications"]
 
 _LISTED = 300  # characters of a text in a list
 _LANGUAGES = 50
@@ -108,31 +100,12 @@ class PushView(_Quiet, frozen=True, kw_only=True):
     custom_fields: Any
 
 
-class Media(_Quiet, frozen=True, kw_only=True):
-    """Rich media, and of which kind it is said to be."""
-
-    url: str | None
-    type: str | None
-
-
-class Button(_Quiet, frozen=True, kw_only=True):
-    """A button: of androidActionButtons with a ``label``, or an action of the actionCategory with an ``id``."""
-
-    label: str | None = None
-    id: str | None = None
-    url: str | None = None
-    click_action: str | None = None
-    key_vals: dict[str, str] = {}
-    webview: bool | None = None
-
-
 class Notification(_Quiet, frozen=True, kw_only=True):
-    """What one device shows of one push. None is a field that the message leaves out.
+    """What one device shows of one push.
 
-    ``push`` is the id of what was sent. Texts are maps of language to text with their placeholders in them, which
-    ``fields`` fill. ``silent`` is one that wakes the app and shows nothing. ``extras`` are the fields of the message
-    that show nowhere else here, by their names in it: those of the other platform, and unknown ones. ``simulated``
-    says what of it the emulator made up.
+    ``push`` is the id of what was sent. ``message`` has the documented fields that concern this platform, under their
+    names in the interface; ``fields`` fill the placeholders in its texts. A ``silent`` push wakes the app and shows
+    nothing. ``simulated`` lists what the emulator made up.
     """
 
     push: int
@@ -142,56 +115,9 @@ class Notification(_Quiet, frozen=True, kw_only=True):
     state: State
     silent: bool
     campaign: str | None
-    type: str | None = None
-    title: dict[str, str] = {}
-    subtitle: dict[str, str] = {}
-    body: dict[str, str] = {}
+    message: dict[str, Any]
     fields: dict[str, Any]
-    collapse_id: str | None = None
-    ttl: int | None = None
-    action: str | None = None
-    url: str | None
-    key_vals: dict[str, str] = {}
-    big_image: str | None = None
-    large_icon: str | None = None
-    small_icon: str | None = None
-    channel: str | None = None
-    priority: str | None = None
-    buttons: tuple[Button, ...]
-    category: dict[str, str]
-    sound: str | None = None
-    media: Media | None
-    interruption_level: str | None = None
-    badge: int | None = None
-    relevance_score: str | None = None
-    content_available: bool | None = None
-    extras: dict[str, Any]
     simulated: tuple[str, ...]
-
-
-# By the field of a notification or a button: the message's field that it shows.
-_SHOWN = {
-    **{name: name for name in ("type", "title", "subtitle", "body", "ttl", "action", "priority")},
-    "collapse_id": "collapseId",
-    "key_vals": "keyVals",
-    "big_image": "bigImageUrl",
-    "large_icon": "largeIconUrl",
-    "small_icon": "smallIconResourceId",
-    "channel": "androidChannel",
-    "sound": "soundFileName",
-    "interruption_level": "interruptionLevel",
-    "badge": "badgeCount",
-    "relevance_score": "relevanceScore",
-    "content_available": "contentAvailable",
-}
-_BUTTON = {
-    "label": "label",
-    "id": "actionId",
-    "url": "url",
-    "click_action": "clickAction",
-    "key_vals": "keyVals",
-    "webview": "useWebview",
-}
 
 
 def notifications(pushes: Iterable[PushView], *, user_id: str, now: float, platform: Platform) -> list[Notification]:
@@ -234,9 +160,6 @@ def _notification(
     sent: PushView, known: Mapping[str, Any], user_id: str, platform: Platform, state: State
 ) -> Notification:
     message = {name: value for name, value in known.items() if _ONLY.get(name, platform) == platform}
-    category = dict(message.get("actionCategory", {}))
-    buttons = [*message.get("androidActionButtons", ()), *category.pop("actionComponents", ())]
-    url, kind = message.get("richMediaUrl"), message.get("mediaType")
     texts = [text for name in ("title", "subtitle", "body") for text in message.get(name, {}).values()]
     silent = message.get("contentAvailable") is True and not any(text.strip() for text in texts)
     return Notification(
@@ -247,20 +170,11 @@ def _notification(
         state=state,
         silent=silent,
         campaign=sent.campaign,
+        message=message,
         fields=sent.custom_fields or {},
-        url=message.get(f"{platform}ActionUrl"),
-        buttons=tuple(Button(**_renamed(each, _BUTTON)) for each in buttons),
-        category=category,
-        media=None if url is None and kind is None else Media(url=url, type=kind),
-        extras={name: value for name, value in sent.message.items() if name not in message},
         simulated=(
             "the device is always online",
             *(made_up for name, made_up in _MADE_UP.items() if name in message),
             *(["it is silent: contentAvailable, and no text"] if silent else []),
         ),
-        **_renamed(message, _SHOWN),
     )
-
-
-def _renamed(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {name: value[key] for name, key in names.items() if key in value}

@@ -7,11 +7,9 @@ here is copied into shells, so nothing in a body may end a quote, nor move what 
 from __future__ import annotations
 
 import json
+from pprint import pformat
 from typing import Any
 
-import msgspec
-
-from pushsdk._core.models import UNSET, CampaignRequest, MobilePush, Model
 from pushsdk.emulator.shapes import Unreadable, read_campaign, read_json, read_push
 
 __all__ = ["curl", "python"]
@@ -21,7 +19,7 @@ _WIDTH = 100
 _DEEPEST = 40  # of nested values in a program; Python's own parser ends at about 90
 _MERGED = 1000  # users that a client merges into one request, unless told otherwise
 
-_UNSAYABLE = """\
+_NOT_SENDABLE = """\
 # This request can't be sent with pushsdk: {}.
 # The curl command sends it as it came.
 """
@@ -30,6 +28,8 @@ _PROGRAM = """\
 import asyncio
 
 from pushsdk import {names}
+
+{values}
 
 
 async def main() -> None:
@@ -57,89 +57,40 @@ def curl(endpoint: str, body: bytes) -> str:
 
 
 def python(endpoint: str, body: bytes) -> str:
-    """The request as a program with pushsdk, with its models where they can say all of it, else with mappings.
+    """Return the request as a program that uses pushsdk, with the content as mappings.
 
-    A program of comments only, where pushsdk can't send it: a body that is none, or with more beside its message.
+    The program is comments only if pushsdk can't send such a request.
     """
     try:
         (read_push if endpoint == "push" else read_campaign)(body)
         request: dict[str, Any] = read_json(body)
     except Unreadable:
-        return _UNSAYABLE.format("it is not what the endpoint takes")
+        return _NOT_SENDABLE.format("it is not what the endpoint takes")
     if not _is_within(request, _DEEPEST):
-        return _UNSAYABLE.format("it is nested too deeply")
+        return _NOT_SENDABLE.format("it is nested too deeply")
     if endpoint == "campaigns":
-        return _campaign(request)
+        return _program("print((await client.create_campaign(CAMPAIGN)).uuid)", {"CAMPAIGN": request})
     if request.keys() - {"userIds", "message", "customFields"}:
-        return _UNSAYABLE.format("it has fields beside userIds, message and customFields")
-    if len(set(request["userIds"])) < len(request["userIds"]):
-        return _UNSAYABLE.format("it names a user twice, who counts once in a call")
-    return _push(request)
-
-
-def _push(request: dict[str, Any]) -> str:
-    user_ids, message = request["userIds"], _model(request["message"], MobilePush)
-    arguments = [("", user_ids[0] if len(user_ids) == 1 else user_ids), ("", message)]
+        return _NOT_SENDABLE.format("it has fields beside userIds, message and customFields")
+    users = len(request["userIds"])
+    if len(set(request["userIds"])) < users:
+        return _NOT_SENDABLE.format("it names a user twice, who counts once in a call")
+    values, custom_fields = {"USER_IDS": request["userIds"], "MESSAGE": request["message"]}, ""
     if "customFields" in request:
-        arguments.append(("custom_fields=", request["customFields"]))
-    options = "" if len(user_ids) <= _MERGED else f"batching=Batching(max_users={len(user_ids)})"
-    return _program(_wrapped("await client.send(", arguments, ")", 8), options, message)
+        values["CUSTOM_FIELDS"], custom_fields = request["customFields"], ", custom_fields=CUSTOM_FIELDS"
+    call = f"await client.send(USER_IDS, MESSAGE{custom_fields})"
+    return _program(call, values, max_users=None if users <= _MERGED else users)
 
 
-def _campaign(request: dict[str, Any]) -> str:
-    campaign = _model(request, CampaignRequest)
-    call = _wrapped("created = await client.create_campaign(", [("", campaign)], ")", 8)
-    return _program(f"{call}\n        print(created.uuid)", "", campaign)
-
-
-def _program(call: str, options: str, *values: object) -> str:
-    names = {"AsyncPushClient"}.union(*map(_names, values))
-    if options:
-        names.add("Batching")
-    return _PROGRAM.format(names=", ".join(sorted(names)), options=options, call=call)
-
-
-def _model(value: dict[str, Any], model: type[Model]) -> Model | dict[str, Any]:
-    """The value as this model where that says neither less nor more; as it is where it has unknown fields."""
-    try:
-        made = msgspec.convert(value, model)
-    except msgspec.ValidationError:  # a number that the SDK does not send
-        return value
-    return made if msgspec.to_builtins(made) == value else value
-
-
-def _names(value: object) -> set[str]:
-    """The models that the source of this value needs."""
-    if isinstance(value, Model):
-        below = (getattr(value, name) for name in value.__struct_fields__)
-        return {type(value).__name__}.union(*map(_names, below))
-    return set().union(*map(_names, value)) if isinstance(value, list) else set()
-
-
-def _source(value: object, indent: int) -> str:
-    """The Python source of a model or of JSON, over several lines where it is wide."""
-    if isinstance(value, Model):
-        defaults = type(value)()
-        fields = [
-            (f"{name}=", each)
-            for name in value.__struct_fields__
-            if (each := getattr(value, name)) is not UNSET and each != getattr(defaults, name)
-        ]
-        return _wrapped(f"{type(value).__name__}(", fields, ")", indent)
-    if isinstance(value, dict):
-        return _wrapped("{", [(f"{key!r}: ", each) for key, each in value.items()], "}", indent)
-    if isinstance(value, list):
-        return _wrapped("[", [("", each) for each in value], "]", indent)
-    return repr(value)  # which escapes what can't be seen
-
-
-def _wrapped(start: str, items: list[tuple[str, Any]], end: str, indent: int) -> str:
-    inner = indent + 4
-    parts = [key + _source(value, inner) for key, value in items]
-    line = f"{start}{', '.join(parts)}{end}"
-    if not parts or ("\n" not in line and indent + len(line) <= _WIDTH):
-        return line
-    return f"{start}\n" + "".join(f"{' ' * inner}{part},\n" for part in parts) + f"{' ' * indent}{end}"
+def _program(call: str, values: dict[str, object], *, max_users: int | None = None) -> str:
+    # repr() escapes every character that can't be seen.
+    shown = {name: pformat(value, width=_WIDTH, sort_dicts=False) for name, value in values.items()}
+    return _PROGRAM.format(
+        names="AsyncPushClient" if max_users is None else "AsyncPushClient, Batching",
+        values="\n".join(f"{name} = {value}" for name, value in shown.items()),
+        options="" if max_users is None else f"batching=Batching(max_users={max_users})",
+        call=call,
+    )
 
 
 def _is_within(value: object, depth: int) -> bool:

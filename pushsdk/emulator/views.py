@@ -11,8 +11,7 @@ from msgspec import Struct
 from pushsdk._core.lint import lint
 from pushsdk._core.placeholders import find_placeholders
 from pushsdk.emulator.delivery import Notification, Platform, PushView, notifications
-from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.presets import PRESETS
+from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.records import Campaign, Delivered, Summary, UserCount
 from pushsdk.emulator.shapes import LARGE, weight
 from pushsdk.emulator.snippets import curl, python

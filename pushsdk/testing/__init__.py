@@ -7,11 +7,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pushsdk.testing.answers import Answer
-    from pushsdk.testing.armed import ArmedFaults
-    from pushsdk.testing.inbox import PushInbox
-    from pushsdk.testing.sent import SentPush
-    from pushsdk.testing.service import FakeRequest, FakeService
+    from pushsdk.testing.inbox import ArmedFaults, PushInbox, SentPush
+    from pushsdk.testing.service import Answer, FakeRequest, FakeService
     from pushsdk.testing.virtual import HangError, VirtualLoop, virtual_time
 
 else:  # a type checker would take any name for one that this finds
@@ -27,13 +24,13 @@ else:  # a type checker would take any name for one that this finds
 
 
 _MODULES = {
-    "Answer": "answers",
-    "ArmedFaults": "armed",
+    "Answer": "service",
+    "ArmedFaults": "inbox",
     "FakeRequest": "service",
     "FakeService": "service",
     "HangError": "virtual",
     "PushInbox": "inbox",
-    "SentPush": "sent",
+    "SentPush": "inbox",
     "VirtualLoop": "virtual",
     "virtual_time": "virtual",
 }

@@ -1,23 +1,206 @@
-"""What a test says to the service and asks of it: the ``push`` fixture."""
+"""The ``push`` fixture: an emulator in a thread, and an inbox of it for one test, with its faults and expectations."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
 
-from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
-from pushsdk.emulator.presets import preset
+import msgspec
+from msgspec import Struct
+
+from pushsdk._core.placeholders import render
+from pushsdk.emulator import Campaign, Emulator, Fault, Inbox, Push, ServiceLimits
+from pushsdk.emulator.faults import preset
 from pushsdk.emulator.records import Summary
 from pushsdk.emulator.search import parse
-from pushsdk.testing.armed import ArmedFaults
-from pushsdk.testing.hosting import Host
-from pushsdk.testing.sent import SentPush, sent_push
-from pushsdk.testing.words import plural, quoted, summary, texts_told, users_told
+from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
 
-__all__ = ["PushInbox"]
+__all__ = ["ArmedFaults", "EmulatorThread", "PushInbox", "SentPush"]
+
+T = TypeVar("T")
+
+_OPTIONAL = "A test that may pass without it says `required=False`."
+_BLOCKS = (
+    "wait_for() held up the event loop that runs in this thread, and whatever would send in it:"
+    " use `await push.until(...)`."
+)
+
+
+class EmulatorThread:
+    """An emulator in a thread with its own event loop, for the time of a ``with``: for tests with any loop, or none.
+
+    Entering raises what opening the emulator raises.
+    """
+
+    def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
+        self._thread = threading.Thread(target=self._run, name="pushsdk-emulator", daemon=True)
+        self._ready: Future[asyncio.AbstractEventLoop] = Future()  # the thread's loop; set by it
+        self._end = asyncio.Event()  # belongs to that loop
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._ready.result()
+        except BaseException:
+            self._thread.join()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ready.result().call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the emulator's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._ready.result())
+
+    def _run(self) -> None:
+        # A loop of a known kind, whatever kind the tests have chosen for theirs.
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        try:
+            await self.emulator.__aenter__()
+        except BaseException as error:  # noqa: BLE001 - raised again, in the thread that asked
+            self._ready.set_exception(error)
+            return
+        try:
+            self._ready.set_result(asyncio.get_running_loop())
+            await self._end.wait()
+        finally:
+            await self.emulator.__aexit__(None, None, None)
+
+
+class SentPush(Struct, frozen=True, kw_only=True):
+    """One accepted push, or a campaign where ``campaign`` is its uuid, with its texts as a user sees them.
+
+    ``message`` and ``custom_fields`` are as they were sent. ``title``, ``subtitle`` and ``body`` are maps of language
+    to text, with their placeholders filled: from the custom fields, or from the user's row of the campaign's segment.
+    ``time`` is in seconds since the epoch.
+    """
+
+    id: int
+    time: float
+    user_ids: tuple[str, ...]
+    message: dict[str, Any]
+    custom_fields: dict[str, Any] | None
+    campaign: str | None
+    title: dict[str, str]
+    subtitle: dict[str, str]
+    body: dict[str, str]
+
+
+class _Body(Struct, rename="camel"):
+    """The fields that a push and a campaign have in common."""
+
+    user_ids: tuple[str, ...] = ()
+    message: dict[str, Any] = {}
+    custom_fields: dict[str, Any] | None = None
+
+
+def sent_push(
+    number: int, moment: float, body: bytes, *, campaign: str | None = None, fields: Mapping[str, Any] | None = None
+) -> SentPush:
+    """Return the accepted body, with the user's ``fields`` if it is a campaign's."""
+    sent = msgspec.json.decode(body, type=_Body)
+    values = fields or sent.custom_fields or {}
+    title, subtitle, text = (
+        {language: render(words, values) for language, words in sent.message.get(part, {}).items()}
+        for part in ("title", "subtitle", "body")
+    )
+    return SentPush(
+        id=number,
+        time=moment,
+        user_ids=sent.user_ids,
+        message=sent.message,
+        custom_fields=sent.custom_fields,
+        campaign=campaign,
+        title=title,
+        subtitle=subtitle,
+        body=text,
+    )
+
+
+class ArmedFaults:
+    """Faults for the time of a ``with``, made by `PushInbox.fault` and `PushInbox.faults`.
+
+    A test of a failure that never happened has tested nothing: it fails.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        faults: Sequence[Fault],
+        *,
+        summarize: Callable[[Sequence[Summary]], str],
+        needed: Literal["each", "any", "none"],
+        seed: int,
+    ) -> None:
+        self._inbox = inbox
+        self._faults = faults
+        self._summarize = summarize
+        self._needed = needed  # how many of them have to fire
+        self._seed = seed
+        self._added = inbox.adding(faults, seed=seed)
+        self._counts: Callable[[], Mapping[str, int]] = dict  # set by __enter__
+        self._newest = 0  # the last request before; set by __enter__
+        #: Why the faults tested nothing, if no raised error says so; set by __enter__ and __exit__.
+        self.pending_failure: str | None = None if needed == "none" else self._never_used()
+
+    @property
+    def hits(self) -> int:
+        """How many times they acted so far."""
+        return sum(self._counts().values())
+
+    def __enter__(self) -> Self:
+        self._newest = max((request.id for request in self._inbox.requests()), default=0)
+        self._counts = self._added.__enter__()
+        self.pending_failure = None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        __tracebackhide__ = True
+        counts = list(self._counts().values())
+        self._added.__exit__(kind, error, trace)
+        idle = [fault for fault, hits in zip(self._faults, counts, strict=True) if not hits]
+        if self._needed == "none" or not idle or (self._needed == "any" and len(idle) < len(self._faults)):
+            return
+        if error is None:
+            raise AssertionError(self._never_fired(idle))
+        if isinstance(error, Exception):  # else the test is over: skipped, or interrupted
+            self.pending_failure = self._never_fired(idle)  # for a test that expects the error
+            error.add_note(self.pending_failure)
+
+    def _never_fired(self, idle: Sequence[Fault]) -> str:
+        requests = [request for request in self._inbox.requests() if request.id > self._newest]
+        which = "This fault" if len(idle) == 1 else "None of these faults" if self._needed == "any" else "These faults"
+        never = "ever" if which.startswith("None") else "never"
+        if not requests:
+            why = "no request came in its `with`"
+        elif all(fault.probability for fault in idle):
+            why = f"none won its draw (seed={self._seed})"
+        else:
+            why = "no request met the conditions"
+        return f"{which} {never} fired: {why}. {_OPTIONAL}\n{_calls(idle)}\n\n{self._summarize(requests)}"
+
+    def _never_used(self) -> str:
+        which = "This fault was" if len(self._faults) == 1 else "These faults were"
+        return f"{which} never used: write `with push.fault(...):`\n{_calls(self._faults)}"
+
+
+def _calls(faults: Sequence[Fault]) -> str:
+    return "\n".join(f"  {show_fault(fault)}" for fault in faults)
 
 
 class PushInbox:
@@ -26,7 +209,7 @@ class PushInbox:
     All of it can be used in sync and async tests alike: the service is in another thread.
     """
 
-    def __init__(self, host: Host, *, api_key: str, label: str) -> None:
+    def __init__(self, host: EmulatorThread, *, api_key: str, label: str) -> None:
         self.api_key = api_key
         self._host = host
         self._inbox = host.emulator.inbox(api_key)
@@ -34,7 +217,7 @@ class PushInbox:
         self._ahead = 0.0  # seconds that this test set the clock forward
         self._before = host.emulator.requests  # of all tests that were before
         self._armed: list[ArmedFaults] = []  # all that this test asked for
-        self.was_told: bool = False  # whether a failure has shown what the service got
+        self.has_shown_summary: bool = False  # a failure has shown what the service got; set by _summarize
 
     def __repr__(self) -> str:
         return f"PushInbox({self.base_url!r})"
@@ -95,11 +278,11 @@ class PushInbox:
 
     def summary(self) -> str:
         """What the service got, as failures show it."""
-        return self._told(None)
+        return self._summarize(None)
 
-    def unsaid(self) -> str | None:
-        """What is wrong with this test though it passed: faults that never acted, and no error said so."""
-        return next((armed.unsaid for armed in self._armed if armed.unsaid), None)
+    def pending_failure(self) -> str | None:
+        """Return why the test must fail though it passed: a fault of it never acted."""
+        return next((armed.pending_failure for armed in self._armed if armed.pending_failure), None)
 
     # Expectations
 
@@ -122,13 +305,13 @@ class PushInbox:
         wanted = {"title": title, "body": body}
         found = [each for each in candidates if _matches(each, wanted, language)]
         if len(found) != count if count is not None else not found:
-            whom = "" if user_id is None else f" to {quoted(user_id)}"
+            which = "" if user_id is None else f" to {quoted(user_id)}"
             texts = {part: text for part, text in wanted.items() if text is not None}
-            said = " and ".join(f"the {part} {quoted(text)}" for part, text in texts.items())
-            which = f"{whom} with {said}{f' in {language}' if language else ''}" if texts else whom
+            parts = " and ".join(f"the {part} {quoted(text)}" for part, text in texts.items())
+            which += f" with {parts}{f' in {language}' if language else ''}" if texts else ""
             self._fail(
                 f"Expected {'a push' if count is None else plural(count, 'push')}{which}, got {len(found) or 'none'}.",
-                *(f"  {part}: {texts_told(getattr(each, part))}" for each in candidates[-5:] for part in texts),
+                *(f"  {part}: {show_texts(getattr(each, part))}" for each in candidates[-5:] for part in texts),
             )
         return found
 
@@ -144,7 +327,7 @@ class PushInbox:
         """Fail if any user got the same push more than once: equal in its message and its custom fields."""
         __tracebackhide__ = True
         if found := self.duplicates():
-            self._fail(f"{plural(len(found), 'user')} got the same push more than once:", users_told(found))
+            self._fail(f"{plural(len(found), 'user')} got the same push more than once:", show_users(found))
 
     # Waiting
 
@@ -170,7 +353,7 @@ class PushInbox:
                 change.result()
         except AssertionError as error:
             if _in_loop():
-                error.add_note(_HELD_UP)
+                error.add_note(_BLOCKS)
             raise
         return self._all_sent(line)
 
@@ -207,7 +390,7 @@ class PushInbox:
         return self._arm(preset(name).faults, "any" if required else "none", seed)
 
     def _arm(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> ArmedFaults:
-        armed = ArmedFaults(self._inbox, faults, told=self._told, needed=needed, seed=seed)
+        armed = ArmedFaults(self._inbox, faults, summarize=self._summarize, needed=needed, seed=seed)
         self._armed.append(armed)
         return armed
 
@@ -226,7 +409,7 @@ class PushInbox:
         self._ahead += seconds
 
     def _do(self, work: Callable[[], None]) -> None:
-        """In the thread of the service."""
+        """Call a function in the emulator's thread."""
 
         async def done() -> None:
             work()
@@ -242,7 +425,7 @@ class PushInbox:
     def _changes(
         self, line: str, count: int, condition: Callable[[], object] | None, timeout: float
     ) -> Iterator[Future[None]]:
-        """The next change of the inbox to wait for, again and again, until there is what is waited for."""
+        """Yield the next change of the inbox to wait for, until the requests or the condition are there."""
         __tracebackhide__ = True
         end = time.monotonic() + timeout
         while True:
@@ -258,20 +441,14 @@ class PushInbox:
 
     def _fail(self, *problem: str) -> None:
         __tracebackhide__ = True
-        raise AssertionError("\n".join((*problem, "", self._told(None))))
+        raise AssertionError("\n".join((*problem, "", self._summarize(None))))
 
-    def _told(self, requests: Sequence[Summary] | None) -> str:
-        """What the service got, these or all: for a failure, which then needs not show it once more."""
-        self.was_told = True
+    def _summarize(self, requests: Sequence[Summary] | None) -> str:
+        """Return the text of these requests, or of all, for a failure."""
+        self.has_shown_summary = True
         got = self._inbox.requests()
         elsewhere = self.emulator.requests - self._before - len(got)
         return summary(got if requests is None else requests, elsewhere=max(0, elsewhere))
-
-
-_HELD_UP = (
-    "wait_for() held up the event loop that runs in this thread, and whatever would send in it:"
-    " use `await push.until(...)`."
-)
 
 
 def _in_loop() -> bool:
@@ -283,7 +460,7 @@ def _in_loop() -> bool:
 
 
 async def _within(seconds: float, work: Any) -> None:
-    """Wait for it, but no longer than that."""
+    """Await, but no longer than so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             await work
@@ -292,7 +469,7 @@ async def _within(seconds: float, work: Any) -> None:
 
 
 def _line(user_id: str | None, search: str) -> str:
-    """The search line of what is waited for."""
+    """Return the search line that finds these requests."""
     terms = [search] if search else []
     if user_id is not None:
         escaped = user_id.replace("\\", "\\\\").replace('"', '\\"')
@@ -303,7 +480,7 @@ def _line(user_id: str | None, search: str) -> str:
 
 
 def _matches(push: SentPush, wanted: Mapping[str, str | None], language: str | None) -> bool:
-    """Whether each text that is wanted is one of the push's, in this language where one is named."""
+    """Return True if the push has each wanted text, in this language if one is named."""
     for part, text in wanted.items():
         texts = getattr(push, part)
         if text is not None and text not in (texts.values() if language is None else [texts.get(language)]):

@@ -14,8 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pushsdk.emulator import Emulator
-    from pushsdk.testing.hosting import Host
-    from pushsdk.testing.inbox import PushInbox
+    from pushsdk.testing.inbox import EmulatorThread, PushInbox
 
 __all__: list[str] = []
 
@@ -29,22 +28,22 @@ def push_emulator_options() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def _push_host(push_emulator_options: dict[str, Any]) -> Iterator[Host]:
+def _push_host(push_emulator_options: dict[str, Any]) -> Iterator[EmulatorThread]:
     from pushsdk.emulator import Emulator
-    from pushsdk.testing.hosting import Host
+    from pushsdk.testing.inbox import EmulatorThread
 
-    with Host(Emulator(**push_emulator_options)) as host:
+    with EmulatorThread(Emulator(**push_emulator_options)) as host:
         yield host
 
 
 @pytest.fixture(scope="session")
-def push_emulator(_push_host: Host) -> Emulator:
+def push_emulator(_push_host: EmulatorThread) -> Emulator:
     """The push service, in a thread of its own: one for the session, or for each worker of pytest-xdist."""
     return _push_host.emulator
 
 
 @pytest.fixture
-def push(_push_host: Host, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
+def push(_push_host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
     """The push service as this test alone sees it: an inbox with an Api-Key of its own, see `PushInbox`."""
     from pushsdk.testing.inbox import PushInbox
 
@@ -69,7 +68,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that passed without the faults it asked for."""
     result = yield
     inbox = item.stash.get(_INBOX, None)
-    if inbox is not None and (problem := inbox.unsaid()) is not None:
+    if inbox is not None and (problem := inbox.pending_failure()) is not None:
         pytest.fail(problem, pytrace=False)
     return result
 
@@ -82,6 +81,6 @@ def pytest_runtest_makereport(
     report = yield
     inbox = item.stash.get(_INBOX, None)
     # At the teardown it is empty, or soon will be.
-    if inbox is not None and report.failed and report.when != "teardown" and not inbox.was_told:
+    if inbox is not None and report.failed and report.when != "teardown" and not inbox.has_shown_summary:
         report.sections.append(("Push service", inbox.summary()))
     return report

@@ -13,7 +13,7 @@ from support.claim_workers import PATIENCE, Worker
 
 from pushsdk import AsyncPushClient, Batching, RetryPolicy, Timeout
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.emulator.presets import preset
+from pushsdk.emulator.faults import preset
 
 KEY = "key-of-the-jobs"
 LONG = ["directory", "postgres"]

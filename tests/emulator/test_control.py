@@ -297,7 +297,7 @@ async def test_a_user_shows_pushes_oldest_first_and_what_the_devices_show(api, w
     assert (first["times"], first["message"], first["custom_fields"]) == (2, MESSAGE, {"a": [1]})
     assert (second["times"], second["custom_fields"], second["campaign"]) == (1, None, None)
     assert first["id"] < second["id"]
-    shown = {name: [each["title"]["en"] for each in there] for name, there in user["devices"].items()}
+    shown = {name: [each["message"]["title"]["en"] for each in there] for name, there in user["devices"].items()}
     assert shown == {"ios": ["Hello"], "android": ["Hello", "2"]}
 
 

@@ -7,8 +7,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from pushsdk.emulator.faults import DelayFault, Rules, load_faults
-from pushsdk.emulator.presets import PRESETS, preset
+from pushsdk.emulator.faults import PRESETS, DelayFault, Rules, load_faults, preset
 
 
 def lived(name, requests=1000, user_ids=("ann",)):

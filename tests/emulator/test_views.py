@@ -216,7 +216,7 @@ def test_a_user_shows_what_was_sent_and_how_often():
     (push,) = view["pushes"]
     assert (push["message"], push["custom_fields"], push["times"]) == (message, {"a": 1}, 2)
     assert (view["accepted"], view["campaigns"]) == (3, 0)
-    assert [each["title"] for each in view["devices"]["ios"]] == [{"en": "x"}]
+    assert [each["message"]["title"] for each in view["devices"]["ios"]] == [{"en": "x"}]
 
 
 def test_a_campaign_shows_the_users_row_in_place_of_custom_fields():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.testing.hosting import Host
+from pushsdk.testing.inbox import EmulatorThread
 from support.worker_frameworks import Framework, required
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def lived(
     from redis import Redis
 
     _write(folder, lambda text: text)
-    with Host(Emulator(faults=faults, keep=3 * jobs)) as host, Redis.from_url(redis_url) as redis:
+    with EmulatorThread(Emulator(faults=faults, keep=3 * jobs)) as host, Redis.from_url(redis_url) as redis:
         emulator = host.emulator
         environment = _environment(folder, redis_url, emulator) | ({} if dedupe else {"WITHOUT_DEDUPE": "1"})
         asyncio.run(framework.enqueue(redis_url, jobs))
@@ -86,7 +86,7 @@ def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault]
     from redis import Redis
 
     _write(folder, lambda text: text.replace("or 10", "or 1").replace('"On its way"', 'f"Order {order}"'))
-    with Host(Emulator()) as host:
+    with EmulatorThread(Emulator()) as host:
         gone = host.emulator
     with Redis.from_url(redis_url) as redis:
         asyncio.run(framework.enqueue(redis_url, jobs))
@@ -94,7 +94,7 @@ def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault]
         with life.worker(signal.SIGTERM) as worker:
             life.wait(worker, lambda: redis.llen(AGAIN) >= tries)
             port = urlsplit(gone.base_url).port or 0
-            with Host(Emulator(port=port, api_key=gone.api_key, faults=faults)) as host:
+            with EmulatorThread(Emulator(port=port, api_key=gone.api_key, faults=faults)) as host:
                 life.wait(worker, lambda: redis.llen(JOBS) >= jobs)
                 # Whatever comes again comes within this.
                 life.wait(worker, lambda: redis.llen(JOBS) > jobs, at_most=COMES_AGAIN)

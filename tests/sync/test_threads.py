@@ -27,7 +27,7 @@ from pushsdk import (
     PushRequest,
 )
 from pushsdk.emulator import Fault
-from pushsdk.emulator.presets import preset
+from pushsdk.emulator.faults import preset
 
 HELLO = MobilePush(body={"en": "hi"})
 THREADS = 32

@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 
 from pushsdk.emulator import Emulator
-from pushsdk.testing.hosting import Host
-from pushsdk.testing.inbox import PushInbox
+from pushsdk.testing.inbox import EmulatorThread, PushInbox
 
 HELLO = {"title": {"en": "Hello {{ name | 'you' }}", "de": "Hallo"}, "body": {"en": "Your order is on its way"}}
 
 
 @pytest.fixture(scope="session")
-def host() -> Iterator[Host]:
-    with Host(Emulator()) as host:
+def host() -> Iterator[EmulatorThread]:
+    with EmulatorThread(Emulator()) as host:
         yield host
 
 
 @pytest.fixture
-def inbox(host: Host, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
+def inbox(host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
     inbox = PushInbox(host, api_key=f"key of {request.node.name}", label=request.node.name)
     yield inbox
     inbox.close()

@@ -10,7 +10,7 @@ import pytest
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.testing import PushInbox
-from pushsdk.testing.hosting import Host
+from pushsdk.testing.inbox import EmulatorThread
 
 ENDLESS = 60.0
 
@@ -115,7 +115,7 @@ def test_a_push_that_is_missing_fails_the_test(inbox, send, user, wish, said):
     send("ann")
     send("bob")
     assert said in text_of(inbox.assert_sent, user, **wish)
-    assert inbox.was_told
+    assert inbox.has_shown_summary
 
 
 def test_a_text_that_is_not_there_is_shown_beside_those_that_are(inbox, send):
@@ -376,13 +376,16 @@ def test_the_clock_is_set_forward_for_this_test(inbox, send):
 
 
 def test_what_opening_raises_is_raised_where_it_was_asked_for(host):
-    with pytest.raises(OSError, match="in use"), Host(Emulator(port=int(host.emulator.url.rpartition(":")[2]))):
+    with (
+        pytest.raises(OSError, match="in use"),
+        EmulatorThread(Emulator(port=int(host.emulator.url.rpartition(":")[2]))),
+    ):
         raise AssertionError("it opened")
 
 
 def test_the_end_of_the_with_is_the_end_of_the_thread():
     before = threading.active_count()
-    with Host(Emulator()) as running:
+    with EmulatorThread(Emulator()) as running:
         assert threading.active_count() == before + 1
         url = running.emulator.base_url
     assert threading.active_count() == before

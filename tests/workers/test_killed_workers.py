@@ -10,7 +10,7 @@ from support.worker_frameworks import FRAMEWORKS
 from support.worker_lab import Crash, lived
 
 from pushsdk.emulator import Fault
-from pushsdk.emulator.presets import preset
+from pushsdk.emulator.faults import preset
 
 SIGKILL, SIGTERM = signal.SIGKILL, signal.SIGTERM
 ORDERS = [f"{number:05}" for number in range(10_000)]

@@ -56,7 +56,7 @@ function items(platform, list) {
 }
 
 function item(platform, one) {
-  const message = messageOf(one);
+  const message = readMessage(one);
   const language = message.languages.find((name) => /^en\b/.test(name)) ?? message.languages[0] ?? "en";
   const shown = { message, language, values: one.fields ?? {}, time: one.time };
   const draw = platform === "ios" ? iosCard : androidCard;
@@ -70,29 +70,10 @@ function item(platform, one) {
       h("a", { href: `#/pushes/${Number(one.push)}` }, `${one.campaign ? "Campaign" : "Push"} ${one.push}`),
       ` · ${clock(one.time)}`,
       state === "shown" ? null : h("b", { class: "tag" }, state),
-      one.collapse_id ? h("span", { class: "tag", title: "collapseId" }, bdi(one.collapse_id.slice(0, 60))) : null,
-      Number.isInteger(one.ttl) && one.state === "delivered" ? h("span", null, `until ${clock(one.time + one.ttl)}`) : null,
+      one.message.collapseId ? h("span", { class: "tag", title: "collapseId" }, bdi(one.message.collapseId.slice(0, 60))) : null,
+      Number.isInteger(one.message.ttl) && one.state === "delivered" ? h("span", null, `until ${clock(one.time + one.message.ttl)}`) : null,
     ),
     one.silent ? h("p", { class: "silent-push" }, icon("wave"), "Wakes the app, shows nothing") : draw(shown, { expanded: false, open: null }),
     one.simulated?.length ? h("p", { class: "tray-sim", title: one.simulated.join("\n") }, `simulated: ${one.simulated.length}`) : null,
   );
-}
-
-// The server's own reading of the push, in the names of the interface again.
-function messageOf(one) {
-  const fields = {
-    title: one.title,
-    subtitle: one.subtitle,
-    body: one.body,
-    bigImageUrl: one.big_image,
-    largeIconUrl: one.large_icon,
-    smallIconResourceId: one.small_icon,
-    richMediaUrl: one.media?.url,
-    mediaType: one.media?.type,
-    androidChannel: one.channel,
-    priority: one.priority,
-    interruptionLevel: one.interruption_level,
-    badgeCount: one.badge,
-  };
-  return readMessage({ message: Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined)) });
 }

@@ -6,7 +6,7 @@ import pytest
 
 from pushsdk.emulator import Fault
 from pushsdk.emulator.records import Summary
-from pushsdk.testing.words import call_of, plural, quoted, summary, texts_told, users_told
+from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
 
 
 def request(**fields):
@@ -46,17 +46,17 @@ def test_a_text_is_quoted_in_one_line_and_cut():
     ],
 )
 def test_a_fault_is_said_as_it_is_written(fault, said):
-    assert call_of(fault) == said
+    assert show_fault(fault) == said
 
 
 def test_three_texts_are_told_and_the_others_counted():
-    assert texts_told({"en": "Hi", "de": "Hallo", "fr": "Salut"}) == 'en "Hi", de "Hallo", fr "Salut"'
-    assert texts_told({str(number): "x" for number in range(5)}).endswith(" and 2 more")
+    assert show_texts({"en": "Hi", "de": "Hallo", "fr": "Salut"}) == 'en "Hi", de "Hallo", fr "Salut"'
+    assert show_texts({str(number): "x" for number in range(5)}).endswith(" and 2 more")
 
 
 def test_twenty_users_are_told_and_the_others_counted():
-    assert users_told({"a": 1, "b": 2}) == '  "a": 1 push\n  "b": 2 pushes'
-    assert users_told(dict.fromkeys(map(str, range(22)), 2)).splitlines()[20:] == ["  … and 2 more"]
+    assert show_users({"a": 1, "b": 2}) == '  "a": 1 push\n  "b": 2 pushes'
+    assert show_users(dict.fromkeys(map(str, range(22)), 2)).splitlines()[20:] == ["  … and 2 more"]
 
 
 def test_nothing_came():
