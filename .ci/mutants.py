@@ -2439,7 +2439,7 @@ TESTING = [
     Mutant(
         "refused requests are waited for too",
         "pushsdk/testing/inbox.py",
-        "    if not parse(search).fates:",
+        "    if not parse(search).names_fate:",
         "    if False:",
         "tests/testing/test_push_inbox.py",
     ),

@@ -2,7 +2,7 @@
 
 | term | finds requests |
 |---|---|
-| ``user:ID`` | to this user; it is done by the store, which has an index of them |
+| ``user:ID`` | to this user |
 | ``title:TEXT``, ``body:TEXT`` | with it in a title, or in another of their texts |
 | ``lang:CODE`` | with texts in this language; ``de`` is ``de-AT`` too |
 | ``campaign:NAME`` | that created the campaign with this uuid, or with this in its name |
@@ -21,13 +21,10 @@ nothing yet: any line is a search.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import islice
-from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["Search", "condition", "folded", "parse"]
+__all__ = ["Search", "folded", "parse"]
 
 _LONGEST = 2_000  # characters of a line that are read; SQLite bounds the length of a pattern
 _MOST = 50  # terms of a line that are read; SQLite bounds the depth of an expression
@@ -35,8 +32,9 @@ _MOST = 50  # terms of a line that are read; SQLite bounds the depth of an expre
 # Possessive: however hostile the line, each of its characters is looked at a bounded number of times.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
 _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
+_PREFIXES = {"user", "title", "body", "lang", "campaign", "status", "is"}
 
-_FATES = {
+_IS = {
     "accepted": "requests.accepted = 1",
     "refused": "(requests.accepted = 0 AND requests.fault IS NULL AND requests.status IS NOT NULL)",
     # A delay is a fault too, and does no harm by itself.
@@ -44,13 +42,13 @@ _FATES = {
         "(requests.status IS NULL"
         " OR (requests.fault IS NOT NULL AND NOT (requests.accepted = 1 AND requests.status < 400)))"
     ),
+    "push": "requests.endpoint = 'push'",
+    "campaign": "requests.endpoint = 'campaigns'",
 }
-_TEXTS = {"user": "users", "title": "titles", "body": "bodies", "campaign": "campaigns"}
-_KINDS = {"push": "push", "campaign": "campaigns"}
 
 _TITLE = r"requests.title LIKE ? ESCAPE '\'"
 _BODY = r"requests.text LIKE ? ESCAPE '\'"
-_LANGUAGE = "(" + " OR ".join([r"requests.langs LIKE ? ESCAPE '\'"] * 3) + ")"
+_LANGUAGE = " OR ".join([r"requests.langs LIKE ? ESCAPE '\'"] * 3)  # the column is like " de en "
 _CAMPAIGN = (
     "EXISTS (SELECT 1 FROM campaigns WHERE campaigns.request = requests.id"
     r" AND (campaigns.uuid = ? OR campaigns.name LIKE ? ESCAPE '\'))"
@@ -58,109 +56,86 @@ _CAMPAIGN = (
 
 
 class Search(Struct, frozen=True, kw_only=True):
-    """What a line asks for. ``users`` are for the store, the rest is in `condition`.
+    """A search line, read: an SQL condition over the table ``requests`` with its values, empty for all requests.
 
-    ``statuses`` are spans, first and last; None is no answer. ``partial``: something of the line was left out, a term
-    without a value or what is over the bounds, so that more is found than was asked for. Nothing to delete by.
+    ``users`` are for the store, which has an index of them. ``partial``: something of the line was left out, a term
+    without a value or one beyond the bounds, so that more is found than was asked for: never delete by such a search.
+    ``names_fate``: the line says whether accepted, refused or failed requests are meant.
     """
 
+    condition: str = ""
+    values: tuple[str | int, ...] = ()
     users: tuple[str, ...] = ()
-    titles: tuple[str, ...] = ()
-    bodies: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    campaigns: tuple[str, ...] = ()
-    statuses: tuple[tuple[int, int] | None, ...] = ()
-    fates: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
     partial: bool = False
+    names_fate: bool = False
 
     def __repr__(self) -> str:
-        return f"Search({', '.join(name for name in self.__struct_fields__ if getattr(self, name))})"
+        return "Search(...)"
 
 
 def parse(line: str) -> Search:
     """Read a search line; every line can be read. What is over 2,000 characters or 50 terms is left out."""
     # Half a character, as a broken address bar sends, is none that SQLite takes.
-    read = line[:_LONGEST].encode("utf-8", "replace").decode()
-    terms = (match for match in _TERM.finditer(read) if match[0])
-    found: dict[str, list[Any]] = {}
-    partial = len(line) > _LONGEST
-    for field, value in map(_read, islice(terms, _MOST)):
-        if value == "":
+    text = line[:_LONGEST].encode("utf-8", "replace").decode()
+    terms = [match for match in _TERM.finditer(text) if match[0]]
+    partial = len(line) > _LONGEST or len(terms) > _MOST
+    users: list[str] = []
+    groups: dict[object, list[tuple[str, list[str | int]]]] = {}  # alternatives, by what they are about
+    for match in terms[:_MOST]:
+        prefix, value = _split(match)
+        if not value and (prefix == "" or prefix in _PREFIXES):
             partial = True
+        elif prefix == "user":
+            users.append(value)
         else:
-            found.setdefault(field, []).append(value)
-    partial = partial or next(terms, None) is not None
-    return Search(**{field: tuple(values) for field, values in found.items()}, partial=partial)
+            group, sql, values = _condition(prefix, value, match)
+            groups.setdefault(group, []).append((sql, values))
+    return Search(
+        condition=" AND ".join(f"({' OR '.join(sql for sql, _ in group)})" for group in groups.values()),
+        values=tuple(value for group in groups.values() for _, values in group for value in values),
+        users=tuple(users),
+        partial=partial,
+        names_fate="fate" in groups,
+    )
 
 
-def _read(match: re.Match[str]) -> tuple[str, object]:
-    """The field of the search that a term belongs to, and its value there, empty where it has none yet."""
+def _split(match: re.Match[str]) -> tuple[str, str]:
+    """Return the prefix of a term in lower case, and its value."""
     prefix, quoted, plain = match.groups()
-    value = plain if quoted is None else re.sub(r'\\(["\\])', r"\1", quoted)
-    kind, low = (prefix or "").lower(), value.lower()
-    if kind in _TEXTS:
-        return _TEXTS[kind], value
-    if kind in ("status", "is") and not value:
-        return "words", ""
-    if kind == "lang":
-        return "languages", folded(value)
-    if kind == "is" and low in _FATES:
-        return "fates", low
-    if kind == "is" and low in _KINDS:
-        return "kinds", low
-    if kind == "status" and low == "none":
-        return "statuses", None
-    if kind == "status" and (status := _STATUS.fullmatch(low)):
+    return (prefix or "").lower(), plain if quoted is None else re.sub(r'\\(["\\])', r"\1", quoted)
+
+
+def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, str, list[str | int]]:
+    """Return the condition of a term with its values, and what it is about: of equal ones, one has to hold."""
+    low = value.lower()
+    if prefix in ("title", "body"):
+        return term, _TITLE if prefix == "title" else _BODY, [_like(value)]
+    if prefix == "lang":
+        escaped = _escaped(folded(value))
+        return term, _LANGUAGE, [f"% {escaped} %", f"% {escaped}-%", rf"% {escaped}\_%"]
+    if prefix == "campaign":
+        return term, _CAMPAIGN, [low, f"%{_escaped(value.replace(chr(0), chr(0xFFFD)))}%"]
+    if prefix == "is" and low in _IS:
+        return "kind" if low in ("push", "campaign") else "fate", _IS[low], []
+    if prefix == "status" and low == "none":
+        return "status", "requests.status IS NULL", []
+    if prefix == "status" and (status := _STATUS.fullmatch(low)):
         first = int(status[1] or f"{status[2]}00")
-        return "statuses", (first, first if status[1] else first + 99)
-    return "words", value if prefix is None else f"{prefix}:{value}"
+        return "status", "requests.status BETWEEN ? AND ?", [first, first if status[1] else first + 99]
+    word = value if term[1] is None else f"{term[1]}:{value}"
+    return term, f"{_TITLE} OR {_BODY}", [_like(word)] * 2
 
 
 def folded(text: str) -> str:
-    """The text as it is compared: without case, and without NUL, at which SQLite's LIKE ends a text.
+    """Return the text as it is compared: without case, and without NUL, at which SQLite's LIKE ends a text.
 
     What the store keeps to be searched, ``title`` and ``text``, is folded too: LIKE alone knows case in ASCII only.
     """
     return text.casefold().replace("\0", "\ufffd")
 
 
-def condition(search: Search) -> tuple[str, list[str | int]]:
-    """The SQL condition over the table ``requests`` and its parameters; an empty one holds always.
-
-    ``langs`` is expected as ``" de en "``. The users are left out.
-    """
-    parts: list[tuple[str, Sequence[str | int]]] = [
-        *((_TITLE, [_like(text)]) for text in search.titles),
-        *((_BODY, [_like(text)]) for text in search.bodies),
-        *((f"({_TITLE} OR {_BODY})", [_like(text)] * 2) for text in search.words),
-        *((_LANGUAGE, _languages(code)) for code in search.languages),
-        *((_CAMPAIGN, [text.lower(), f"%{_escaped(text.replace(chr(0), chr(0xFFFD)))}%"]) for text in search.campaigns),
-    ]
-    if search.statuses:
-        spans = [span for span in search.statuses if span is not None]
-        given = ["requests.status BETWEEN ? AND ?"] * len(spans)
-        none = ["requests.status IS NULL"] if None in search.statuses else []
-        parts.append((_any([*given, *none]), [bound for span in spans for bound in span]))
-    if search.fates:
-        parts.append((_any([_FATES[fate] for fate in search.fates]), []))
-    if search.kinds:
-        parts.append((_any(["requests.endpoint = ?"] * len(search.kinds)), [_KINDS[kind] for kind in search.kinds]))
-    return " AND ".join(part for part, _ in parts), [value for _, values in parts for value in values]
-
-
-def _any(parts: list[str]) -> str:
-    return f"({' OR '.join(parts)})"
-
-
 def _like(text: str) -> str:
     return f"%{_escaped(folded(text))}%"
-
-
-def _languages(code: str) -> list[str]:
-    escaped = _escaped(code)
-    return [f"% {escaped} %", f"% {escaped}-%", rf"% {escaped}\_%"]
 
 
 def _escaped(text: str) -> str:

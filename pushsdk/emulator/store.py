@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from pushsdk.emulator.database import Database, StoreError
 from pushsdk.emulator.records import Campaign, Card, Delivered, Entry, InboxView, Push, Summary, UserCount
-from pushsdk.emulator.search import Search, condition
+from pushsdk.emulator.search import Search
 
 __all__ = ["NO_BOUND", "NO_INBOX", "InboxRef", "Store", "StoreError"]
 
@@ -442,9 +442,9 @@ def _summary(row: tuple[Any, ...]) -> Summary:
 
 def _where(inbox: InboxRef, search: Search, after: int, before: int) -> tuple[str, list[Any]]:
     """Return FROM and WHERE of a search. Users are found by the index, not in the bodies."""
-    clause, found = condition(search)
-    where = f"FROM requests WHERE inbox = ? AND id > ? AND id < ?{f' AND ({clause})' if clause else ''}"
-    values: list[Any] = [inbox.id, after, before, *found]
+    condition = f" AND {search.condition}" if search.condition else ""
+    where = f"FROM requests WHERE inbox = ? AND id > ? AND id < ?{condition}"
+    values: list[Any] = [inbox.id, after, before, *search.values]
     for user in search.users:
         where += (
             " AND id IN (SELECT request FROM received WHERE inbox = ? AND user = ? UNION ALL"

@@ -474,7 +474,7 @@ def _line(user_id: str | None, search: str) -> str:
     if user_id is not None:
         escaped = user_id.replace("\\", "\\\\").replace('"', '\\"')
         terms.append(f'user:"{escaped}"')
-    if not parse(search).fates:
+    if not parse(search).names_fate:
         terms.append("is:accepted")
     return " ".join(terms)
 
