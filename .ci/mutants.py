@@ -612,8 +612,8 @@ COALESCING = [
     Mutant(
         "the time of a stopped process is an outage",
         RUNS + "sender.py",
-        "        self._left_out += max(0.0, now - self._asked - 2 * TICK)\n",
-        "",
+        "max(0.0, gap - 2 * TICK) if self._deliveries else gap",
+        "0.0 if self._deliveries else gap",
         "tests/broadcast/test_run_throttled.py",
     ),
     Mutant(
@@ -1062,22 +1062,21 @@ TRANSPORT = [
 KILLS = [
     Mutant(
         "a chunk is claimed after it was sent",
-        RUNS + "pipeline.py",
-        "            return await self._engine.sender.run(job, has_slot=True)\n",
-        """            claim, job.claim = job.claim, None
-            verdict = await self._engine.sender.run(job, has_slot=True)
-            await claim.claim()
-            claim.settle(verdict)
-            return verdict
+        RUNS + "sender.py",
+        "                verdict = await self._engine.sender.run(job, has_slot=True)\n",
+        """                job.claim = None
+                verdict = await self._engine.sender.run(job, has_slot=True)
+                await claim.claim()
+                claim.settle(verdict)
 """,
         T_KILL,
     ),
     Mutant(
         "a chunk is claimed before it has a connection",
-        RUNS + "pipeline.py",
-        "            return await self._engine.sender.run(job, has_slot=True)\n",
-        """            await job.claim.claim()
-            return await self._engine.sender.run(job, has_slot=True)
+        RUNS + "sender.py",
+        "                verdict = await self._engine.sender.run(job, has_slot=True)\n",
+        """                await claim.claim()
+                verdict = await self._engine.sender.run(job, has_slot=True)
 """,
         "tests/broadcast/test_kill_unsent.py",
     ),
@@ -1104,9 +1103,9 @@ KILLS = [
     ),
     Mutant(
         "a chunk sent again in doubt is not marked",
-        RUNS + "pipeline.py",
-        "self._log.claim(self._piece, resent=self._in_doubt)",
-        "self._log.claim(self._piece, resent=False)",
+        RUNS + "log.py",
+        "_RESENT if resent else _CLAIMED",
+        "_CLAIMED",
         T_KILL,
     ),
     Mutant(
@@ -1178,13 +1177,13 @@ RUNNING = [
     Mutant(
         "who was given up untried is rejected although others were accepted since",
         RUNS + "pipeline.py",
-        "if self._message.accepted and not self._varied:",
+        "if self._sender.message.accepted and self._journal.header.message is not None:",
         "if False:",
         "tests/broadcast/test_runs.py",
     ),
     Mutant(
         "the brake overlooks who was given up",
-        RUNS + "pipeline.py",
+        RUNS + "sender.py",
         "self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)",
         "pass",
         "tests/broadcast/test_runs.py",
@@ -2611,7 +2610,7 @@ BY_ARROW = [
     Mutant(
         "users who are reported as not sent stay claimed if the store failed when they were given back",
         ARROW + "_dispatcher.py",
-        "            if load.open() and load.entry.error is not None and not load.entry.is_written:\n",
+        "            if opened.open() and entry.error is not None and not entry.is_written:\n",
         "            if False:\n",
         T_ARROW + "dispatcher.py",
     ),
@@ -2625,24 +2624,24 @@ BY_ARROW = [
     Mutant(
         "what another process gives back while a chunk is written is not sent",
         ARROW + "_dispatcher.py",
-        """                await self._log.written(load.entry, self._log.latest())
-        if load.open():
+        """                await self._claims.written(entry, self._claims.latest())
+        if opened.open():
 """,
-        "                pass\n        if load.open():\n",
+        "                pass\n        if opened.open():\n",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
         "a request of a chunk may be out longer than its claim is kept",
         ARROW + "_dispatcher.py",
-        "job = self._job(part, self._log.latest())",
-        "job = self._job(part, self._log.latest() + 30)",
+        "return self._claims.latest()",
+        "return self._claims.latest() + 30",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
         "what was on the wire when it was cancelled is given back",
-        ARROW + "_dispatcher.py",
-        "elif verdict.failure is Failure.UNCLAIMED:",
-        "elif verdict.failure in (Failure.UNCLAIMED, Failure.CANCELLED):",
+        RUNS + "sender.py",
+        "if verdict.failure is Failure.UNCLAIMED:\n            return",
+        "if verdict.failure in (Failure.UNCLAIMED, Failure.CANCELLED):\n            return",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
@@ -2661,23 +2660,23 @@ BY_ARROW = [
     ),
     Mutant(
         "stopped while the store was asked, a chunk is sent all the same",
-        ARROW + "_dispatcher.py",
-        "if not request.claimed or self._dispatcher.ending is not None:",
-        "if not request.claimed:",
+        RUNS + "sender.py",
+        "if request is None or self._sender.ending is not None:",
+        "if request is None:",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
         "users of a request whom another process has are sent to",
         ARROW + "_dispatcher.py",
-        "        return msgspec.structs.replace(part, ids=load.ids(request.claimed)).body()\n",
-        "        return part.body()\n",
+        "return msgspec.structs.replace(part, ids=chunk.ids(request.claimed)) if request.claimed else None",
+        "return part if request.claimed else None",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
         "a chunk that can't be claimed is left without a word",
         ARROW + "_dispatcher.py",
-        "            load.error = claim_error(request.error)\n",
-        '            self._dispatcher.end("failure", "")\n',
+        "            chunk.error = claim_error(request.error)\n",
+        "            chunk.is_too_large = True\n",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
@@ -2689,16 +2688,16 @@ BY_ARROW = [
     ),
     Mutant(
         "time without anything to send is an outage",
-        ARROW + "_dispatcher.py",
-        "                self._left_out += self._now() - self._idle_since\n",
-        "                pass\n",
+        RUNS + "sender.py",
+        "max(0.0, gap - 2 * TICK) if self._deliveries else gap",
+        "max(0.0, gap - 2 * TICK) if self._deliveries else 0.0",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
         "a slow consumer has chunks pile up",
         ARROW + "_dispatcher.py",
-        "len(self._loads) + self._box.qsize() <",
-        "len(self._loads) <",
+        "len(self._log.chunks) + self._box.qsize() <",
+        "len(self._log.chunks) <",
         T_ARROW + "lifetime.py",
     ),
     Mutant(

@@ -1,15 +1,16 @@
-"""The log of a run: claims its users before their request leaves, and settles them after."""
+"""The log of a run in its run file: claims users before the first byte of their request, settles them after."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import math
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.offload import Offload
-from pushsdk._runs.plan import Ending, Event, UserRange
+from pushsdk._runs.plan import ChunkRequest, Ending, Event, UserRange
 from pushsdk._runs.run_file.group_commit import GroupCommit
 from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
@@ -39,13 +40,21 @@ class RunFileLog:
         for piece in self._journal.pieces(frozenset({UserState.CLAIMED})):
             self.settle(piece, unknown)
 
+    def claim_of(self, request: ChunkRequest, *, resent: bool) -> _PieceClaim:
+        """See ``RunLog``."""
+        return _PieceClaim(self, request, resent=resent)
+
     async def claim(self, piece: UserRange, *, resent: bool) -> bool:
         """Return True when the claim is committed, False if it can't be: then nothing may be sent."""
         return await self._commits.add((piece.start, piece.stop, _RESENT if resent else _CLAIMED))
 
-    def settle(self, piece: UserRange, status: UserStatus) -> None:
+    def settle(self, users: UserRange, status: UserStatus) -> None:
         """Have the status of these users written with the next commit."""
-        self._commits.note((piece.start, piece.stop, status))
+        self._commits.note((users.start, users.stop, status))
+
+    def deadline(self) -> float:
+        """See ``RunLog``. These claims never expire."""
+        return math.inf
 
     async def flush(self) -> None:
         """Wait until everything so far is committed, or can't be; ``check`` tells which."""
@@ -66,3 +75,20 @@ class RunFileLog:
             await self._offload(functools.partial(self._journal.end, ending))
         else:
             self._journal.end(ending)
+
+
+class _PieceClaim:
+    """See ``UsersClaim``. Every status is written, also of an attempt that came to no claim."""
+
+    def __init__(self, log: RunFileLog, request: ChunkRequest, *, resent: bool) -> None:
+        self._log = log
+        self._request = request
+        self._resent = resent
+        self.users = request.users
+
+    async def make(self) -> ChunkRequest | None:
+        return self._request if await self._log.claim(self._request.piece, resent=self._resent) else None
+
+    def settle(self, status: UserStatus) -> None:
+        # A claim that is still to be committed is committed before this.
+        self._log.settle(self._request.piece, status)

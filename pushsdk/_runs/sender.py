@@ -1,6 +1,6 @@
-"""What every sending of a plan does: places, waits, cuts, the brake, the end. Who claims and notes, and where, is not.
+"""The sending of chunks: slot, claim, verdict, decision; then settle, split or wait. The log is given.
 
-What follows a verdict is decided in ``_core.decisions``, what a rejected chunk is cut into in ``_core.splitting``.
+``_core.decisions`` decides what follows a verdict, ``_core.splitting`` how a rejected chunk is split.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import asyncio
 import logging
 import math
 import random
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -26,85 +27,175 @@ from pushsdk._io.slots import Ticket
 from pushsdk._runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
 from pushsdk._runs.progress import TICK
 
-__all__ = ["ChunkSender", "rejected"]
+__all__ = ["ChunkSender", "RunLog", "UsersClaim"]
 
 logger = logging.getLogger("pushsdk")
 
 
-class ChunkSender(ABC):
-    """Delivers chunks, whole or cut, until they are through or the sending stops. Made inside the event loop."""
+class UsersClaim(Protocol):
+    """The claim of one attempt to send a request, in a log. See ``_io.sender.Claimant``."""
+
+    users: int
+    """Users of the request; once the claim is made, only those that were granted."""
+
+    async def make(self) -> ChunkRequest | None:
+        """Return the request without the users whose claim was refused; None if nothing may be sent."""
+        ...
+
+    def settle(self, status: UserStatus) -> None:
+        """Write the status of the users after the attempt. A claim that is still being made holds no more."""
+        ...
+
+
+class RunLog(Protocol):
+    """The memory of a run: a claim is in it before the first byte of its request leaves, its status after."""
+
+    def claim_of(self, request: ChunkRequest, *, resent: bool) -> UsersClaim:
+        """Return the claim of one attempt, not made yet. ``resent`` if an earlier attempt was UNKNOWN."""
+        ...
+
+    def settle(self, users: UserRange, status: UserStatus) -> None:
+        """Write the status of users without a claim."""
+        ...
+
+    def deadline(self) -> float:
+        """Return when a request that is claimed now must be complete."""
+        ...
+
+
+class RequestClaim:
+    """The claim of one attempt of a ``ChunkSender``. See ``_io.sender.Claimant``."""
+
+    def __init__(self, sender: ChunkSender, job: Job, request: ChunkRequest, *, in_doubt: bool) -> None:
+        self._sender = sender
+        self._job = job
+        self._request = request
+        self._in_doubt = in_doubt
+        self._claim = sender._log.claim_of(request, resent=in_doubt)
+
+    @property
+    def users(self) -> int:
+        """Users of the attempt."""
+        return self._claim.users
+
+    async def claim(self) -> bytes | None:
+        request = await self._claim.make()
+        if request is None or self._sender.ending is not None:
+            return None
+        return self._job.body if request is self._request else request.body()
+
+    def settle(self, verdict: Verdict) -> None:
+        self._claim.settle(self.status_after(verdict))
+
+    def status_after(self, verdict: Verdict) -> UserStatus:
+        """Return the status of the users after this verdict on the request."""
+        if verdict.failure is Failure.UNCLAIMED:
+            return _UNKNOWN if self._in_doubt else _PENDING
+        return decide(verdict, in_doubt=self._in_doubt, split_on=self._sender._split_on).status
+
+
+_PENDING, _UNKNOWN = UserStatus(UserState.PENDING), UserStatus(UserState.UNKNOWN)
+
+
+class ChunkSender:
+    """Delivers chunks, whole or split, until they are complete or the sending stops. Made inside the event loop."""
 
     def __init__(
-        self, engine: Engine, policy: RetryPolicy, timeout: Timeout, *, brake: Brake | None, varied: bool
+        self,
+        engine: Engine,
+        log: RunLog,
+        policy: RetryPolicy,
+        timeout: Timeout,
+        *,
+        brake: Brake | None,
+        varied: bool,
+        resends: bool = False,
     ) -> None:
-        """``varied`` is whether every chunk has a message of its own."""
+        """``varied`` if every chunk has its own message; ``resends`` if requests with an UNKNOWN outcome are resent."""
         self._engine = engine
+        self._log = log
         self._loop = engine.enter()
         self._slots = engine.slots
         self._split_on = engine.settings.batching.split_on
-        # One attempt per claim: what is repeated, and when, is our business, outside the retry budget.
+        # One attempt per claim: retries are made here, outside the retry budget.
         self._policy = msgspec.structs.replace(policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None)
         limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
-        self._patience = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
-        self._watch = Watch(brake or Brake())
-        # When ``_now`` was asked last, and how many seconds it has left out so far.
+        self._timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
+        self._varied = varied
+        self._resends = resends
+        # Deliveries under way; when ``_now`` was called last, and the seconds that are no sending so far.
+        self._deliveries = 0
         self._asked = self._loop.time()
         self._left_out = 0.0
-        self._varied = varied
-        # Workers that wait, for a place or for better times: the end wakes them.
+        self._watch = Watch(brake or Brake())
+        self._watch.started(self._now())
+        # Requests that wait, for a slot or after a failure: the end wakes them.
         self._waiting: set[Scope] = set()
         self._pausing = 0
-        # The answers to the message of all chunks, and the chunk that finds out whether that message is to blame.
-        self._message = MessageRecord()
+        #: The answers to the message of all chunks.
+        self.message = MessageRecord()
+        # Held by the chunk that finds out whether the message is to blame.
         self._asking = asyncio.Lock()
-        # One of the workers is in line for a place, and the others behind it here: else no send() would get a turn.
+        # One request queues for a slot, the others behind it here: else no send() would get a turn.
         self._line = asyncio.Lock()
-        # What failed last, while nothing has been accepted since.
-        self._trouble = ""
+        #: The last failure in words, while nothing has been accepted since. Set by ``_count``.
+        self.trouble = ""
         #: Why the sending ended before its end. Set by ``end``.
         self.ending: Ending | None = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """True while nothing is in flight, because of earlier failures."""
+        return bool(self._pausing) and not self._slots.in_flight
+
     def end(self, by: StoppedBy, reason: str) -> None:
-        """Start nothing more; what is on its way ends by itself."""
+        """Start nothing more; requests in flight complete."""
         if self.ending is None:
             self.ending = Ending(by, reason)
             logger.info("the broadcast stops: %s", reason)
         for scope in tuple(self._waiting):
             scope.expire(Failure.CLOSED)
 
-    # -- what each sending does in its own way --------------------------------------------------------------------
+    async def tick(self, tell: Callable[[], object] = lambda: None) -> None:
+        """Call ``tell`` and check the brake twice a second, also while no request completes. Runs until cancelled."""
+        while True:
+            await asyncio.sleep(TICK)
+            tell()
+            self._check_brake(self._now())
 
-    @abstractmethod
-    async def _send(self, part: ChunkRequest, *, in_doubt: bool) -> Verdict | None:
-        """Send a part and write how it ended: its verdict once it is decided, or None where it is not.
+    async def deliver(self, whole: ChunkRequest, *, in_doubt: bool = False) -> list[Rejected[ChunkRequest]]:
+        """Send a request, whole or split, until all of its users are settled or the sending stops.
 
-        A part that may be cut (REJECTED, with a status to split on) is written as pending, and left to the caller.
+        ``in_doubt`` if an earlier attempt was UNKNOWN: then it is never split. Returns the parts that were given up,
+        because the message seems to be to blame: they are still pending, ``reject`` them or deliver them later.
         """
+        self._now()
+        self._deliveries += 1
+        try:
+            return await self._deliver(whole, in_doubt=in_doubt)
+        finally:
+            self._now()
+            self._deliveries -= 1
 
-    @abstractmethod
-    def _write(self, piece: UserRange, status: UserStatus) -> None:
-        """Have the status of these users written."""
+    def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
+        """Settle a part that was given up: the message was rejected for every user who was tried alone."""
+        self._engine.counters.users[Outcome.REJECTED] += part.users
+        self._log.settle(part.piece, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
 
-    def _give_up(self, rest: list[Rejected[ChunkRequest]]) -> None:
-        """Take the parts of a chunk that are not sent again, because the message seems to be to blame."""
-        for part, verdict in rest:
-            self._reject(part, verdict)
+    # -- one chunk, whole or split --------------------------------------------------------------------------------
 
-    # -- a chunk, whole or cut ------------------------------------------------------------------------------------
-
-    async def _deliver(self, whole: ChunkRequest, *, in_doubt: bool) -> None:
-        """Send a part of a chunk, whole or cut, until all of it is through or undecided."""
+    async def _deliver(self, whole: ChunkRequest, *, in_doubt: bool) -> list[Rejected[ChunkRequest]]:
         parts = [whole] if in_doubt or self._engine.sizes.users is None else list(whole.within(self._engine.sizes))
         if len(parts) > 1:
-            await self._split(self._splitter(whole, parts))
-            return
+            return await self._split(self._splitter(whole, parts))
         verdict = await self._send(whole, in_doubt=in_doubt)
         if verdict is not None and verdict.outcome is Outcome.REJECTED:
             splitter = self._splitter(whole, [])
             if not self._report(splitter, whole, verdict):
-                await self._split(splitter)
+                return await self._split(splitter)
         elif verdict is not None and verdict.outcome is Outcome.ACCEPTED:
             self._engine.sizes.accepted()
+        return []
 
     def _splitter(self, whole: ChunkRequest, parts: list[ChunkRequest]) -> Splitter[ChunkRequest]:
         return Splitter(
@@ -112,10 +203,11 @@ class ChunkSender(ABC):
             split_on=self._split_on,
             sizes=self._engine.sizes,
             frame=whole.frame,
-            message=MessageRecord() if self._varied else self._message,
+            message=MessageRecord() if self._varied else self.message,
         )
 
-    async def _split(self, splitter: Splitter[ChunkRequest]) -> None:
+    async def _split(self, splitter: Splitter[ChunkRequest]) -> list[Rejected[ChunkRequest]]:
+        """Send the parts, wave by wave. Return the parts that were given up."""
         if self._is_open_question():
             # One chunk finds out whether the message is to blame. The others wait for that chunk.
             async with self._asking:
@@ -125,11 +217,15 @@ class ChunkSender(ABC):
             pass
         # Parts that are too large, as smaller ones are, stay pending.
         rest = [each for each in splitter.rest() if each[1].status != TOO_LARGE]
-        if self.ending is None and rest:
-            self._give_up(rest)
+        if self.ending is not None or not rest:
+            return []
+        now = self._now()
+        self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
+        self._check_brake(now)
+        return rest
 
     def _is_open_question(self) -> bool:
-        return not (self._varied or self._message.accepted or self._message.is_hopeless)
+        return not (self._varied or self.message.accepted or self.message.is_hopeless)
 
     async def _send_wave(self, splitter: Splitter[ChunkRequest]) -> bool:
         """Send the next parts; False if nothing is left to send."""
@@ -143,43 +239,80 @@ class ChunkSender(ABC):
         return True
 
     async def _send_part(self, splitter: Splitter[ChunkRequest], part: ChunkRequest) -> bool:
-        """Whether it is decided."""
-        verdict = await self._send(part, in_doubt=False)
+        """Return True if the part has a verdict."""
+        verdict = await self._send(part)
         if verdict is not None:
             self._report(splitter, part, verdict)
         return verdict is not None
 
     def _report(self, splitter: Splitter[ChunkRequest], part: ChunkRequest, verdict: Verdict) -> bool:
-        """Note how a part ended. False if it is to be cut."""
+        """Pass the verdict on a part on. Return False if the part is to be split."""
         is_settled = splitter.report(part, verdict)
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             step, status = decide(verdict, split_on=frozenset() if is_settled else self._split_on)
             if step is Step.SETTLE:
-                self._write(part.piece, status)
+                self._log.settle(part.piece, status)
             self._count(part.users, status)
             if step is Step.LEAVE:
-                self._leave(part, verdict)
+                self._leave(verdict)
         self._engine.counters.splits += not is_settled
         return is_settled
 
-    def _reject(self, part: ChunkRequest, verdict: Verdict) -> None:
-        """Settle a part that was not sent by itself, since the message was rejected for every user it was tried on."""
-        status = rejected(verdict)
-        self._write(part.piece, status)
-        self._count(part.users, status)
+    # -- one request ----------------------------------------------------------------------------------------------
 
-    def _job(self, part: ChunkRequest, deadline: float = math.inf) -> Job:
+    async def _send(self, request: ChunkRequest, *, in_doubt: bool = False) -> Verdict | None:
+        """Send a request until its verdict is final. Return None if the sending stops, or all claims are refused.
+
+        A request to split (REJECTED, with a status to split on) is settled as pending, and left to the caller.
+        """
+        resends = tries = 0
+        status = _PENDING
+        while await self._take_slot(request.users):
+            job = self._job(request)
+            claim = job.claim = RequestClaim(self, job, request, in_doubt=in_doubt)
+            try:
+                verdict = await self._engine.sender.run(job, has_slot=True)
+            except asyncio.CancelledError:
+                self._count(claim.users, claim.status_after(job.verdict()))
+                raise
+            if verdict.failure is Failure.UNCLAIMED:
+                break
+            step, status = decide(
+                verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self._split_on
+            )
+            if step is Step.SPLIT:
+                return verdict
+            self._count(claim.users, status, final=step is Step.SETTLE)
+            if step is Step.SETTLE:
+                # Rejected while in doubt: the caller must not split the request.
+                is_unknown = status.state is UserState.UNKNOWN
+                return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if is_unknown else verdict
+            if step is Step.LEAVE:
+                self._leave(verdict)
+                return verdict
+            if step is Step.STOP:
+                self._stop_for(verdict)
+            elif step is Step.RESEND:
+                resends, in_doubt = resends + 1, True
+            tries += 1
+            if not await self._wait(self._backoff(tries, verdict)):
+                break
+        if status.state is UserState.UNKNOWN:
+            self._engine.counters.users[Outcome.UNKNOWN] += request.users
+        return None
+
+    def _job(self, request: ChunkRequest) -> Job:
         return Job(
             "push",
-            part.body(),
-            users=part.users,
+            request.body(),
+            users=request.users,
             policy=self._policy,
-            timeout=self._patience,
-            deadline=deadline,
+            timeout=self._timeout,
+            deadline=self._log.deadline(),
         )
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
-        """Count how a request to so many users ended; not ``final`` if it is about to be sent again."""
+        """Count how a request to so many users ended; not ``final`` if the request is about to be sent again."""
         now = self._now()
         if final and status.state is not UserState.PENDING:
             outcome = OUTCOMES[status.state]
@@ -187,11 +320,11 @@ class ChunkSender(ABC):
             self._watch.settled(outcome, users, status.status, now)
         else:
             self._watch.released(status.status, now)
-        self._trouble = status.reason
+        self.trouble = status.reason
         if status.state is UserState.ACCEPTED:
-            self._message.accepted = True
+            self.message.accepted = True
         else:
-            self._look(now)
+            self._check_brake(now)
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -200,30 +333,30 @@ class ChunkSender(ABC):
             return 0.0
         attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
         if attempt.retry_after is not None:
-            # As long as the client pauses for it: what asks for a day may have lost its mind.
+            # Bounded as the client's pause is: a service that asks for a day may be broken.
             attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
         return self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
 
-    async def _take_place(self, users: int, *, until: float = math.inf) -> bool:
-        """Wait for a place on the wire; False where the sending stopped first, or that time came."""
+    async def _take_slot(self, users: int) -> bool:
+        """Wait for a slot; False if the sending stops first."""
         if self.ending is not None:
             return False
         if self._slots.try_take(users):
             return True
-        scope = Scope(self._engine.deadlines, until)
+        scope = Scope(self._engine.deadlines, math.inf)
         self._waiting.add(scope)
         try:
             with scope:
                 async with self._line:
                     if self._slots.try_take(users):
                         return True
-                    return await Ticket(self._loop, users, until).take(self._slots) is None
+                    return await Ticket(self._loop, users, math.inf).take(self._slots) is None
         finally:
             self._waiting.discard(scope)
         return False
 
     async def _wait(self, seconds: float) -> bool:
-        """The wait after a failure; False where the sending stopped first."""
+        """Wait after a failure; False if the sending stops first."""
         if self.ending is not None:
             return False
         scope = Scope(self._engine.deadlines, math.inf)
@@ -240,41 +373,26 @@ class ChunkSender(ABC):
     # -- the brake ------------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
-        """The seconds of sending: the loop's clock without the time in which the loop was blocked or stopped.
+        """Return the seconds of sending: the loop's clock while there are deliveries, and while the loop runs.
 
-        ``_tick`` asks twice a second while the loop runs.
+        ``tick`` calls this twice a second, so a longer gap is time in which the loop was blocked or stopped.
         """
         now = self._loop.time()
-        self._left_out += max(0.0, now - self._asked - 2 * TICK)
+        gap = now - self._asked
+        self._left_out += max(0.0, gap - 2 * TICK) if self._deliveries else gap
         self._asked = now
         return now - self._left_out
 
-    async def _tick(self) -> None:
-        """Look at the brake now and then, also while nothing ends."""
-        while True:
-            await asyncio.sleep(TICK)
-            self._tell()
-            self._look(self._now())
-
-    def _tell(self) -> None:  # noqa: B027 - not everybody does
-        """Whoever wants to know how far it is."""
-
-    def _look(self, now: float) -> None:
-        """Stop where the brake says so."""
+    def _check_brake(self, now: float) -> None:
         reason = self._watch.verdict(now, paused_until=self._slots.paused_until - self._left_out)
         if reason is not None:
             self.end("brake", reason)
 
-    def _leave(self, part: ChunkRequest, verdict: Verdict) -> None:
+    def _leave(self, verdict: Verdict) -> None:
         """Leave users pending whose request is too large, and stop if every other request would be."""
-        if not (self._varied or self._message.accepted):
+        if not (self._varied or self.message.accepted):
             self._stop_for(verdict)
 
     def _stop_for(self, verdict: Verdict) -> None:
         """Stop, because no other request would fare better."""
         self.end("refused" if verdict.status in REFUSED else "failure", why_stopped(verdict))
-
-
-def rejected(verdict: Verdict) -> UserStatus:
-    """Return the status of users whose share of a rejected request is not sent by itself."""
-    return UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason)

@@ -29,6 +29,7 @@ from pushsdk import (
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._runs.sender import ChunkSender
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
 from pushsdk.claims import Claim, MemoryClaims, Put
@@ -457,13 +458,13 @@ async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_i
 
 @virtual
 async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    send_part = Dispatcher._send_part
+    send_part = ChunkSender._send_part
 
-    async def stopped(dispatcher: Dispatcher, splitter: Any, part: Any) -> None:
-        dispatcher.end("asked", "it was asked to stop")
-        await send_part(dispatcher, splitter, part)
+    async def stopped(sender: ChunkSender, splitter: Any, part: Any) -> bool:
+        sender.end("asked", "it was asked to stop")
+        return await send_part(sender, splitter, part)
 
-    monkeypatch.setattr(Dispatcher, "_send_part", stopped)
+    monkeypatch.setattr(ChunkSender, "_send_part", stopped)
     service, claims = FakeService(then=answer(400)), ShakyClaims()
     async with client_of(service) as client:
         found = await Run(client, claims).send(8)

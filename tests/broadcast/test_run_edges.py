@@ -34,10 +34,10 @@ from pushsdk import (
 from pushsdk._io.offload import in_thread, settled
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.pipeline import Runner
 from pushsdk._runs.run_file.file import Place
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._runs.run_file.lock import is_locked
+from pushsdk._runs.sender import ChunkSender
 
 SMALL = Batching(max_users=4)
 ONE = Limits(in_flight=1)
@@ -201,13 +201,13 @@ async def test_places_that_come_free_together_are_all_taken() -> None:
 
 @virtual
 async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    send_part = Runner._send_part
+    send_part = ChunkSender._send_part
 
-    async def stopped(runner: Runner, splitter: Any, part: Any) -> None:
-        runner.end("asked", "it was asked to stop")
-        await send_part(runner, splitter, part)
+    async def stopped(sender: ChunkSender, splitter: Any, part: Any) -> bool:
+        sender.end("asked", "it was asked to stop")
+        return await send_part(sender, splitter, part)
 
-    monkeypatch.setattr(Runner, "_send_part", stopped)
+    monkeypatch.setattr(ChunkSender, "_send_part", stopped)
     service = FakeService(then=answer(400))
     async with client_of(service) as client:
         report = await client.broadcast(users(8), MESSAGE)

@@ -449,11 +449,11 @@ async def test_a_limit_ends_the_run_there_and_a_resume_goes_on(tmp_path: Path) -
 
 @virtual
 async def test_a_stop_ends_the_run_after_what_is_on_its_way() -> None:
-    service = FakeService()
+    service = FakeService(then=answer(after=1.0))
     stop = asyncio.Event()
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
         running = start(client.broadcast(users(100), MESSAGE, stop=stop))
-        while not service.sent:
+        while len(service.written) < 2:
             await turns(1)
         stop.set()
         report = await running
@@ -577,10 +577,10 @@ async def test_another_broadcast_is_refused_on_the_same_file(change: Any, told: 
 
 @virtual
 async def test_closing_the_client_ends_the_run_after_what_is_on_its_way(tmp_path: Path) -> None:
-    service = FakeService()
+    service = FakeService(then=answer(after=1.0))
     client: AsyncPushClient = client_of(service, batching=SMALL, limits=Limits(in_flight=2))
     running = start(client.broadcast(users(100), MESSAGE, run=tmp_path / "run"))
-    while not service.sent:
+    while len(service.written) < 2:
         await turns(1)
     await client.aclose()
     report = await running
@@ -593,7 +593,7 @@ async def test_closing_without_patience_leaves_what_is_on_its_way_unknown(tmp_pa
     service = FakeService(then=hang(processed=True))
     client: AsyncPushClient = client_of(service, batching=SMALL, limits=Limits(in_flight=2))
     running = start(client.broadcast(users(100), MESSAGE, run=tmp_path / "run"))
-    while len(service.sent) < 2:
+    while len(service.written) < 2:
         await turns(1)
     await client.aclose(drain=0.5)
     report = await running
