@@ -202,11 +202,11 @@ def test_jobs_come_again_as_often_as_their_table_says() -> None:
 
 
 def test_the_demo_is_as_it_is_said_to_be() -> None:
-    from pushsdk.cli.demo import Plan, demo
+    from pushsdk.cli.demo import demo, faults_for
 
-    sizes = {name: each.default for name, each in inspect.signature(demo).parameters.items() if name != "json"}
-    assert f"pushes to {sizes['users'] + sizes['personalized']:,} users" in README
-    assert len(Plan(**sizes).faults) == 7
+    users = inspect.signature(demo).parameters["users"].default
+    assert f"pushes to {users + users // 10:,} users" in README
+    assert len(faults_for(users, "ann")) == 7
     assert "fails in seven ways" in README
 
 
