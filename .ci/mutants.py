@@ -1232,7 +1232,7 @@ COMMANDS = [
     ),
     Mutant(
         "where nobody can be asked, it is sent",
-        CLI + "_confirm.py",
+        CLI + "_terminal.py",
         "    if yes:\n",
         "    if yes or not sys.stdin.isatty():\n",
         "tests/cli/test_send_command.py",
@@ -1246,7 +1246,7 @@ COMMANDS = [
     ),
     Mutant(
         "the uuid of the service is printed raw",
-        CLI + "campaign.py",
+        CLI + "send.py",
         "        say(created.uuid)",
         '        __import__("sys").stdout.write(created.uuid)',
         "tests/cli/test_terminal.py",
@@ -1267,7 +1267,7 @@ COMMANDS = [
     ),
     Mutant(
         "a terminal that can't draw shows no progress",
-        CLI + "_progress.py",
+        CLI + "_output.py",
         "console.is_terminal and not console.is_dumb_terminal",
         "console.is_terminal",
         "tests/cli/test_progress.py",
@@ -1281,8 +1281,8 @@ COMMANDS = [
     ),
     Mutant(
         "a finished run that is started again looks like a new one",
-        CLI + "_runs.py",
-        "if report.planned and users == 0:",
+        CLI + "runs.py",
+        "if found.planned and users == 0:",
         "if False:",
         T_RUNS,
     ),
@@ -1302,14 +1302,14 @@ COMMANDS = [
     ),
     Mutant(
         "an interrupted run exits by its counts",
-        CLI + "_runs.py",
-        "return report, interrupt.signals > 0",
-        "return report, False",
+        CLI + "runs.py",
+        "return found, interrupt.signals > 0",
+        "return found, False",
         T_RUNS,
     ),
     Mutant(
         "the command that resumes shows the proxy's password",
-        CLI + "_summary.py",
+        CLI + "runs.py",
         'elif value is not False and not (name == "proxy" and "@" in str(value)):',
         "elif value is not False:",
         T_RUNS,

@@ -1,16 +1,19 @@
-"""The options that several commands share, as cyclopts reads them. Declarations only; `settings` decides."""
+"""The options that several commands share, as cyclopts reads them; and the question before a command sends."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
 
+from pushsdk._core.endpoint import is_loopback
+from pushsdk.cli._terminal import ask
 from pushsdk.cli.settings import Settings, resolve
 
-__all__ = ["File", "Flag", "Pace", "Patience", "Service", "given", "settings_of"]
+__all__ = ["File", "Flag", "Pace", "Patience", "Service", "confirm", "given", "settings_of"]
 
 
 def _no_option(_kind: object, value: str | None) -> None:
@@ -81,3 +84,9 @@ def given(*options: Service | Patience | Pace | None) -> dict[str, object]:
     """The options that were given, by the names of their settings."""
     pairs = (pair for each in options if each is not None for pair in asdict(each).items())
     return {name: value for name, value in pairs if value is not None}
+
+
+def confirm(question: str, settings: Settings, *, yes: bool) -> None:
+    """Ask before something is sent to another machine, as ``ask`` does."""
+    urls = [settings.base_url, *([settings.proxy] if settings.proxy else [])]
+    ask(question, yes=yes or all(is_loopback(urlsplit(url).hostname or "") for url in urls), nothing="nothing was sent")

@@ -1,4 +1,4 @@
-"""What commands print: lines of text and JSON in which no id, file, setting or answer steers a terminal.
+"""The terminal: lines of text and JSON in which no id, file, setting or answer steers it, and a question.
 
 Loads nothing large. Every line of a command goes through `say` or `warn`, every drawn text through `visible`.
 """
@@ -9,7 +9,9 @@ import sys
 import unicodedata
 from typing import TextIO
 
-__all__ = ["escaped", "print_json", "say", "visible", "warn"]
+from pushsdk.cli._exit import CommandError, Exit, usage
+
+__all__ = ["ask", "escaped", "print_json", "say", "visible", "warn"]
 
 # By Unicode category: controls with the line end, format characters (those that turn the direction, zero-width ones,
 # tags), lone surrogates, line and paragraph separators.
@@ -44,6 +46,21 @@ def print_json(data: object, file: TextIO | None = None) -> None:
     import msgspec  # only now: the start of the command line needs none
 
     (file or sys.stdout).write(escaped(msgspec.json.encode(data).decode()) + "\n")
+
+
+def ask(question: str, *, yes: bool, nothing: str) -> None:
+    """Ask on stderr whether to go on, and read the answer from stdin; with ``yes`` it is not asked.
+
+    Raises a usage error if there is no terminal; ends with exit code 1 and the text ``nothing`` on any other answer.
+    """
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise usage(f"{question} There is no terminal to ask on: add --yes. {nothing.capitalize()}.")
+    sys.stderr.write(f"{visible(question)} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError(nothing, Exit.INCOMPLETE)
 
 
 def _is_unsafe(char: str) -> bool:

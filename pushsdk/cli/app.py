@@ -30,15 +30,19 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Send": {
         "send": ("send:send", "Push a message to some users."),
         "broadcast": (
-            "broadcast:broadcast",
+            "runs:broadcast",
             "Push a message to any number of users, as a run that survives a crash.",
             _RUNS,
         ),
         "resume": ("runs:resume", "Take up a run where it ended.", "The source of its users is not needed."),
-        "campaign create": ("campaign:create", "Create the push campaign in a file, and print its uuid.", _CREATED),
+        "campaign create": (
+            "send:create",
+            "Create the push campaign in a file, and print its uuid.",
+            _CREATED,
+        ),
     },
     "Look (nothing is sent)": {
-        "plan": ("plan:plan", "Say what a broadcast would come to."),
+        "plan": ("runs:plan", "Say what a broadcast would come to."),
         "status": ("runs:status", "Say how a run stands.", "Exits as the run would."),
         "report": ("runs:report", "Print one row for every user of a run."),
         "message lint": ("message:lint", "Check the message or campaign in a file, and advise.", _ADVICE),

@@ -21,12 +21,10 @@ from pushsdk.claims._operators import release as released
 from pushsdk.claims.postgres import SCHEMES as POSTGRES
 from pushsdk.claims.redis import SCHEMES as REDIS
 from pushsdk.claims.store import PAGE
-from pushsdk.cli._confirm import ask
 from pushsdk.cli._exit import CommandError, Exit, usage
 from pushsdk.cli._options import Flag
-from pushsdk.cli._progress import duration
-from pushsdk.cli._summary import print_figures
-from pushsdk.cli._terminal import print_json, say, warn
+from pushsdk.cli._output import duration, print_figures
+from pushsdk.cli._terminal import ask, print_json, say, warn
 
 __all__ = ["count", "list_claims", "release"]
 

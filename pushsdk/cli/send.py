@@ -1,4 +1,4 @@
-"""``pushsdk send``: one message to a few users."""
+"""``pushsdk send`` and ``pushsdk campaign create``: one call each."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Any
 
 from cyclopts import Parameter
 
-from pushsdk import AsyncPushClient, Outcome, PartialError, PushError, Receipt
+from pushsdk import AsyncPushClient, CampaignCreated, Outcome, PartialError, PushError, Receipt
 from pushsdk._core.words import count
-from pushsdk.cli._confirm import confirm
 from pushsdk.cli._exit import Exit, usage
-from pushsdk.cli._files import advise, read_fields, read_message
-from pushsdk.cli._options import File, Flag, Pace, Patience, Service, settings_of
+from pushsdk.cli._files import advise, read_campaign, read_fields, read_message
+from pushsdk.cli._options import File, Flag, Pace, Patience, Service, confirm, settings_of
 from pushsdk.cli._terminal import print_json, say, warn
 
-__all__ = ["send"]
+__all__ = ["create", "send"]
 
 _NO_FILE = (
     "send takes user ids, not a file; to read ids from a file: pushsdk broadcast ids.txt --message FILE --run FILE; "
@@ -132,3 +131,41 @@ def _failure(error: PushError) -> dict[str, Any]:
         "status": error.attempts[-1].status,
         "error": str(error),
     }
+
+
+def create(
+    file: File,
+    /,
+    *,
+    yes: Flag = False,
+    json: Flag = False,
+    service: Service | None = None,
+    patience: Patience | None = None,
+    pace: Pace | None = None,
+) -> int:
+    """Create the push campaign in a file, and print its uuid.
+
+    Parameters
+    ----------
+    file
+        A JSON file that holds the campaign; - is standard input.
+    yes
+        Do not ask before sending to another machine.
+    json
+        Print the result as one JSON object.
+    """
+    campaign = read_campaign(file)
+    settings = settings_of(service, patience, pace)
+    advise(campaign)
+    confirm(f"Create this campaign at {settings.base_url}?", settings, yes=yes)
+    created = asyncio.run(_create(AsyncPushClient(**settings.client_options()), campaign))
+    if json:
+        print_json({"uuid": created.uuid})
+    else:
+        say(created.uuid)
+    return Exit.DONE
+
+
+async def _create(client: AsyncPushClient, campaign: Mapping[str, Any]) -> CampaignCreated:
+    async with client:
+        return await client.create_campaign(campaign)

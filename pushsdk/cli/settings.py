@@ -25,7 +25,7 @@ from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.ownership import objection
 from pushsdk.cli._exit import usage
 
-__all__ = ["KEYS", "Found", "Settings", "check", "find", "read_key", "resolve", "resolve_rate"]
+__all__ = ["KEYS", "Found", "Settings", "check", "find", "read_key", "resolve"]
 
 _LARGEST = 64 * 1024
 _PATIENCE = 60.0  # seconds: a password manager may ask a person first
@@ -136,19 +136,6 @@ def resolve(given: Mapping[str, object]) -> Settings:
     if isinstance(settings, Settings):
         return settings
     raise _refusal(*next(iter(settings.items())), found)
-
-
-def resolve_rate(given: Mapping[str, object]) -> Rate:
-    """Only how fast to send. Raises as ``resolve`` does."""
-    found = find(given)
-    values = {}
-    for name in ("rate", "requests_per_second"):
-        if name in found:
-            try:
-                values[name] = _typed(name, found[name].value)
-            except ConfigurationError as error:
-                raise _refusal(name, f"{found[name].source}: {error}", found) from None
-    return Rate(users_per_second=values.get("rate"), requests_per_second=values.get("requests_per_second"))
 
 
 # -- finding ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from pushsdk import ConfigurationError, RetryPolicy, Timeout
 from pushsdk.cli import settings as module
 from pushsdk.cli._exit import CommandError, Exit
-from pushsdk.cli.settings import Settings, check, find, read_key, resolve, resolve_rate
+from pushsdk.cli.settings import Settings, check, find, read_key, resolve
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
@@ -132,11 +132,6 @@ def test_a_bad_option_is_wrong_usage_and_a_bad_variable_wrong_configuration(name
     monkeypatch.setenv(variable, str(value))
     with pytest.raises(ConfigurationError, match=f"^{variable}: "):
         resolve({"base_url": URL} if name != "base_url" else {})
-
-
-def test_a_bad_rate_is_wrong_usage_where_only_the_rate_matters():
-    with pytest.raises(CommandError, match=r"^--rate: expected a number of users per second"):
-        resolve_rate({"rate": -1.0})
 
 
 def test_a_key_file_that_is_not_there_is_wrong_configuration(tmp_path):

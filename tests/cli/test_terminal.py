@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from pushsdk._runs.progress import Progress
-from pushsdk.cli import _progress
+from pushsdk.cli import _output
 from pushsdk.cli._terminal import escaped, visible
 from pushsdk.emulator import Fault
 
@@ -116,8 +116,8 @@ def test_a_box_holds_no_hostile_text(command, folder, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["plain", "json", "auto"])
 def test_no_failure_that_progress_tells_of_is_hostile(mode, capsys, monkeypatch):
-    monkeypatch.setattr(_progress, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
-    with _progress.progress(mode) as tell:
+    monkeypatch.setattr(_output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
+    with _output.progress(mode) as tell:
         tell(Progress(stage="waiting", planned=1, not_sent=1, trouble=EVIL))
     printed = capsys.readouterr().err
     drawn = {"\x1b", "\r"} if mode == "auto" else set()
