@@ -51,17 +51,10 @@ def test_nine_of_ten_are_accepted_one_is_rejected_and_some_are_unknown(printed):
 
 @pytest.mark.parametrize("as_json", [False, True])
 async def test_an_oracle_that_says_otherwise_gives_exit_code_1(monkeypatch, capsys, as_json):
-    truth = Emulator.users
-
-    def twisted(self, *, api_key=None):
-        users = dict(truth(self, api_key=api_key))
-        users.popitem()
-        return users
-
-    monkeypatch.setattr(Emulator, "users", twisted)
+    monkeypatch.setattr(Emulator, "users", lambda self: {})
     assert await demo(users=5000, json=as_json) == 1
     out = capsys.readouterr().out
-    assert json.loads(out)["lost"] == 1 if as_json else "They disagree: lost=1, doubled=0, wrong=0" in out
+    assert json.loads(out)["lost"] > 4500 if as_json else "They disagree: lost=" in out
 
 
 async def test_the_output_fits_80_columns_and_shows_no_user_and_no_key(monkeypatch, capsys):
