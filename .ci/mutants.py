@@ -161,17 +161,17 @@ POLICY = [
 ]
 
 BUDGET = [
-    Mutant("a retry costs nothing", CORE + "budget.py", "self.tokens -= COST", "pass", "tests/core/test_budget.py"),
+    Mutant("a retry costs nothing", CORE + "pacing.py", "self.tokens -= COST", "pass", "tests/core/test_budget.py"),
     Mutant(
         "the budget never refuses",
-        CORE + "budget.py",
+        CORE + "pacing.py",
         "if self.tokens < COST:",
         "if False:",
         "tests/core/test_budget.py",
     ),
     Mutant(
         "the budget is filled without end",
-        CORE + "budget.py",
+        CORE + "pacing.py",
         "if self.tokens < CAPACITY:",
         "if True:",
         "tests/core/test_budget.py",
@@ -197,8 +197,8 @@ SPLITTING = [
     Mutant(
         "an UNKNOWN is split",
         CORE + "splitting.py",
-        "if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:",
-        "if verdict.status in self._split_on:",
+        "if verdict.outcome is not Outcome.REJECTED or verdict.status not in self._split_on:",
+        "if verdict.status not in self._split_on:",
         T_SPLITTING,
     ),
     Mutant(
@@ -211,22 +211,22 @@ SPLITTING = [
     Mutant(
         "it never gives up",
         CORE + "splitting.py",
-        "elif not self._may_give_up or self._message.accepted:",
-        "else:",
+        "if not self._ready and (message.accepted or not self._probes_failed):",
+        "if not self._ready:",
         T_SPLITTING,
     ),
     Mutant(
         "it gives up although the message was accepted",
         CORE + "splitting.py",
-        "elif not self._may_give_up or self._message.accepted:",
-        "elif not self._may_give_up:",
+        "if not self._ready and (message.accepted or not self._probes_failed):",
+        "if not self._ready and not self._probes_failed:",
         T_SPLITTING,
     ),
     Mutant(
         "it gives up although a unit ended in another way",
         CORE + "splitting.py",
-        "            self._may_give_up = False\n            if verdict",
-        "            if verdict",
+        "            self._probes_failed = False\n",
+        "",
         T_SPLITTING,
     ),
     Mutant(
@@ -237,10 +237,10 @@ SPLITTING = [
         T_SPLITTING,
     ),
     Mutant(
-        "a message that was rejected alone so often is asked about as if nothing were known",
+        "a message that was to blame is asked about as if nothing were known",
         CORE + "splitting.py",
-        "count = max(1, PROBES - self._message.rejected)",
-        "count = PROBES",
+        "self._probe(1 if self._message.is_hopeless else PROBES)",
+        "self._probe(PROBES)",
         T_SPLITTING,
     ),
     Mutant(
@@ -272,16 +272,9 @@ SPLITTING = [
         T_SPLITTING,
     ),
     Mutant(
-        "a larger size is never tried again",
-        CORE + "splitting.py",
-        "if self._accepted >= RAISE_AFTER:",
-        "if False:",
-        T_SPLITTING,
-    ),
-    Mutant(
         "a message too large for anybody makes all requests small",
         CORE + "splitting.py",
-        "while self._message.accepted and self._refused:",
+        "while message.accepted and self._refused:",
         "while self._refused:",
         T_SPLITTING,
     ),
@@ -295,8 +288,8 @@ SPLITTING = [
     Mutant(
         "the halving goes on where nothing is small enough",
         CORE + "splitting.py",
-        "if self._smallest_failed and self._large:",
-        "if False:",
+        "(self._large and self._smallest_failed) or ",
+        "",
         T_SPLITTING,
     ),
     Mutant(
@@ -326,22 +319,22 @@ PACING = [
     Mutant(
         "the rate is never let go",
         CORE + "pacing.py",
-        "if not self._peak or seconds >= OFF_AFTER:",
-        "if not self._peak:",
+        "if not self._lowest or seconds >= OFF_AFTER:",
+        "if not self._lowest:",
         T_PACING,
     ),
     Mutant(
         "the rate has no floor",
         CORE + "pacing.py",
-        "return max(FLOOR, self._peak *",
-        "return max(0.0, self._peak *",
+        "max(FLOOR, rate * DECREASE)",
+        "rate * DECREASE",
         T_PACING,
     ),
     Mutant(
         "the rate does not rise",
         CORE + "pacing.py",
-        "max(0.0, seconds) / BACK_AFTER) ** 5",
-        "0.0) ** 5",
+        "(1.0 + INCREASE * seconds)",
+        "1.0",
         T_PACING,
     ),
     Mutant(
@@ -354,15 +347,8 @@ PACING = [
     Mutant(
         "the adaptive rate replaces a fixed one",
         CORE + "pacing.py",
-        "due = max(due, max(before, now - SLACK) + 1.0 / rate)",
-        "due = max(before, now - SLACK) + 1.0 / rate",
-        T_PACING,
-    ),
-    Mutant(
-        "a rate far above what is sent is believed",
-        CORE + "pacing.py",
-        "left *= min(1.0, max(self._before, self._starts) / rate)",
-        "pass",
+        "max(self.not_before, max(before, now - SLACK) + 1.0 / rate)",
+        "max(before, now - SLACK) + 1.0 / rate",
         T_PACING,
     ),
     Mutant(
@@ -370,34 +356,6 @@ PACING = [
         CORE + "pacing.py",
         "max(BEGIN_AT_LEAST, self._before, self._starts)",
         "max(1.0, self._before, self._starts)",
-        T_PACING,
-    ),
-    Mutant(
-        "a limit far below the rate is come down to in small steps",
-        CORE + "pacing.py",
-        "left = min(left, through / self._started)",
-        "pass",
-        T_PACING,
-    ),
-    Mutant(
-        "an outage tells a rate",
-        CORE + "pacing.py",
-        "if through > 1:",
-        "if self._started:",
-        T_PACING,
-    ),
-    Mutant(
-        "one throttle may leave nothing of the rate",
-        CORE + "pacing.py",
-        "return max(STEEPEST, left)",
-        "return left",
-        T_PACING,
-    ),
-    Mutant(
-        "throttles of earlier events count for each decrease",
-        CORE + "pacing.py",
-        "        self._started = self._refused = 0\n\n    def _left",
-        "        self._started = 0\n\n    def _left",
         T_PACING,
     ),
 ]
@@ -668,7 +626,7 @@ COALESCING = [
     Mutant(
         "a call lingers in a pause that it can't wait out",
         IO + "coalescer.py",
-        "if self._sender.closed or self._gate.paused_until > call.deadline:",
+        "if self._sender.closed or self._rate_limiter.paused_until > call.deadline:",
         "if False:",
         T_CALLS,
     ),
@@ -2682,7 +2640,7 @@ BY_ARROW = [
     Mutant(
         "passing over what was sent before costs rate",
         "pushsdk/_io/slots.py",
-        "        self.gate.refund(users)\n",
+        "        self.rate_limiter.refund(users)\n",
         "",
         T_ARROW + "dispatcher.py",
     ),

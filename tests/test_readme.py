@@ -22,8 +22,8 @@ from support.service_thread import Service, served
 import pushsdk
 import pushsdk.emulator
 from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError, RetryPolicy, Timeout
-from pushsdk._core.budget import CAPACITY, COST, REFUND
 from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Rule, judge
+from pushsdk._core.pacing import CAPACITY, COST, REFUND
 from pushsdk.emulator import Fault
 
 ROOT = Path(__file__).parents[1]

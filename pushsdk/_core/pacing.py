@@ -1,8 +1,4 @@
-"""When the next request may start: the service's pause, the fixed rates, and the rate that it was found to take.
-
-The adaptive rate counts requests, not users. A throttle names no unit; where the service counts users, a lower rate of
-requests lets the batches that wait grow to ``max_users`` and no further, so that the users per second are held too.
-"""
+"""The limits on sending: the service's pause, the fixed rates, the rate after a throttle, and the retry budget."""
 
 from __future__ import annotations
 
@@ -12,51 +8,46 @@ from email.utils import parsedate_to_datetime
 
 from pushsdk._core.policy import Rate
 
-__all__ = ["Gate", "parse_retry_after"]
+__all__ = ["RateLimiter", "RetryBudget", "parse_retry_after"]
 
-# Requests per second that are tried in any case: how else would the end of an outage be noticed?
+# Requests per second that are tried in any case: nothing else would notice the end of an outage.
 FLOOR = 1.0
-# Where the adaptive rate begins at the lowest: what a client has sent so far says little about the service when it has
-# just begun, or sends now and then. One stray throttle must not spread its next burst over a minute.
+# The lowest rate that the first throttle is taken to have hit: an idle client has measured nothing, and one stray
+# throttle must not spread its next burst over a minute.
 BEGIN_AT_LEAST = 500.0
-# What a throttle leaves of the rate. AWS and CUBIC (RFC 9438) have 0.7; from 0.8 a hard limit is used to 95 %.
-DECREASE = 0.8
-# What one throttle leaves at the lowest: from 500 a second a limit of 20 is found in four seconds, and a client that
-# happened to send nothing for a while is not down to nothing at once.
-STEEPEST = 1 / 3
-# Seconds until the rate is back where it was at the throttle, and until it is not held back at all.
-BACK_AFTER, OFF_AFTER = 10.0, 30.0
-# Seconds between two decreases: a quota that is used up throttles until its window ends, however slow one becomes.
+# The share of the rate that is left after a throttle, and the growth per second: back at the old rate after 10 s. With
+# these a hard limit is used to 90 %.
+DECREASE, INCREASE = 0.8, 0.025
+# Seconds without a throttle after which the rate is free again. Bounds every recovery.
+OFF_AFTER = 30.0
+# Seconds between two decreases: a used-up quota throttles until its window ends, whatever the rate.
 ONE_EVENT = 1.0
-# Lateness in seconds that may be made up for: timers have a resolution of a millisecond, a fast rate has not.
+# Seconds of lateness that may be made up for: timers have a resolution of a millisecond, a fast rate has not.
 SLACK = 0.01
 
+# The shape of AWS (botocore, standard mode): the load stays at 1.0x in an outage, nothing is lost at 10 % failures.
+CAPACITY = 500
+COST = 5
+REFUND = 1
 
-class Gate:
-    """Says how long the next request has to wait. Times are seconds on the caller's clock.
 
-    The first throttle engages the adaptive rate, from the starts of the busiest of the last two seconds, or from 500
-    per second where they were fewer. From then on starts are spaced out. A throttle leaves four fifths of the rate,
-    once for all requests that were under way then. A later one leaves less, down to a third, where less is sent or a
-    smaller share of it went through.
+class RateLimiter:
+    """Delays the next request. Times are seconds on the caller's clock.
 
-    After 10 s the rate is a quarter higher: where it was, if four fifths were left. It rises slowly past that for
-    another 10 s, then ever faster, to a thousandfold; and 30 s after the last throttle, or the end of the pause that
-    came with it, nothing is held back any more. That bounds every recovery. The rate is never below one request per
-    second; the fixed rates hold in any case.
+    The rate after a throttle follows AIMD: a throttle leaves four fifths of the rate, once for all requests in flight;
+    then the rate grows by a fixed amount per second. The first throttle measures the rate: the starts in the busier
+    of the last two seconds, at least 500. Only requests are counted: a throttle names no unit, and if the service
+    counts users, a lower rate lets queued batches grow to ``max_users`` and no further.
     """
 
     __slots__ = (
         "_before",
         "_decreased",
-        "_held",
-        "_peak",
+        "_lowest",
         "_per_request",
         "_per_user",
-        "_refused",
         "_second_ends",
         "_since",
-        "_started",
         "_starts",
         "not_before",
         "paused_until",
@@ -67,44 +58,46 @@ class Gate:
         self._per_user = 1.0 / rate.users_per_second if rate.users_per_second else 0.0
         #: Set by ``pause``: nothing starts before it.
         self.paused_until = -math.inf
-        #: When the pause and the rates allow the next request. Set by ``pause`` and ``charge``.
+        #: The time at which the pause and the rates allow the next request. Set by ``pause`` and ``charge``.
         self.not_before = -math.inf
-        # Whether a start costs anything: by a fixed rate, or by the adaptive one.
-        self._held = bool(self._per_request or self._per_user)
-        # The starts of this second and of the one before, counted by ``charge``.
+        # The starts in this second and in the one before. Counted by ``charge``.
         self._starts = self._before = 0
         self._second_ends = -math.inf
-        # Requests per second that the rate rises back to; 0 while not engaged. Set by ``throttled``.
-        self._peak = 0.0
-        # Starts and throttles since the last decrease. Counted by ``charge`` and ``throttled``.
-        self._started = self._refused = 0
-        # When it was decreased last, and since when it may rise: from then, or from the end of a pause.
+        # Requests per second after the last decrease; 0 if there is no adaptive rate. Set by ``throttled``.
+        self._lowest = 0.0
+        # The time of the last decrease, and the time since which the rate grows: the same, or the end of a pause.
         self._decreased = self._since = -math.inf
 
     def delay(self, now: float) -> float:
-        """Seconds until the next request may start; 0 or less is now."""
+        """Return the seconds until the next request may start; 0 or less is now."""
         return self.not_before - now
 
     def charge(self, now: float, users: int) -> None:
-        """A request with this many users starts now.
+        """Charge a request that starts now.
 
-        Its cost is paid afterwards, by the wait of the next: so a request larger than a second's worth still leaves.
+        The next request waits for it: so a request larger than a second's worth still leaves.
         """
         if now >= self._second_ends:
             self._before = self._starts if now < self._second_ends + 1.0 else 0
             self._starts = 0
             self._second_ends = now + 1.0
         self._starts += 1
-        self._started += 1
-        if self._held:
-            self._pay(now, users)
+        before = self.not_before
+        if self._per_request or self._per_user:
+            self.not_before = max(before, now) + self._cost(users)
+        if self._lowest:
+            rate = self.rate(now)
+            if rate is None:
+                self._lowest = 0.0
+            else:
+                self.not_before = max(self.not_before, max(before, now - SLACK) + 1.0 / rate)
 
     def begin(self, now: float, users: int, part: float) -> None:
-        """The first request, with this many users, starts so late that it has paid this part of its cost."""
+        """Delay the first request as if this part of its cost had been charged already."""
         self.not_before = max(self.not_before, now + part * self._cost(users))
 
     def refund(self, users: int) -> None:
-        """A request that was charged did not start: the fixed rates have that to spare again."""
+        """Give the fixed rates back what a request was charged that did not start."""
         self.not_before = max(self.paused_until, self.not_before - self._cost(users))
 
     def pause(self, until: float) -> None:
@@ -114,63 +107,57 @@ class Gate:
         self._since = max(self._since, until)
 
     def throttled(self, started: float, now: float) -> None:
-        """A request that started then was answered now, with 429 or with 503 and Retry-After."""
-        self._refused += 1
+        """Take a 429, or a 503 with Retry-After, that answers a request that started then."""
         rate = self.rate(now)
         if rate is None:
-            self._peak = max(BEGIN_AT_LEAST, self._before, self._starts)
+            rate = max(BEGIN_AT_LEAST, self._before, self._starts)
         elif started < self._since or now < self._decreased + ONE_EVENT:
-            # It was under way when the rate was decreased: the same event.
+            # In flight at the last decrease: the same event.
             return
-        else:
-            self._peak = max(FLOOR, rate * self._left(rate, now) / DECREASE)
-        self._held = True
+        self._lowest = max(FLOOR, rate * DECREASE)
         self._decreased = now
         self._since = max(now, self.paused_until)
-        self._started = self._refused = 0
-
-    def _left(self, rate: float, now: float) -> float:
-        """The share of this rate that is left by a decrease now."""
-        left = DECREASE
-        through = self._started - self._refused
-        # Where nothing went through, it is an outage or a quota that is used up, and tells no rate. (One start may be
-        # under way still.)
-        if through > 1:
-            left = min(left, through / self._started)
-        if now >= self._since + 2.0:
-            # The rate may have risen far above what is sent at all.
-            left *= min(1.0, max(self._before, self._starts) / rate)
-        return max(STEEPEST, left)
 
     def rate(self, now: float) -> float | None:
-        """The adaptive rate in requests per second; None while nothing is held back by it."""
-        seconds = now - self._since
-        if not self._peak or seconds >= OFF_AFTER:
+        """Return the adaptive rate in requests per second; None if there is none."""
+        seconds = max(0.0, now - self._since)
+        if not self._lowest or seconds >= OFF_AFTER:
             return None
-        # CUBIC's curve, with a flatter middle, and as a factor: it recovers in the same time from however far below.
-        return max(FLOOR, self._peak * math.pow(DECREASE, (1.0 - max(0.0, seconds) / BACK_AFTER) ** 5))
-
-    def _pay(self, now: float, users: int) -> None:
-        before = due = self.not_before
-        cost = self._cost(users)
-        if cost:
-            due = max(before, now) + cost
-        rate = self.rate(now)
-        if rate is not None:
-            due = max(due, max(before, now - SLACK) + 1.0 / rate)
-        elif self._peak:
-            self._peak = 0.0
-            self._held = bool(cost)
-        self.not_before = due
+        return self._lowest * (1.0 + INCREASE * seconds)
 
     def _cost(self, users: int) -> float:
         return max(self._per_request, self._per_user * users)
 
 
-def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:
-    """Seconds to wait by a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date.
+class RetryBudget:
+    """A bucket of tokens, so that an outage is not answered with more load.
 
-    ``wall_clock`` is seconds since the epoch. None where it is absent, unparsable or negative; a date that has passed
+    A retry costs 5 tokens, a success on the first try gives 1 back, 500 are full.
+    """
+
+    __slots__ = ("tokens",)
+
+    def __init__(self) -> None:
+        #: Tokens left, 0 to 500. Spent and given back by the sender.
+        self.tokens = CAPACITY
+
+    def spend(self) -> bool:
+        """Pay for one retry. False, and nothing is taken, if too little is left."""
+        if self.tokens < COST:
+            return False
+        self.tokens -= COST
+        return True
+
+    def refund(self) -> None:
+        """Count a request that was accepted on its first try."""
+        if self.tokens < CAPACITY:
+            self.tokens += REFUND
+
+
+def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:
+    """Return the seconds to wait by a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date.
+
+    ``wall_clock`` is seconds since the epoch. None if it is absent, unparsable or negative; a date that has passed
     is 0. Never raises.
     """
     if value is None:

@@ -7,7 +7,7 @@ import msgspec
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Outcome
 
-__all__ = ["ClientStats", "DrainReport", "Receipt"]
+__all__ = ["ClientStats", "Counters", "DrainReport", "Receipt"]
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -82,3 +82,28 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     queued_bytes: int = 0
     retry_tokens: int = 0
     paused: float = 0.0
+
+
+class Counters:
+    """The counters behind ``ClientStats``. Counted up by the shell; never reset."""
+
+    __slots__ = (
+        "abandoned",
+        "attempts",
+        "campaigns",
+        "requests",
+        "retries",
+        "splits",
+        "stale_connections",
+        "users",
+    )
+
+    def __init__(self) -> None:
+        self.users = dict.fromkeys(Outcome, 0)
+        self.abandoned = 0
+        self.attempts = 0
+        self.campaigns = 0
+        self.requests = 0
+        self.retries = 0
+        self.splits = 0
+        self.stale_connections = 0

@@ -36,8 +36,6 @@ __all__ = [
 TOO_LARGE = 413
 # Units sent alone, from spread corners, before a message may be to blame.
 PROBES = 8
-# Accepted requests after which twice as much is tried again. With 64 requests in flight less than 1 % are too large.
-RAISE_AFTER = 10_000
 
 
 class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -87,19 +85,14 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class LearnedSizes:
-    """Bounds learned from 413: half of the smallest request that was too large. Doubled by 10,000 accepted requests.
+    """Bounds learned from 413: half of the smallest request that was too large. They only shrink."""
 
-    The doubling lets a long-lived client recover from a single wrong 413, or from a limit that was raised.
-    """
-
-    __slots__ = ("_accepted", "bytes", "users")
+    __slots__ = ("bytes", "users")
 
     def __init__(self) -> None:
         #: The largest request to merge from now on, in users and in bytes of its body; None until a 413.
         self.users: int | None = None
         self.bytes: int | None = None
-        # Accepted requests since the bounds were set.
-        self._accepted = 0
 
     def fits(self, users: int, frame: int, ids: int) -> bool:
         """Return True if a request of this size is within the bounds, or if fewer ids would not make it fit."""
@@ -108,26 +101,15 @@ class LearnedSizes:
         max_bytes = self.bytes_for(frame)
         return users <= self.users and (max_bytes is None or frame + ids <= max_bytes)
 
-    def accepted(self) -> None:
-        """Count an accepted request."""
-        if self.users is not None and self.bytes is not None:
-            self._accepted += 1
-            if self._accepted >= RAISE_AFTER:
-                self._set(self.users * 2, self.bytes * 2)
-
     def learn(self, users: int, frame: int, ids: int) -> None:
         """A request of this size was too large. Its frame can't be made smaller, its ids can."""
         # The larger half has one user more, and some bytes.
         half, size = (users + 1) // 2, frame + ids // 2 + ids // 16
-        self._set(min(self.users or half, half), min(self.bytes or size, size))
+        self.users, self.bytes = min(self.users or half, half), min(self.bytes or size, size)
 
     def bytes_for(self, frame: int) -> int | None:
         """The bound on a body with this frame; None if the frame alone is most of what the bound was learned for."""
         return None if self.bytes is None or frame * 2 > self.bytes else self.bytes
-
-    def _set(self, users: int, size: int) -> None:
-        self.users, self.bytes = users, size
-        self._accepted = 0
 
 
 class MessageRecord(msgspec.Struct, eq=False):
@@ -135,13 +117,8 @@ class MessageRecord(msgspec.Struct, eq=False):
 
     accepted: bool = False
     """Set once the service accepted the message for any user: from then on the message is never to blame."""
-    rejected: int = 0
-    """Units (calls, or users of a run) that were rejected alone."""
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Return True if the message itself, not a user, seems to be rejected."""
-        return not self.accepted and self.rejected >= PROBES
+    is_hopeless: bool = False
+    """Set once the message itself, not a user, seems to be rejected. Means nothing if ``accepted`` is set."""
 
 
 class RejectedMessages:
@@ -153,7 +130,7 @@ class RejectedMessages:
         self._records: dict[Hashable, MessageRecord] = {}
 
     def record(self, key: Hashable) -> MessageRecord:
-        """The record of this message, begun with its first rejected request."""
+        """Return the record of this message, begun with its first rejected request."""
         if key not in self._records and len(self._records) >= 256:
             del self._records[next(iter(self._records))]
         return self._records.setdefault(key, MessageRecord())
@@ -202,8 +179,8 @@ class Splitter(Generic[P]):
     """The splitting of one batch. Send what ``next_wave`` gives, ``report`` each verdict, until a wave is empty.
 
     The pieces of a wave may be sent at the same time. While nothing with this message was accepted, 8 units are sent
-    alone first (one, if 8 were rejected alone before): if all are rejected, the message is to blame and the rest is not
-    sent. Else the blocks between those units are sent and bisected: for one culprit among n units that takes at
+    alone first (one, if the message was to blame before): if all are rejected, the message is to blame and the rest is
+    not sent. Else the blocks between those units are sent and bisected: for one culprit among n units that takes at
     most 2*ceil(log2 n) requests.
     """
 
@@ -211,8 +188,8 @@ class Splitter(Generic[P]):
         "_frame",
         "_large",
         "_left_out",
-        "_may_give_up",
         "_message",
+        "_probes_failed",
         "_ready",
         "_refused",
         "_sizes",
@@ -238,44 +215,20 @@ class Splitter(Generic[P]):
         self._smallest_failed = False
         # Sizes that were too large, until something with this message is accepted: only then it was the size.
         self._refused: list[tuple[int, int, int]] = []
-        # Set once units were sent alone, unless one of them ended in another way than rejected.
-        self._may_give_up = False
+        # Set when units are sent alone, until one of them ends in another way than rejected.
+        self._probes_failed = False
 
     def report(self, piece: P, verdict: Verdict) -> bool:
         """Take the verdict on a piece. False if the piece is to be split."""
-        if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
-            if verdict.status == TOO_LARGE:
-                return self._too_large(piece, verdict)
-            if len(piece.segments) > 1:
-                self._suspects.append((piece, verdict))
-                return False
-            self._message.rejected += 1
-        else:
-            self._may_give_up = False
-            if verdict.outcome is Outcome.ACCEPTED:
-                self._message.accepted = True
-                self._sizes.accepted()
-        return True
-
-    def next_wave(self) -> list[P]:
-        """The pieces to send now; empty when nothing is left to send (then see ``rest``)."""
-        while self._message.accepted and self._refused:
-            self._sizes.learn(*self._refused.pop())
-        if not self._ready:
-            self._halve()
-        if not self._ready:
-            self._bisect()
-        wave, self._ready = self._ready, []
-        return wave
-
-    def rest(self) -> list[Rejected[P]]:
-        """The pieces that are not sent again, rejected as they were when last sent."""
-        rest = [*self._large, *self._suspects, *self._left_out]
-        for pieces in (self._large, self._suspects, self._left_out):
-            pieces.clear()
-        return rest
-
-    def _too_large(self, piece: P, verdict: Verdict) -> bool:
+        if verdict.outcome is not Outcome.REJECTED or verdict.status not in self._split_on:
+            self._probes_failed = False
+            self._message.accepted |= verdict.outcome is Outcome.ACCEPTED
+            return True
+        if verdict.status != TOO_LARGE:
+            if len(piece.segments) == 1:
+                return True
+            self._suspects.append((piece, verdict))
+            return False
         # If the message is most of the bytes, fewer users don't make it fit.
         if piece.users == 1 or len(piece.ids) < self._frame:
             self._smallest_failed = True
@@ -284,34 +237,48 @@ class Splitter(Generic[P]):
         self._large.append((piece, verdict))
         return False
 
-    def _halve(self) -> None:
-        """Cut what was too large in halves: one piece until something fits, then all."""
+    def next_wave(self) -> list[P]:
+        """Return the pieces to send now; none when nothing is left to send (then see ``rest``)."""
         message = self._message
-        if self._smallest_failed and self._large:
-            # A single user is too large with this message, unless the message was accepted before.
-            message.rejected = PROBES
-        if message.is_hopeless:
-            return
-        count = len(self._large) if message.accepted else min(1, len(self._large))
-        for _ in range(count):
+        while message.accepted and self._refused:
+            self._sizes.learn(*self._refused.pop())
+        # A message is too large for a single user, or for each user who was sent to alone.
+        if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
+            message.is_hopeless = True
+        if not self._ready and (message.accepted or not message.is_hopeless):
+            self._halve()
+        if not self._ready and (message.accepted or not self._probes_failed):
+            self._bisect()
+        wave, self._ready = self._ready, []
+        return wave
+
+    def rest(self) -> list[Rejected[P]]:
+        """Return the pieces that are not sent again, rejected as they were when last sent."""
+        rest = [*self._large, *self._suspects, *self._left_out]
+        for pieces in (self._large, self._suspects, self._left_out):
+            pieces.clear()
+        return rest
+
+    def _halve(self) -> None:
+        """Cut pieces that were too large in halves: one piece until something fits, then all."""
+        for _ in range(len(self._large) if self._message.accepted else min(1, len(self._large))):
             piece, verdict = self._large.pop()
             self._ready += piece.halves(verdict.attempts)
 
     def _bisect(self) -> None:
         """Send units alone while the message may be to blame, else all blocks that hold a culprit, in halves."""
         if self._suspects and not (self._message.accepted or self._left_out):
-            self._probe()
-        elif not self._may_give_up or self._message.accepted:
-            self._ready = [piece for piece, _ in self._left_out]
-            for piece, verdict in self._suspects:
-                self._ready += piece.cut(verdict.attempts, [len(piece.segments) // 2])
-            self._left_out.clear()
-            self._suspects.clear()
+            self._probe(1 if self._message.is_hopeless else PROBES)
+            return
+        self._ready = [piece for piece, _ in self._left_out]
+        for piece, verdict in self._suspects:
+            self._ready += piece.cut(verdict.attempts, [len(piece.segments) // 2])
+        self._left_out.clear()
+        self._suspects.clear()
 
-    def _probe(self) -> None:
+    def _probe(self, count: int) -> None:
         """Cut some blocks into units that are sent alone, from spread corners, and the blocks between them."""
-        self._may_give_up = True
-        count = max(1, PROBES - self._message.rejected)
+        self._probes_failed = True
         blocks, self._suspects = self._suspects[:count], self._suspects[count:]
         for piece, verdict in blocks:
             units = len(piece.segments)

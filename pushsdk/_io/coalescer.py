@@ -16,11 +16,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator
 
 from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content, Key
-from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
-from pushsdk._core.results import Receipt
+from pushsdk._core.results import Counters, Receipt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.clock import Company, Deadlines
 from pushsdk._io.delivery import Delivery
@@ -67,7 +66,7 @@ class Coalescer:
         self._loop = loop
         self._deadlines = deadlines
         self._slots = slots
-        self._gate = slots.gate
+        self._rate_limiter = slots.rate_limiter
         self._backlog = backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
@@ -238,7 +237,7 @@ class Coalescer:
 
     def _wait(self, call: Call, batch: Batch) -> None:
         """From now on the call can be told something: GO, SETTLED, its Receipt, or the Failure that ends its wait."""
-        if self._sender.closed or self._gate.paused_until > call.deadline:
+        if self._sender.closed or self._rate_limiter.paused_until > call.deadline:
             self._leave(call, batch, self._barred(call))
             return
         company = batch.company
@@ -252,7 +251,7 @@ class Coalescer:
         """Why this call can't go now or later."""
         if self._sender.closed:
             return Failure.CLOSED
-        return Failure.PAUSED if self._gate.paused_until > call.deadline else None
+        return Failure.PAUSED if self._rate_limiter.paused_until > call.deadline else None
 
     async def _heed(self, call: Call, batch: Batch, told: object) -> None:
         if told is GO:
@@ -276,9 +275,9 @@ class Coalescer:
         batch.queued = True
         departure = _Departure(self, batch)
         self._slots.enqueue(departure)
-        if batch.company is not None and batch.company.deadline < self._gate.paused_until:
+        if batch.company is not None and batch.company.deadline < self._rate_limiter.paused_until:
             # Those that came while it was in no line, and can't wait for the end of a pause.
-            departure.give_up(Failure.PAUSED, before=self._gate.paused_until)
+            departure.give_up(Failure.PAUSED, before=self._rate_limiter.paused_until)
 
     def _start(self, batch: Batch) -> None:
         """The batch has its place: nobody joins or leaves any more."""
@@ -346,7 +345,7 @@ class Coalescer:
             self.ledger.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
 
     def _unsent(self, reason: object) -> Verdict:
-        paused = self._gate.paused_until - self._loop.time() if reason is Failure.PAUSED else None
+        paused = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
         return Verdict(
             outcome=Outcome.NOT_SENT, failure=reason if isinstance(reason, Failure) else None, retry_after=paused
         )

@@ -14,10 +14,10 @@ import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import Batch
-from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, RequestSplit
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, sum_up
 from pushsdk._core.policy import Batching
+from pushsdk._core.results import Counters
 from pushsdk._core.splitting import LearnedSizes, Piece, Rejected, RejectedMessages, Splitter, call_of, pieces_of
 from pushsdk._io.ledger import Ledger, unsettled
 from pushsdk._io.observer import Observer
@@ -75,7 +75,6 @@ class Delivery:
             return
         if verdict.outcome is Outcome.ACCEPTED:
             self._messages.accepted(batch.content)
-            self._sizes.accepted()
         self._ledger.settle_piece(whole, verdict)
 
     async def drive(self, batch: Batch) -> None:

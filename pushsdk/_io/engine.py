@@ -14,14 +14,13 @@ from weakref import WeakSet
 import msgspec
 
 from pushsdk._core.batching import Backlog, Call, Options
-from pushsdk._core.counters import Counters
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
 from pushsdk._core.explain import closed_error
 from pushsdk._core.outcome import Failure, Outcome
-from pushsdk._core.pacing import Gate
+from pushsdk._core.pacing import RateLimiter
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
-from pushsdk._core.results import ClientStats, DrainReport
+from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.clock import TURNS_TO_READ, Deadlines, fork_generation
 from pushsdk._io.coalescer import Coalescer
@@ -123,8 +122,8 @@ class Engine:
         settings = self.settings
         emit = emitter(settings.on_event)
         self.deadlines = Deadlines(loop)
-        self.gate = Gate(settings.rate)
-        self.slots = Slots(loop, settings.limits.in_flight, self.gate)
+        self.rate_limiter = RateLimiter(settings.rate)
+        self.slots = Slots(loop, settings.limits.in_flight, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
         self.transport = self.given or AiohttpTransport(
             settings.base_url,
@@ -306,5 +305,5 @@ class Engine:
             queued_users=self.backlog.users,
             queued_bytes=self.backlog.bytes,
             retry_tokens=self.sender.budget.tokens,
-            paused=max(0.0, self.gate.paused_until - self.loop.time()),
+            paused=max(0.0, self.rate_limiter.paused_until - self.loop.time()),
         )

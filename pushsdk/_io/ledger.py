@@ -11,11 +11,10 @@ import msgspec
 
 from pushsdk._core import idempotency
 from pushsdk._core.batching import SETTLED, Call
-from pushsdk._core.counters import Counters
 from pushsdk._core.events import Event, SendAbandoned
 from pushsdk._core.explain import error_for, may_repeat, partial_error
 from pushsdk._core.outcome import Outcome, Verdict
-from pushsdk._core.results import Receipt
+from pushsdk._core.results import Counters, Receipt
 from pushsdk._core.splitting import Piece, Segment, attempts_of, call_of
 
 __all__ = ["Ledger", "conclude", "unsettled"]

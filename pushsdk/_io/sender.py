@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from pushsdk._core.batching import Backlog
-from pushsdk._core.budget import RetryBudget
-from pushsdk._core.counters import Counters
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Endpoint, Event, RetryScheduled
 from pushsdk._core.explain import error_for
 from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, judge, sum_up
-from pushsdk._core.pacing import parse_retry_after
+from pushsdk._core.pacing import RetryBudget, parse_retry_after
 from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.results import Counters
 from pushsdk._io.clock import Deadlines, Scope
 from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.observer import Observer

@@ -1,4 +1,4 @@
-"""The places on the wire: who has one, who is next, and when the gate lets the next one go."""
+"""The places on the wire: who has one, who is next, and when the rate limiter lets the next one go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from typing import Protocol
 
 from pushsdk._core.outcome import Failure
-from pushsdk._core.pacing import Gate
+from pushsdk._core.pacing import RateLimiter
 
 __all__ = ["Slots", "Ticket", "Waiting"]
 
@@ -33,16 +33,16 @@ class Waiting(Protocol):
 class Slots:
     """``Limits.in_flight`` places, first come first served, held per attempt and not while waiting between them."""
 
-    __slots__ = ("_free", "_limit", "_loop", "_queue", "_timer", "gate")
+    __slots__ = ("_free", "_limit", "_loop", "_queue", "_timer", "rate_limiter")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, gate: Gate) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
         #: Says when the next may start.
-        self.gate = gate
+        self.rate_limiter = rate_limiter
         self._limit = limit
         self._free = limit
         self._queue: deque[Waiting] = deque()
-        # Set while the gate holds the queue back.
+        # Set while the rate limiter holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -53,17 +53,17 @@ class Slots:
     @property
     def paused_until(self) -> float:
         """Nothing starts before this time."""
-        return self.gate.paused_until
+        return self.rate_limiter.paused_until
 
     def try_take(self, users: int) -> bool:
         """Take a place now, where one is free and nobody is before us."""
         if not self._free or self._queue:
             return False
         now = self._loop.time()
-        if self.gate.delay(now) > 0:
+        if self.rate_limiter.delay(now) > 0:
             return False
         self._free -= 1
-        self.gate.charge(now, users)
+        self.rate_limiter.charge(now, users)
         return True
 
     def enqueue(self, waiting: Waiting) -> None:
@@ -79,17 +79,17 @@ class Slots:
 
     def return_unused(self, users: int) -> None:
         """Give a place back that no request of so many users was sent from."""
-        self.gate.refund(users)
+        self.rate_limiter.refund(users)
         self.release()
 
     def pause(self, until: float) -> None:
         """Start nothing before ``until``; who can't wait so long ends at once."""
-        self.gate.pause(until)
+        self.rate_limiter.pause(until)
         self.give_up(Failure.PAUSED, before=until)
 
     def throttled(self, started: float) -> None:
         """A request that started then was answered with a throttle."""
-        self.gate.throttled(started, self._loop.time())
+        self.rate_limiter.throttled(started, self._loop.time())
 
     def give_up(self, reason: Failure, *, before: float = math.inf) -> None:
         """End what waits and has its deadline before this time."""
@@ -104,7 +104,7 @@ class Slots:
     def _pump(self) -> None:
         while self._free and self._queue:
             now = self._loop.time()
-            delay = self.gate.delay(now)
+            delay = self.rate_limiter.delay(now)
             if delay > 0:
                 self._hold(now + delay)
                 return
@@ -112,7 +112,7 @@ class Slots:
             users = waiting.users
             self._free -= 1
             if waiting.grant():
-                self.gate.charge(now, users)
+                self.rate_limiter.charge(now, users)
             else:
                 self._free += 1
 

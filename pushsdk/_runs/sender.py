@@ -193,8 +193,6 @@ class ChunkSender:
             splitter = self._splitter(whole, [])
             if not self._report(splitter, whole, verdict):
                 return await self._split(splitter)
-        elif verdict is not None and verdict.outcome is Outcome.ACCEPTED:
-            self._engine.sizes.accepted()
         return []
 
     def _splitter(self, whole: ChunkRequest, parts: list[ChunkRequest]) -> Splitter[ChunkRequest]:

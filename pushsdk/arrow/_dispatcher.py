@@ -286,7 +286,7 @@ class Dispatcher:
             # The first request waits for its turn among those that share the rate. What was sent before does not.
             share, self._share = self._share, None
             first = 1 if opened.chunk.is_personal else len(opened.chunk.users)
-            self._engine.slots.gate.begin(self._loop.time(), first, share.place / share.of)
+            self._engine.slots.rate_limiter.begin(self._loop.time(), first, share.place / share.of)
         while self._sender.ending is None and not opened.is_too_large and (ranges := opened.open()):
             await self._send_open(opened, ranges)
             self._is_resumed |= entry.is_known

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpHistogram, Observation
 
-from pushsdk._core.counters import Counters
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.results import Counters
 from pushsdk._io.clock import fork_generation
 from pushsdk._io.engine import Engine
 from pushsdk._version import __version__
@@ -180,7 +180,7 @@ def _budget(engine: Engine) -> float:
 
 def _rate(engine: Engine) -> float | None:
     assert engine.loop is not None  # noqa: S101 - read of open engines only
-    rates = (engine.gate.rate(engine.loop.time()), engine.settings.rate.requests_per_second)
+    rates = (engine.rate_limiter.rate(engine.loop.time()), engine.settings.rate.requests_per_second)
     return min((rate for rate in rates if rate is not None), default=None)
 
 

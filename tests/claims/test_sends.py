@@ -337,7 +337,7 @@ async def test_a_request_that_is_never_split_settles_nobody_by_its_refusal() -> 
 async def test_a_message_not_worth_splitting_any_more_settles_nobody_by_its_refusal() -> None:
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        await together(client, *(f"bad-{number}" for number in range(8)))
+        await together(client, *(f"bad-{number}" for number in range(9)))
         assert [type(each) for each in await together(client, "bad-9", "good")] == [RejectedError] * 2
         assert [type(each) for each in await together(client, "good")] == [Receipt]
     assert service.users() == {"good": 1}

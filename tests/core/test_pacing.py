@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.throttling import Bucket, Outage, Window, busy
 
-from pushsdk._core.pacing import BEGIN_AT_LEAST, Gate, parse_retry_after
+from pushsdk._core.pacing import BEGIN_AT_LEAST, RateLimiter, parse_retry_after
 from pushsdk._core.policy import Rate
 
 NOW = 1_700_000_000.0
@@ -103,12 +103,12 @@ def test_whole_seconds_come_back_as_they_are(seconds):
 # -- the gate ---------------------------------------------------------------------------------------------------
 
 
-def may_start(gate: Gate, now: float) -> bool:
+def may_start(gate: RateLimiter, now: float) -> bool:
     return gate.delay(now) <= 0
 
 
 def test_a_gate_without_rates_is_open_whatever_has_started():
-    gate = Gate(Rate())
+    gate = RateLimiter(Rate())
     for _ in range(1000):
         gate.charge(5.0, 1000)
     assert may_start(gate, 5.0)
@@ -116,7 +116,7 @@ def test_a_gate_without_rates_is_open_whatever_has_started():
 
 
 def test_a_pause_holds_until_its_end_and_not_longer():
-    gate = Gate(Rate())
+    gate = RateLimiter(Rate())
     gate.pause(12.0)
     assert gate.delay(10.0) == 2.0
     assert not may_start(gate, 11.999)
@@ -125,7 +125,7 @@ def test_a_pause_holds_until_its_end_and_not_longer():
 
 
 def test_a_shorter_pause_never_shortens_a_longer_one():
-    gate = Gate(Rate())
+    gate = RateLimiter(Rate())
     gate.pause(12.0)
     gate.pause(11.0)
     assert gate.paused_until == 12.0
@@ -135,7 +135,7 @@ def test_a_shorter_pause_never_shortens_a_longer_one():
 
 
 def test_a_request_is_paid_for_by_the_wait_of_the_next():
-    gate = Gate(Rate(requests_per_second=4))
+    gate = RateLimiter(Rate(requests_per_second=4))
     assert may_start(gate, 10.0)
     gate.charge(10.0, 1)
     assert gate.delay(10.0) == 0.25
@@ -144,7 +144,7 @@ def test_a_request_is_paid_for_by_the_wait_of_the_next():
 
 
 def test_users_are_paid_for_by_their_number_and_a_large_request_still_leaves():
-    gate = Gate(Rate(users_per_second=100))
+    gate = RateLimiter(Rate(users_per_second=100))
     gate.charge(10.0, 500)
     assert gate.delay(10.0) == pytest.approx(5.0)
     gate.charge(15.0, 1)
@@ -152,23 +152,23 @@ def test_users_are_paid_for_by_their_number_and_a_large_request_still_leaves():
 
 
 def test_of_two_rates_the_slower_holds():
-    gate = Gate(Rate(requests_per_second=10, users_per_second=100))
+    gate = RateLimiter(Rate(requests_per_second=10, users_per_second=100))
     gate.charge(0.0, 1)
     assert gate.delay(0.0) == pytest.approx(0.1)
-    gate = Gate(Rate(requests_per_second=10, users_per_second=100))
+    gate = RateLimiter(Rate(requests_per_second=10, users_per_second=100))
     gate.charge(0.0, 50)
     assert gate.delay(0.0) == pytest.approx(0.5)
 
 
 def test_time_that_passed_unused_is_not_saved_up():
-    gate = Gate(Rate(requests_per_second=1))
+    gate = RateLimiter(Rate(requests_per_second=1))
     gate.charge(0.0, 1)
     gate.charge(100.0, 1)
     assert gate.delay(100.0) == 1.0
 
 
 def test_a_pause_and_a_rate_hold_together():
-    gate = Gate(Rate(requests_per_second=1))
+    gate = RateLimiter(Rate(requests_per_second=1))
     gate.pause(5.0)
     assert not may_start(gate, 4.9)
     gate.charge(5.0, 1)
@@ -182,7 +182,7 @@ def test_a_pause_and_a_rate_hold_together():
     st.lists(st.tuples(st.floats(0, 5), st.integers(1, 1000)), min_size=1, max_size=60),
 )
 def test_over_any_stretch_no_more_starts_than_the_rates_allow(per_request, per_user, arrivals):
-    gate = Gate(Rate(requests_per_second=per_request, users_per_second=per_user))
+    gate = RateLimiter(Rate(requests_per_second=per_request, users_per_second=per_user))
     now = 0.0
     started: list[tuple[float, int]] = []
     for gap, users in arrivals:
@@ -201,9 +201,9 @@ def test_over_any_stretch_no_more_starts_than_the_rates_allow(per_request, per_u
 # -- the adaptive rate, step by step ----------------------------------------------------------------------------
 
 
-def busy_second(count: int, *, until: float = 10.0) -> Gate:
+def busy_second(count: int, *, until: float = 10.0) -> RateLimiter:
     """A gate through which so many requests went in the second before."""
-    gate = Gate(Rate())
+    gate = RateLimiter(Rate())
     for number in range(count):
         gate.charge(until - 1 + number / count, 1)
     return gate
@@ -261,7 +261,7 @@ def test_the_first_throttle_leaves_four_fifths_of_the_rate_measured_and_spaces_t
     ],
 )
 def test_measured_is_the_busier_of_the_last_two_seconds_with_starts(starts, rate):
-    gate = Gate(Rate())
+    gate = RateLimiter(Rate())
     for start in starts:
         gate.charge(start, 1)
     gate.throttled(9.0, 10.0)
@@ -275,11 +275,11 @@ def test_one_throttle_does_not_pace_a_client_with_few_starts_below_what_it_begin
     assert min(gate.rate(10.0 + seconds) for seconds in range(30)) == pytest.approx(0.8 * BEGIN_AT_LEAST)
 
 
-def test_it_is_back_after_10_s_a_quarter_above_after_20_and_after_30_nothing_is_held_back():
+def test_the_rate_grows_by_a_fixed_amount_is_back_after_10_s_and_after_30_nothing_is_held_back():
     gate = busy_second(1000)
     gate.throttled(9.99, 10.0)
-    rates = [gate.rate(10.0 + seconds) for seconds in (0, 5, 10, 15, 20, 25, 29.999)]
-    assert rates == pytest.approx([800, 993, 1000, 1007, 1250, 5440, 1_260_000], rel=0.01)
+    rates = [gate.rate(10.0 + seconds) for seconds in (0, 5, 10, 20, 29.999)]
+    assert rates == pytest.approx([800, 900, 1000, 1200, 1400], rel=0.01)
     assert gate.rate(40.0) is None
     gate.charge(40.0, 1)
     gate.charge(40.0, 1)
@@ -312,7 +312,7 @@ def test_within_a_second_there_is_one_decrease():
     gate.throttled(10.5, 10.99)
     assert gate.rate(10.0) == pytest.approx(800)
     gate.throttled(10.5, 11.0)
-    assert gate.rate(11.0) == pytest.approx(0.8 * 1000 * 0.8 ** (0.9**5))
+    assert gate.rate(11.0) == pytest.approx(0.8 * 820)
 
 
 def test_what_was_answered_after_a_pause_but_left_before_it_does_not_decrease_again():
@@ -325,72 +325,6 @@ def test_what_was_answered_after_a_pause_but_left_before_it_does_not_decrease_ag
     assert gate.rate(15.6) < 700
 
 
-@pytest.mark.parametrize(
-    ("starts", "refused", "left"),
-    [
-        (100, 1, 0.8),
-        (100, 20, 0.8),
-        (100, 21, 0.79),
-        (100, 50, 0.5),
-        (100, 66, 0.34),
-        (100, 67, 1 / 3),
-        (100, 98, 1 / 3),
-        (100, 99, 0.8),
-        (100, 150, 0.8),
-        (0, 1, 0.8),
-    ],
-)
-def test_a_later_throttle_leaves_what_went_through_from_a_third_to_four_fifths_or_else_it_tells_no_rate(
-    starts, refused, left
-):
-    gate = busy_second(1000)
-    gate.throttled(9.9, 10.0)
-    for number in range(starts):
-        gate.charge(10.0 + number / starts, 1)
-    for _ in range(refused - 1):
-        # Some of these had left before the decrease; as many that left after it are under way when the next one comes.
-        gate.throttled(9.9, 10.5)
-    before = gate.rate(11.0)
-    gate.throttled(10.9, 11.0)
-    assert gate.rate(11.0) == pytest.approx(left * before)
-
-
-def test_what_was_started_and_refused_before_a_decrease_does_not_count_for_the_next():
-    gate = busy_second(1000)
-    for _ in range(900):
-        gate.throttled(9.9, 10.0)
-    for second in (11.0, 12.0, 13.0):
-        for number in range(900):
-            gate.charge(second - 1 + number / 900, 1)
-        before = gate.rate(second)
-        gate.throttled(second - 0.1, second)
-    assert gate.rate(13.0) == pytest.approx(0.8 * before)
-
-
-@pytest.mark.parametrize(("sent", "rate"), [(900, 720.0), (750, 600.0), (20, 1743 / 3)])
-def test_a_rate_that_rose_far_above_what_is_sent_is_decreased_from_what_is_sent_but_to_a_third_at_the_lowest(
-    sent, rate
-):
-    gate = busy_second(1000)
-    gate.throttled(9.9, 10.0)
-    for number in range(2 * sent):
-        gate.charge(30.0 + number / sent, 1)
-    assert gate.rate(32.0) == pytest.approx(1743, rel=0.01)
-    gate.throttled(31.9, 32.0)
-    assert gate.rate(32.0) == pytest.approx(rate, rel=0.01)
-
-
-def test_a_pause_is_no_time_in_which_little_was_sent():
-    gate = busy_second(1000)
-    gate.throttled(9.9, 10.0)
-    gate.pause(15.0)
-    for number in range(10):
-        gate.charge(15.0 + number / 1000, 1)
-    before = gate.rate(15.02)
-    gate.throttled(15.0, 15.02)
-    assert gate.rate(15.02) == pytest.approx(0.8 * before)
-
-
 def test_a_throttle_after_it_was_disengaged_measures_anew():
     gate = busy_second(1000)
     gate.throttled(9.9, 10.0)
@@ -401,7 +335,7 @@ def test_a_throttle_after_it_was_disengaged_measures_anew():
 
 
 def test_the_fixed_rates_hold_while_the_adaptive_one_is_engaged_and_after():
-    gate = Gate(Rate(requests_per_second=2))
+    gate = RateLimiter(Rate(requests_per_second=2))
     gate.throttled(9.9, 10.0)
     assert gate.rate(10.0) == 0.8 * BEGIN_AT_LEAST
     gate.charge(10.0, 1)
@@ -412,7 +346,7 @@ def test_the_fixed_rates_hold_while_the_adaptive_one_is_engaged_and_after():
 
 
 def test_a_fixed_rate_below_the_floor_holds():
-    gate = Gate(Rate(requests_per_second=0.1))
+    gate = RateLimiter(Rate(requests_per_second=0.1))
     gate.throttled(9.9, 10.0)
     gate.charge(10.0, 1)
     assert gate.delay(10.0) == 10.0
@@ -468,9 +402,10 @@ def test_a_late_timer_is_made_up_for_but_an_idle_time_is_not():
         "long window, Retry-After",
     ],
 )
-def test_a_limit_is_used_to_85_percent_and_less_than_5_percent_are_throttled(limit, make, latency):
-    day = busy(Gate(Rate()), make(), until=240, latency=latency)
-    assert 0.85 * limit < day.rate(40, 240) < 1.05 * limit
+def test_a_limit_is_used_to_83_percent_and_less_than_5_percent_are_throttled(limit, make, latency):
+    day = busy(RateLimiter(Rate()), make(), until=240, latency=latency)
+    # A Retry-After in whole seconds costs 5 percent of its own.
+    assert 0.83 * limit < day.rate(40, 240) < 1.05 * limit
     assert day.throttled(40, 240) < 0.05
 
 
@@ -478,7 +413,7 @@ def test_a_limit_is_used_to_85_percent_and_less_than_5_percent_are_throttled(lim
 @pytest.mark.parametrize("latency", [0.02, 0.2])
 def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency):
     service = Bucket(lambda now: 200 if now < 120 else 20, 40, retry_after)
-    day = busy(Gate(Rate()), service, until=300, latency=latency)
+    day = busy(RateLimiter(Rate()), service, until=300, latency=latency)
     assert day.rate(30, 120) > 0.85 * 200
     assert day.throttled(150, 300) < 0.05
     assert 0.85 * 20 < day.rate(150, 300) < 1.05 * 20
@@ -486,26 +421,24 @@ def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency
 
 @pytest.mark.parametrize("latency", [0.02, 0.2])
 @pytest.mark.parametrize("limit", [20, 50])
-def test_a_limit_far_below_what_it_begins_with_is_found_in_5_s(limit, latency):
-    gate = Gate(Rate())
-    day = busy(gate, Bucket(limit, limit), until=5, latency=latency)
-    assert gate.rate(5) <= 1.1 * limit
-    assert day.load(0, 5) <= BEGIN_AT_LEAST / 2
-    day = busy(Gate(Rate()), Bucket(limit, limit), until=35, latency=latency)
-    assert day.rate(5, 35) > 0.85 * limit
-    assert day.throttled(5, 35) < 0.05
+def test_a_limit_far_below_what_it_begins_with_is_found_in_15_s(limit, latency):
+    limiter = RateLimiter(Rate())
+    day = busy(limiter, Bucket(limit, limit), until=45, latency=latency)
+    assert day.load(0, 5) <= 0.7 * BEGIN_AT_LEAST
+    assert day.rate(15, 45) > 0.9 * limit
+    assert day.throttled(15, 45) < 0.05
 
 
 @pytest.mark.parametrize("latency", [0.02, 0.2])
 def test_a_used_up_quota_that_names_no_end_is_used_to_85_percent_all_the_same(latency):
-    day = busy(Gate(Rate()), Window(100, 10, tells=False), until=240, latency=latency)
+    day = busy(RateLimiter(Rate()), Window(100, 10, tells=False), until=240, latency=latency)
     assert day.rate(40, 240) > 0.85 * 100
     assert day.throttled(40, 240) < 0.1
 
 
 @pytest.mark.parametrize("latency", [0.02, 0.2])
 def test_a_short_outage_costs_less_than_a_third_of_the_minute_after_it(latency):
-    day = busy(Gate(Rate()), Outage(Bucket(200, 40), 60, 63), until=120, latency=latency)
+    day = busy(RateLimiter(Rate()), Outage(Bucket(200, 40), 60, 63), until=120, latency=latency)
     assert day.rate(63, 120) > 0.7 * 200
 
 
@@ -513,7 +446,7 @@ def test_a_short_outage_costs_less_than_a_third_of_the_minute_after_it(latency):
 @pytest.mark.parametrize("latency", [0.02, 0.2])
 def test_a_limit_that_is_raised_tenfold_is_used_after_30_s(retry_after, latency):
     service = Bucket(lambda now: 20 if now < 60 else 200, 40, retry_after)
-    day = busy(Gate(Rate()), service, until=240, latency=latency)
+    day = busy(RateLimiter(Rate()), service, until=240, latency=latency)
     assert day.rate(100, 240) > 0.85 * 200
     assert day.throttled(60, 240) < 0.05
 
@@ -522,7 +455,7 @@ def test_a_limit_that_is_raised_tenfold_is_used_after_30_s(retry_after, latency)
 @pytest.mark.parametrize("latency", [0.02, 0.2])
 def test_in_an_outage_one_request_per_second_is_tried_and_30_s_after_it_all_is_as_before(retry_after, latency):
     service = Outage(Bucket(200, 200, retry_after), 60, 660, retry_after)
-    day = busy(Gate(Rate()), service, until=760, latency=latency)
+    day = busy(RateLimiter(Rate()), service, until=760, latency=latency)
     assert day.rate(30, 60) > 0.85 * 200
     assert 0.8 <= day.load(120, 660) <= 1.1
     longest = max(after - before for (before, _), (after, _) in pairwise(day.answers))
@@ -532,7 +465,7 @@ def test_in_an_outage_one_request_per_second_is_tried_and_30_s_after_it_all_is_a
 
 
 def test_where_nothing_is_throttled_any_more_the_load_grows_step_by_step_until_it_is_free():
-    gate = Gate(Rate())
+    gate = RateLimiter(Rate())
     day = busy(gate, Outage(Bucket(math.inf, math.inf), 0, 60), until=95)
     loads = [day.load(60 + second, 61 + second) for second in range(31)]
     assert all(after <= max(before * 3, 3) for before, after in pairwise(loads[:28]))
@@ -550,7 +483,7 @@ told = st.tuples(st.sampled_from(["start", "throttled", "paused"]), gaps, st.flo
     st.floats(-1e6, 1e6),
 )
 def test_whatever_it_is_told_it_is_never_below_its_floor_nor_holds_back_30_s_after_the_last(script, fixed, now):
-    gate = Gate(Rate(requests_per_second=fixed))
+    gate = RateLimiter(Rate(requests_per_second=fixed))
     cost = 1 / fixed if fixed else 0.0
     last = -math.inf
     for what, gap, seconds in script:
@@ -588,7 +521,7 @@ def test_between_two_throttles_the_rate_only_rises(early, late):
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=10), st.data())
 def test_a_start_that_came_to_nothing_is_as_if_it_had_not_been_charged(users, data):
-    gates = Gate(Rate(users_per_second=10)), Gate(Rate(users_per_second=10))
+    gates = RateLimiter(Rate(users_per_second=10)), RateLimiter(Rate(users_per_second=10))
     back = data.draw(st.lists(st.sampled_from(range(len(users))), unique=True))
     for number, each in enumerate(users):
         gates[0].charge(0.0, each)
@@ -600,7 +533,7 @@ def test_a_start_that_came_to_nothing_is_as_if_it_had_not_been_charged(users, da
 
 
 def test_a_pause_is_not_refunded():
-    gate = Gate(Rate(users_per_second=10))
+    gate = RateLimiter(Rate(users_per_second=10))
     gate.pause(5.0)
     gate.charge(5.0, 10)
     gate.refund(10)

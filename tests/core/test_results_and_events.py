@@ -8,7 +8,6 @@ from typing import get_args
 import msgspec
 import pytest
 
-from pushsdk._core.counters import Counters
 from pushsdk._core.events import (
     AttemptEnded,
     ClientPaused,
@@ -18,7 +17,7 @@ from pushsdk._core.events import (
     SendAbandoned,
 )
 from pushsdk._core.outcome import Attempt, Outcome
-from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._core.results import ClientStats, Counters, DrainReport, Receipt
 
 ATTEMPTS = (
     Attempt(outcome=Outcome.REJECTED, status=429, reason="HTTP 429", started=1.0),

@@ -15,7 +15,6 @@ from pushsdk._core import wire
 from pushsdk._core.batching import Call
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
-    RAISE_AFTER,
     LearnedSizes,
     MessageRecord,
     Piece,
@@ -141,7 +140,8 @@ def test_before_a_call_is_rejected_untried_eight_others_were_rejected_alone(crow
     service = Service(culprits=culprits).take(calls)
     if service.untried:
         assert len(service.waves) == 2
-        assert sum(len(piece.segments) == 1 for piece in service.waves[1]) == 8 == service.message.rejected
+        assert sum(len(piece.segments) == 1 for piece in service.waves[1]) == 8
+        assert service.message.is_hopeless
     else:
         assert service.users(REJECTED) == {user for each in culprits for user in each.users}
 
@@ -189,15 +189,22 @@ def test_one_culprit_costs_up_to_fifteen_more_with_a_message_of_which_nothing_is
 def test_a_message_that_is_bad_for_everybody_costs_nine_requests_at_most_and_then_two(count, requests):
     service = Service(culprits=(calls := singles(count))).take(calls)
     assert service.requests == requests
-    service.message.rejected = 8
+    service.message.is_hopeless = True
     assert service.take(calls).requests == requests + min(count, 2)
     assert len(service.settled) == 2 * count
     assert service.users(ACCEPTED) == set()
 
 
-def test_small_batches_find_out_together_that_a_message_is_bad():
-    service = Service(culprits=(calls := singles(4)))
-    assert [service.take(calls).requests for _ in range(4)] == [5, 10, 12, 14]
+def test_eight_culprits_that_were_found_one_by_one_do_not_make_a_message_hopeless():
+    calls = singles(100)
+    service = Service(culprits=calls[1:99:12])
+    splitter, throttled = service.splitter(calls), Verdict(outcome=REJECTED, status=429)
+    while wave := splitter.next_wave():
+        for piece in wave:
+            verdict = service.answer(piece)
+            splitter.report(piece, throttled if verdict.outcome is ACCEPTED else verdict)
+    assert splitter.rest() == []
+    assert not service.message.is_hopeless
 
 
 def test_units_are_sent_alone_from_both_ends_and_in_between():
@@ -487,9 +494,8 @@ def test_a_bound_in_bytes_is_not_held_against_a_message_that_is_most_of_it():
 ID = 60
 
 
-def test_before_any_413_everything_fits_and_nothing_is_counted():
+def test_before_any_413_everything_fits():
     sizes = LearnedSizes()
-    sizes.accepted()
     assert sizes.fits(10**6, 10**6, 10**6)
     assert (sizes.users, sizes.bytes, sizes.bytes_for(10)) == (None, None, None)
 
@@ -509,16 +515,3 @@ def test_a_single_user_and_a_message_that_is_most_of_its_request_fit():
     sizes.learn(1000, FRAME, 1000 * ID)
     assert sizes.fits(1, FRAME, 2000 * ID)
     assert sizes.fits(900, 10**6, 900)
-
-
-def test_after_ten_thousand_accepted_requests_twice_as_much_is_tried():
-    sizes = LearnedSizes()
-    sizes.learn(1000, FRAME, 1000 * ID)
-    sizes.learn(500, FRAME, 500 * ID)
-    for users in (250, 500, 1000):
-        assert not sizes.fits(users + 1, FRAME, (users + 1) * ID)
-        for _ in range(RAISE_AFTER):
-            assert sizes.fits(users, FRAME, users * ID)
-            sizes.accepted()
-    sizes.learn(2000, FRAME, 2000 * ID)
-    assert sizes.users == 1000

@@ -22,7 +22,7 @@ from support.throttling import Bucket
 from support.virtual_time import turns, virtual
 
 from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
-from pushsdk._core.pacing import Gate
+from pushsdk._core.pacing import RateLimiter
 
 
 def now() -> float:
@@ -33,7 +33,7 @@ def titled(number: int) -> dict[str, dict[str, str]]:
     return {"title": {"en": f"number {number}"}}
 
 
-async def throttled_down_to(gate: Gate, most: float) -> None:
+async def throttled_down_to(gate: RateLimiter, most: float) -> None:
     """One throttle a second, until the rate is no higher."""
     while (gate.rate(now()) or most + 1) > most:
         await asyncio.sleep(1.0)
@@ -111,7 +111,7 @@ async def test_a_pause_moves_what_the_rate_had_scheduled() -> None:
 async def test_a_client_that_was_throttled_spaces_its_requests_out_until_it_is_free_again() -> None:
     service = FakeService()
     async with client_of(service) as client:
-        gate = client._engine.gate
+        gate = client._engine.rate_limiter
         await throttled_down_to(gate, 24.0)
         rate, count = gate.rate(now()), len(service.requests)
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(9)))
@@ -128,7 +128,7 @@ async def test_a_client_that_was_throttled_spaces_its_requests_out_until_it_is_f
 async def test_while_it_is_held_back_sends_of_one_message_meet_in_fewer_requests() -> None:
     service = FakeService()
     async with client_of(service) as client:
-        await throttled_down_to(client._engine.gate, 16.0)
+        await throttled_down_to(client._engine.rate_limiter, 16.0)
         await client.send("first", MESSAGE)
         sends = []
         for number in range(100):
@@ -182,4 +182,4 @@ async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeate
 ) -> None:
     async with client_of(FakeService(answer(status, headers)), retry=policy) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
-        assert (client._engine.gate.rate(now()) is not None) is held
+        assert (client._engine.rate_limiter.rate(now()) is not None) is held

@@ -10,12 +10,12 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import Rate
 from pushsdk._core.outcome import Failure
-from pushsdk._core.pacing import Gate
+from pushsdk._core.pacing import RateLimiter
 from pushsdk._io.slots import Slots, Ticket
 
 
 def slots_of(limit: int, rate: Rate | None = None) -> Slots:
-    return Slots(asyncio.get_running_loop(), limit, Gate(rate or Rate()))
+    return Slots(asyncio.get_running_loop(), limit, RateLimiter(rate or Rate()))
 
 
 def now() -> float:

@@ -16,8 +16,8 @@ from support.model_settings import LONG, SHORT
 from support.virtual_time import run
 
 from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
-from pushsdk._core.budget import CAPACITY, COST
 from pushsdk._core.outcome import Failure, join
+from pushsdk._core.pacing import CAPACITY, COST
 
 GRACE = 0.010
 

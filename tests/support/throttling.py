@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from pushsdk._core.pacing import Gate
+from pushsdk._core.pacing import RateLimiter
 
 __all__ = ["Bucket", "Day", "Outage", "Service", "Window", "busy"]
 
@@ -83,7 +83,7 @@ class Day(NamedTuple):
         return 1 - self.rate(begin, end) / self.load(begin, end)
 
 
-def busy(gate: Gate, service: Service, *, until: float, places: int = 64, latency: float = 0.05) -> Day:
+def busy(gate: RateLimiter, service: Service, *, until: float, places: int = 64, latency: float = 0.05) -> Day:
     """Requests that never run out, each in one of the places, decided by the service half way."""
     arrivals: list[tuple[float, int, float]] = []
     answers: list[tuple[float, int, float, bool, float | None]] = []
