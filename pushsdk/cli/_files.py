@@ -15,83 +15,62 @@ from pushsdk._core.models import CampaignRequest, MessageType, MobilePush, Model
 from pushsdk.cli._exit import usage
 from pushsdk.cli._terminal import warn
 
-__all__ = [
-    "advise",
-    "audience_of",
-    "kind_of",
-    "message_in",
-    "read_campaign",
-    "read_fields",
-    "read_message",
-    "read_resource",
-]
+__all__ = ["advise", "audience_of", "read_campaign", "read_fields", "read_message", "read_resource"]
 
 STDIN = "-"
 _LARGEST = 16 * 1024 * 1024
-_MESSAGE_ONLY = {"title", "body"}
 
 
 def read_message(file: str) -> dict[str, Any]:
-    """The message in this file, ``-`` is standard input, with the names of the wire (section 2.5).
+    """Return the message in this file, ``-`` is standard input, with the names of the wire (section 2.5).
 
     Fields that this version does not know stay as they are. Raises a usage error that names file and path.
     """
-    told, kind = read_resource(file)
+    message, kind = read_resource(file)
     if kind is not MobilePush:
         raise usage(f'{file}: this is a {_WORDS[kind]}; a message is what it has under "message"')
-    return {"type": MessageType.MOBILE_PUSH, **told}
+    return {"type": MessageType.MOBILE_PUSH, **message}
 
 
 def read_campaign(file: str) -> dict[str, Any]:
-    """The campaign in this file (section 2.1), as ``read_message`` reads messages."""
-    told, kind = read_resource(file)
+    """Return the campaign in this file (section 2.1), as ``read_message`` returns messages."""
+    campaign, kind = read_resource(file)
     if kind is not CampaignRequest:
         raise usage(f"{file}: this is a {_WORDS[kind]}, not a campaign: that has name, segment, schedule, message")
-    return told
+    return campaign
 
 
 def read_resource(file: str) -> tuple[dict[str, Any], type[Model]]:
-    """A message, campaign or push request, whichever it looks like."""
+    """Return a message, campaign or push request, and which of these it looks like."""
     name = "standard input" if file == STDIN else file
-    told = _object(name, _bytes(file))
-    kind = kind_of(told)
+    resource = _object(name, _bytes(file))
+    kind: type[Model] = MobilePush
+    if resource.keys() & {"message", "segment", "schedule", "userIds"}:
+        kind = PushRequest if "userIds" in resource else CampaignRequest
     try:
-        msgspec.convert(told, kind)
+        msgspec.convert(resource, kind)
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `")
         root = "$.message" if kind is MobilePush else "$"
         raise usage(f"{name}: {root}{where.rstrip('`')[1:]}: {text}") from None
-    return told, kind
-
-
-def kind_of(told: Mapping[str, Any]) -> type[Model]:
-    """What this object is meant to be."""
-    if "message" not in told and "segment" not in told and "schedule" not in told and "userIds" not in told:
-        return MobilePush
-    return PushRequest if "userIds" in told else CampaignRequest
-
-
-def message_in(told: Mapping[str, Any], kind: type[Model]) -> Mapping[str, Any]:
-    """The message of a resource."""
-    message: Mapping[str, Any] = told if kind is MobilePush else told.get("message", {})
-    return message
+    return resource, kind
 
 
 def read_fields(option: str, text: str) -> dict[str, Any]:
-    """The JSON object that an option holds, or with ``@`` in front the file that holds it."""
+    """Return the JSON object that an option holds, or with ``@`` in front the file that holds it."""
     if text.startswith("@"):
         return _object(f"{option} {text[1:]}", _bytes(text[1:]))
     return _object(option, text.encode("utf-8", "surrogateescape"))
 
 
 def advise(resource: Mapping[str, Any]) -> None:
-    """Say on stderr what lint finds: nothing of it stops the command."""
+    """Print what lint finds to stderr; nothing of it stops the command."""
     for problem in lint(resource):
         warn(f"advice: {problem.path}: {problem.message} ({problem.code})")
 
 
 def audience_of(source: str | None, query: str | None, primary_key: str, *, message: str) -> Audience:
-    """The users. Raises a usage error, or a ValidationError of what can't be read."""
+    """Return the users. Raises a usage error, or a ValidationError if they can't be read."""
     if (source is None) is (query is None):
         raise usage("name one source of users: a file, - for standard input, or --query SQL")
     if query is not None:
@@ -126,12 +105,12 @@ def _bytes(file: str) -> bytes:
 
 def _object(name: str, content: bytes) -> dict[str, Any]:
     try:
-        told = msgspec.json.decode(content)
-    # Deep nesting and bad UTF-8 are no MsgspecError (facts D8); the latter's text may hold a piece of the file.
+        value = msgspec.json.decode(content)
+    # Deep nesting and bad UTF-8 are no MsgspecError; the latter's text may hold a piece of the file.
     except (RecursionError, UnicodeDecodeError):
         raise usage(f"{name}: not JSON: nested too deeply, or not UTF-8") from None
     except msgspec.DecodeError as error:
         raise usage(f"{name}: not JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         raise usage(f"{name}: expected a JSON object")
-    return told
+    return value

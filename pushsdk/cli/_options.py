@@ -88,5 +88,5 @@ def given(*options: Service | Patience | Pace | None) -> dict[str, object]:
 
 def confirm(question: str, settings: Settings, *, yes: bool) -> None:
     """Ask before something is sent to another machine, as ``ask`` does."""
-    urls = [settings.base_url, *([settings.proxy] if settings.proxy else [])]
+    urls = [settings["base_url"], *filter(None, [settings.get("proxy")])]
     ask(question, yes=yes or all(is_loopback(urlsplit(url).hostname or "") for url in urls), nothing="nothing was sent")

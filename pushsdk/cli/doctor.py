@@ -23,7 +23,7 @@ from pushsdk._version import __version__
 from pushsdk.cli._exit import Exit, in_shell
 from pushsdk.cli._options import Flag, Pace, Patience, Service, given
 from pushsdk.cli._terminal import print_json, visible
-from pushsdk.cli.settings import KEYS, Found, Settings, check, find
+from pushsdk.cli.settings import KEYS, Found, check, find
 
 __all__ = ["doctor", "probe"]
 
@@ -36,7 +36,7 @@ _HINTS = {
     "UNEXPECTED_EOF_WHILE_READING": "the other side hung up: is something in between refusing TLS?",
 }
 
-Address = tuple[socket.AddressFamily, tuple[object, ...]]
+Address = tuple[str, int]
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -49,12 +49,21 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
-    """Look at each step on the way, up to the first that fails. Through a proxy, as far as the proxy."""
+    """Check each step on the way, up to the first that fails. With a proxy, as far as the proxy."""
     target = urlsplit(base_url if proxy is None else proxy)
     host = target.hostname or ""
     port = target.port or (443 if target.scheme == "https" else 80)
-    addresses: list[Address] = []
-    yield _resolve(host, port, addresses)
+    started = time.perf_counter()
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a host name"
+        text = f"{host} has no address: {reason}; check the name and the network"
+        yield Finding(check="dns", state="fail", text=text)
+        return
+    addresses = list(dict.fromkeys((str(address[0]), int(address[1])) for *_, address in found))
+    shown = ", ".join(name for name, _ in addresses)
+    yield Finding(check="dns", state="ok", text=f"{host} is {shown} ({_since(started)})")
     reached: list[Address] = []
     for address in addresses:
         yield _connect(address, reached)
@@ -66,24 +75,11 @@ def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
         yield Finding(check="tls", state="warn", text="plain http: everybody on the way can read the Api-Key")
 
 
-def _resolve(host: str, port: int, addresses: list[Address]) -> Finding:
-    started = time.perf_counter()
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a host name"
-        text = f"{host} has no address: {reason}; check the name and the network"
-        return Finding(check="dns", state="fail", text=text)
-    addresses += dict.fromkeys((family, address) for family, _, _, _, address in found)
-    shown = ", ".join(str(address[0]) for _, address in addresses)
-    return Finding(check="dns", state="ok", text=f"{host} is {shown} ({_since(started)})")
-
-
 def _connect(address: Address, reached: list[Address]) -> Finding:
-    shown = f"{address[1][0]} port {address[1][1]}"
+    shown = f"{address[0]} port {address[1]}"
     started = time.perf_counter()
     try:
-        _open(address).close()
+        socket.create_connection(address, _PATIENCE).close()
     except OSError as error:
         # The client goes on to the next address, so one that fails beside one that works only costs time.
         state: Literal["warn", "fail"] = "warn" if reached else "fail"
@@ -98,7 +94,8 @@ def _handshake(host: str, address: Address) -> Finding:
     try:
         # As the client does: the system's certificates, the host name checked.
         context = ssl.create_default_context()
-        with _open(address) as opened, context.wrap_socket(opened, server_hostname=host) as secured:
+        opened = socket.create_connection(address, _PATIENCE)
+        with opened, context.wrap_socket(opened, server_hostname=host) as secured:
             certificate, version = secured.getpeercert() or {}, secured.version()
     except ssl.SSLCertVerificationError as error:
         text = f"the certificate can't be trusted: {error.verify_message}; it needs a person, never a switch"
@@ -111,17 +108,6 @@ def _handshake(host: str, address: Address) -> Finding:
     days = (ends - datetime.now(UTC)).days
     text = f"{version}, certificate valid until {ends:%Y-%m-%d}, {days} days ({_since(started)})"
     return Finding(check="tls", state="ok" if days >= _SOON else "warn", text=text)
-
-
-def _open(address: Address) -> socket.socket:
-    opened = socket.socket(address[0], socket.SOCK_STREAM)
-    opened.settimeout(_PATIENCE)
-    try:
-        opened.connect(address[1])
-    except OSError:
-        opened.close()
-        raise
-    return opened
 
 
 def _reason(error: OSError) -> str:
@@ -161,8 +147,7 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     except ConfigurationError as error:
         yield Finding(check="settings", state="fail", text=str(error))
         return
-    checked = check(found)
-    wrong = {} if isinstance(checked, Settings) else checked
+    settings, wrong = check(found)
     for name, each in found.items():
         if name not in wrong:
             yield Finding(check=name, state="ok", text=_shown(name, each))
@@ -170,8 +155,8 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
         yield Finding(check="config", state="ok", text="no settings file")
     for name, text in wrong.items():
         yield Finding(check=name, state="fail", text=in_shell(text))
-    if isinstance(checked, Settings):
-        yield from probe(checked.base_url, checked.proxy)
+    if settings is not None:
+        yield from probe(settings["base_url"], settings.get("proxy"))
 
 
 def _shown(name: str, found: Found) -> str:

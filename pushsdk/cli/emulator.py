@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 _LARGEST = 64 * 1024
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 2.0  # seconds for the counts at the end
 _FORWARDED = [
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
@@ -161,19 +159,11 @@ async def emulator(
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
             _say(f"export PUSHSDK_API_KEY={service.api_key}")
             await stop.wait()
-        # Millions of users take seconds to count, and the end must not wait for that.
-        totals: list[Mapping[str, int]] = []
-        counting = threading.Thread(target=lambda: totals.append(service.totals()), daemon=True)
-        counting.start()
-        counting.join(_PATIENCE)
-        if totals:
-            [counts] = totals
-            _say(
-                f"{count(counts['requests'], 'request')}, {count(counts['users'])}, {count(counts['pushes'], 'push')},"
-                f" {count(counts['campaigns'], 'campaign')}"
-            )
-        else:
-            _say(f"{count(service.requests, 'request')}; there are too many users to count them now")
+        totals = service.totals()
+        _say(
+            f"{count(totals['requests'], 'request')}, {count(totals['users'])}, {count(totals['pushes'], 'push')},"
+            f" {count(totals['campaigns'], 'campaign')}"
+        )
     return 0
 
 

@@ -7,22 +7,19 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from rich import box
-from rich.columns import Columns
-from rich.console import Console, Group
-from rich.panel import Panel
+from rich.console import Console
 from rich.text import Text
 
 from pushsdk._core.lint import lint as problems_of
+from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import render
 from pushsdk.cli._exit import Exit, usage
-from pushsdk.cli._files import message_in, read_fields, read_resource
+from pushsdk.cli._files import read_fields, read_resource
 from pushsdk.cli._options import File, Flag
 from pushsdk.cli._terminal import print_json, say, visible, warn
 
 __all__ = ["lint", "preview"]
 
-_WIDTH = 46  # of a notification: about what a phone shows
 _TEXTS = ("title", "subtitle", "body")
 
 
@@ -40,7 +37,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def shown(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Shown]:
-    """The message in each of its languages, as a user with these fields sees it."""
+    """Return the message in each of its languages, as a user with these fields sees it."""
     texts = {name: message.get(name) or {} for name in _TEXTS}
     languages = dict.fromkeys(language for each in texts.values() for language in each)
     buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
@@ -62,36 +59,9 @@ def _platforms(message: Mapping[str, Any]) -> str:
     return ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform"
 
 
-def draw(notifications: Sequence[Shown], console: Console) -> None:
-    """As boxes, beside each other where they fit."""
-    console.print(Columns([_panel(each) for each in notifications], padding=(0, 1)))
-
-
-def _panel(each: Shown) -> Panel:
-    return Panel(
-        Group(*(Text(visible(line), style=style) for line, style in _rows(each))),
-        title=Text(visible(each.language), style="bold"),
-        title_align="left",
-        subtitle=Text(each.platforms, style="dim"),
-        subtitle_align="right",
-        box=box.ROUNDED,
-        border_style="cyan",
-        padding=(0, 1),
-        width=_WIDTH,
-    )
-
-
-def lines(notifications: Sequence[Shown]) -> Iterator[str]:
-    """As lines of text."""
-    for number, each in enumerate(notifications):
-        if number:
-            yield ""
-        yield f"[{each.language}] {each.platforms}"
-        yield from (line for line, _ in _rows(each))
-
-
 def _rows(each: Shown) -> Iterator[tuple[str, str]]:
-    """The lines, each with its style."""
+    """Yield the lines of a notification, each with its style."""
+    yield f"[{each.language}] {each.platforms}", "cyan"
     texts = ((each.title, "bold"), (each.subtitle, ""), (each.body, ""))
     yield from [(line, style) for text, style in texts for line in text.splitlines()] or [("(no text)", "dim")]
     if each.image:
@@ -112,16 +82,16 @@ def lint(file: File, /, *, json: Flag = False) -> int:
     json
         Print one JSON object per line: path, code, message.
     """
-    told, _ = read_resource(file)
-    found = problems_of(told)
-    for problem in found:
+    resource, _ = read_resource(file)
+    problems = problems_of(resource)
+    for problem in problems:
         if json:
             print_json(msgspec.structs.asdict(problem))
         else:
             say(f"{problem.path}: {problem.message} ({problem.code})")
-    if not found and not json:
+    if not problems and not json:
         say("nothing to advise")
-    return Exit.INCOMPLETE if found else Exit.DONE
+    return Exit.INCOMPLETE if problems else Exit.DONE
 
 
 def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json: Flag = False) -> int:
@@ -138,21 +108,22 @@ def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json:
     json
         Print one JSON object per language.
     """
-    told, kind = read_resource(file)
-    notifications = shown(message_in(told, kind), read_fields("--fields", fields))
+    resource, kind = read_resource(file)
+    message = resource if kind is MobilePush else resource.get("message", {})
+    notifications = shown(message, read_fields("--fields", fields))
     languages = [each.language for each in notifications]
     if lang is not None and lang not in languages:
         raise usage(f"{file}: there is no text in that language; there is {', '.join(languages) or 'none'}")
     if not languages:
         warn("the message has no text: title, subtitle and body name no language")
     notifications = [each for each in notifications if lang in (None, each.language)]
-    console = Console(highlight=False)
     if json:
         for each in notifications:
             print_json(msgspec.structs.asdict(each))
-    elif console.is_terminal:
-        draw(notifications, console)
-    else:
-        for line in lines(notifications):
-            say(line)
+        return Exit.DONE
+    console = Console(highlight=False, soft_wrap=True)
+    for number, each in enumerate(notifications):
+        rows = [("", "")] * bool(number) + list(_rows(each))
+        for line, style in rows:
+            console.print(Text(visible(line), style=style))
     return Exit.DONE

@@ -210,7 +210,7 @@ def broadcast(
         rows = audience.count()
         whom = "the users of the source" if rows is None else f"at most {count(rows)}"
     if users != 0:
-        confirm(f"Push to {whom} at {settings.base_url}?", settings, yes=yes)
+        confirm(f"Push to {whom} at {settings['base_url']}?", settings, yes=yes)
 
     async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
         options |= {"run": run, "on_unknown": unknown}
@@ -248,7 +248,7 @@ def resume(
     users = _left(read_report(run), unknown)
     settings = settings_of(service, pace)
     if users:
-        confirm(f"Push to {count(users)} at {settings.base_url}?", settings, yes=yes)
+        confirm(f"Push to {count(users)} at {settings['base_url']}?", settings, yes=yes)
 
     async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
         return await client.resume(run, on_unknown=unknown, **options)
@@ -268,7 +268,7 @@ def _send_run(settings: Settings, start: Start, *, course: Course, run: Path, co
     ``users`` is how many users are left, None if that is not known; ``command`` resumes the run.
     """
     options = course.options()
-    client = AsyncPushClient(**settings.client_options())
+    client = AsyncPushClient(**settings)
     mode: Mode = "none" if users == 0 else course.progress
     found, interrupted = asyncio.run(_send(client, start, options, mode, command))
     if found is None:  # ended at once: the file holds the result

@@ -82,8 +82,8 @@ def send(
     message, fields = (content or Content()).read()
     settings = settings_of(service, patience, pace)
     advise(message)
-    confirm(f"Push to {count(len(set(users)))} at {settings.base_url}?", settings, yes=yes)
-    client = AsyncPushClient(**settings.client_options())
+    confirm(f"Push to {count(len(set(users)))} at {settings['base_url']}?", settings, yes=yes)
+    client = AsyncPushClient(**settings)
     try:
         receipt = asyncio.run(_send(client, users, message, fields))
     except PushError as error:
@@ -157,8 +157,8 @@ def create(
     campaign = read_campaign(file)
     settings = settings_of(service, patience, pace)
     advise(campaign)
-    confirm(f"Create this campaign at {settings.base_url}?", settings, yes=yes)
-    created = asyncio.run(_create(AsyncPushClient(**settings.client_options()), campaign))
+    confirm(f"Create this campaign at {settings['base_url']}?", settings, yes=yes)
+    created = asyncio.run(_create(AsyncPushClient(**settings), campaign))
     if json:
         print_json({"uuid": created.uuid})
     else:

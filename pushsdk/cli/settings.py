@@ -24,6 +24,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.ownership import objection
 from pushsdk.cli._exit import usage
+from pushsdk.options import ClientOptions
 
 __all__ = ["KEYS", "Found", "Settings", "check", "find", "read_key", "resolve"]
 
@@ -106,36 +107,26 @@ class Found(Struct, frozen=True):
         return f"Found({self.source!r})"
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """What a client is made of, all of it checked."""
+class Settings(ClientOptions):
+    """The arguments of ``AsyncPushClient``, all of them checked."""
 
     base_url: str
     api_key: HeaderSecret
-    timeout: Timeout
-    retry: RetryPolicy | None
-    limits: Limits | None
-    rate: Rate
-    allow_insecure: bool
-    proxy: HeaderSecret | None
-
-    def client_options(self) -> dict[str, Any]:
-        """As ``AsyncPushClient`` takes them."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
-
-    def __repr__(self) -> str:
-        return f"Settings({self.base_url!r})"
 
 
 def resolve(given: Mapping[str, object]) -> Settings:
-    """The settings of a command that was given these options.
+    """Return the settings of a command that was given these options.
 
-    Raises for the first that is wrong: a usage error where that is the value of an option, else ConfigurationError.
+    Raises for the first that is wrong: a usage error if it is the value of an option, else ConfigurationError.
     """
     found = find(given)
-    settings = check(found)
-    if isinstance(settings, Settings):
+    settings, wrong = check(found)
+    if settings is not None:
         return settings
-    raise _refusal(*next(iter(settings.items())), found)
+    name, text = next(iter(wrong.items()))
+    # The way to a key is configuration wherever it is named: what is wrong lies behind it.
+    by_option = name in _KINDS and name in found and found[name].source.startswith("--")
+    raise usage(text) if by_option else ConfigurationError(text)
 
 
 # -- finding ------------------------------------------------------------------------------------------------------
@@ -212,14 +203,14 @@ def _read(file: Path) -> dict[str, Found]:
 # -- checking -----------------------------------------------------------------------------------------------------
 
 
-def check(found: Mapping[str, Found]) -> Settings | dict[str, str]:
-    """The settings; or what is wrong, in words, by the name of the setting."""
-    made: dict[str, Any] = dict.fromkeys(_KINDS)
+def check(found: Mapping[str, Found]) -> tuple[Settings | None, dict[str, str]]:
+    """Return the settings, None if any is wrong; and the errors by the name of the setting."""
+    values: dict[str, Any] = dict.fromkeys(_KINDS)
     wrong: dict[str, str] = {}
 
     def take(name: str, make: Callable[..., Any], *arguments: object) -> None:
         try:
-            made[name] = make(*arguments)
+            values[name] = make(*arguments)
         except ConfigurationError as error:
             wrong[name] = f"{found[name].source}: {error}"
 
@@ -230,14 +221,27 @@ def check(found: Mapping[str, Found]) -> Settings | dict[str, str]:
         wrong["api_key"] = _NO_KEY
     else:
         take(way, read_key, way, found[way].value, found[way].folder)
-    insecure = bool(made["allow_insecure"])
+    insecure = bool(values["allow_insecure"])
     if "base_url" not in found:
         wrong["base_url"] = _NO_URL
     elif "base_url" not in wrong:
-        take("base_url", lambda: check_base_url(made["base_url"], allow_insecure=insecure))
+        take("base_url", lambda: check_base_url(values["base_url"], allow_insecure=insecure))
     if "proxy" in found and not wrong.keys() & {"base_url", "proxy"}:
-        take("proxy", lambda: check_proxy(made["proxy"], base_url=made["base_url"], allow_insecure=insecure))
-    return wrong or _settings(made, str(way))
+        take("proxy", lambda: check_proxy(values["proxy"], base_url=values["base_url"], allow_insecure=insecure))
+    if wrong:
+        return None, wrong
+    seconds = {"total": values["timeout"], "attempt": values["attempt_timeout"]}
+    settings: Settings = {
+        "base_url": values["base_url"],
+        "api_key": values[str(way)],
+        "timeout": Timeout(**{name: value for name, value in seconds.items() if value is not None}),
+        "retry": None if values["retry"] is None else _RETRIES[values["retry"]](),
+        "limits": None if values["in_flight"] is None else Limits(in_flight=values["in_flight"]),
+        "rate": Rate(users_per_second=values["rate"], requests_per_second=values["requests_per_second"]),
+        "allow_insecure": insecure,
+        "proxy": values["proxy"],
+    }
+    return settings, {}
 
 
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, or give --api-key-file, --api-key-command or one of them in a settings file"
@@ -258,24 +262,3 @@ def _typed(name: str, value: object) -> Any:
     except msgspec.ValidationError:
         raise ConfigurationError(f"expected {words}") from None
     return sealed(plain) if kind is str else plain
-
-
-def _refusal(name: str, text: str, found: Mapping[str, Found]) -> Exception:
-    # The way to a key is configuration wherever it is named: what is wrong lies behind it.
-    by_option = name in _KINDS and name in found and found[name].source.startswith("--")
-    return usage(text) if by_option else ConfigurationError(text)
-
-
-def _settings(made: Mapping[str, Any], way: str) -> Settings:
-    retry, in_flight = made["retry"], made["in_flight"]
-    seconds = {"total": made["timeout"], "attempt": made["attempt_timeout"]}
-    return Settings(
-        base_url=made["base_url"],
-        api_key=made[way],
-        timeout=Timeout(**{name: value for name, value in seconds.items() if value is not None}),
-        retry=None if retry is None else _RETRIES[retry](),
-        limits=None if in_flight is None else Limits(in_flight=in_flight),
-        rate=Rate(users_per_second=made["rate"], requests_per_second=made["requests_per_second"]),
-        allow_insecure=bool(made["allow_insecure"]),
-        proxy=made["proxy"],
-    )

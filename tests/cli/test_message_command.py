@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from rich.console import Console
 
 MESSAGE = {
     "iosEnabled": True,
@@ -77,39 +76,16 @@ def test_no_text_of_a_file_moves_the_cursor(command, file):
     assert ended.out == "[en] no platform\n\ufffd[2Jx\ufffdy\ufffdz\nsecond\n"
 
 
-def test_without_a_terminal_a_preview_is_plain_lines(command, file):
+def test_a_preview_is_lines(command, file):
     assert command("message", "preview", file(MESSAGE), "--fields", '{"name": "Ann"}') == (0, PLAIN, "")
 
 
-def test_on_a_terminal_a_preview_is_boxes(command, file, monkeypatch):
-    monkeypatch.setattr(
-        "pushsdk.cli.message.Console", lambda **_: Console(force_terminal=True, color_system=None, width=100)
-    )
-    ended = command("message", "preview", file(MESSAGE), "--fields", f"@{file_of(file, {'name': 'Ann'})}")
-    first, *rest = ended.out.splitlines()
-    assert first.startswith("╭─ en ──")
-    assert "╭─ de ──" in first
-    text = "\n".join(rest)
-    assert all(each in text for each in ("Hello Ann", "Hallo Ann", "Spring", "iOS, Android", "Look, Later"))
-    assert max(map(len, ended.out.splitlines())) <= 100
+def test_the_fields_may_come_from_a_file(command, file, tmp_path):
+    (tmp_path / "fields.json").write_text('{"name": "Ann"}')
+    assert command("message", "preview", file(MESSAGE), "--fields", f"@{tmp_path}/fields.json").out == PLAIN
 
 
-def file_of(file, told):
-    path = file(told)
-    fields = path.with_name("fields.json")
-    path.rename(fields)
-    file(MESSAGE)
-    return fields
-
-
-def test_a_message_without_texts_has_a_box_that_says_so(command, file, monkeypatch):
-    monkeypatch.setattr("pushsdk.cli.message.Console", lambda **_: Console(force_terminal=True, width=60))
-    ended = command("message", "preview", file({"title": {"en": ""}, "androidEnabled": True}))
-    assert "(no text)" in ended.out
-    assert "Android" in ended.out
-
-
-def test_without_a_terminal_a_language_without_text_says_so(command, file):
+def test_a_language_without_text_says_so(command, file):
     assert command("message", "preview", file({"title": {"en": ""}})).out == "[en] no platform\n(no text)\n"
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pushsdk import ConfigurationError, RetryPolicy, Timeout
+from pushsdk import ConfigurationError, Rate, RetryPolicy, Timeout
 from pushsdk.cli import settings as module
 from pushsdk.cli._exit import CommandError, Exit
-from pushsdk.cli.settings import Settings, check, find, read_key, resolve
+from pushsdk.cli.settings import check, find, read_key, resolve
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
@@ -40,15 +40,15 @@ def environ(tmp_path, **variables):
 
 def told(given=(), variables=()):
     """The settings, out of these and of nothing else."""
-    checked = check(find(dict(given), dict(variables)))
-    assert isinstance(checked, Settings), checked
-    return checked
+    settings, wrong = check(find(dict(given), dict(variables)))
+    assert wrong == {}
+    return settings
 
 
 def wrong(given=(), variables=()):
-    checked = check(find(dict(given), dict(variables)))
-    assert isinstance(checked, dict)
-    return checked
+    settings, wrong = check(find(dict(given), dict(variables)))
+    assert settings is None
+    return wrong
 
 
 # -- who wins -----------------------------------------------------------------------------------------------------
@@ -77,18 +77,18 @@ def test_an_argument_beats_a_variable_and_that_the_file(tmp_path, home, argument
 @pytest.mark.parametrize(
     ("name", "text", "value", "of"),
     [
-        ("base_url", f"{URL}/", URL, lambda made: made.base_url),
-        ("timeout", "7.5", Timeout(total=7.5), lambda made: made.timeout),
-        ("attempt_timeout", "70", Timeout(attempt=70.0), lambda made: made.timeout),
-        ("retry", "at-least-once", RetryPolicy.at_least_once(), lambda made: made.retry),
-        ("retry", "collapsible", RetryPolicy.collapsible(), lambda made: made.retry),
-        ("retry", "none", RetryPolicy.none(), lambda made: made.retry),
-        ("retry", "safe", RetryPolicy.safe(), lambda made: made.retry),
-        ("in_flight", "3", 3, lambda made: made.limits.in_flight),
-        ("rate", "100", 100, lambda made: made.rate.users_per_second),
-        ("requests_per_second", "2", 2, lambda made: made.rate.requests_per_second),
-        ("allow_insecure", "true", True, lambda made: made.allow_insecure),
-        ("proxy", "http://proxy.example:3128", "http://proxy.example:3128", lambda made: made.proxy),
+        ("base_url", f"{URL}/", URL, lambda made: made["base_url"]),
+        ("timeout", "7.5", Timeout(total=7.5), lambda made: made["timeout"]),
+        ("attempt_timeout", "70", Timeout(attempt=70.0), lambda made: made["timeout"]),
+        ("retry", "at-least-once", RetryPolicy.at_least_once(), lambda made: made["retry"]),
+        ("retry", "collapsible", RetryPolicy.collapsible(), lambda made: made["retry"]),
+        ("retry", "none", RetryPolicy.none(), lambda made: made["retry"]),
+        ("retry", "safe", RetryPolicy.safe(), lambda made: made["retry"]),
+        ("in_flight", "3", 3, lambda made: made["limits"].in_flight),
+        ("rate", "100", 100, lambda made: made["rate"].users_per_second),
+        ("requests_per_second", "2", 2, lambda made: made["rate"].requests_per_second),
+        ("allow_insecure", "true", True, lambda made: made["allow_insecure"]),
+        ("proxy", "http://proxy.example:3128", "http://proxy.example:3128", lambda made: made["proxy"]),
     ],
 )
 def test_every_setting_may_be_a_variable_or_a_line_of_the_file(tmp_path, home, name, text, value, of):
@@ -102,21 +102,22 @@ def test_every_setting_may_be_a_variable_or_a_line_of_the_file(tmp_path, home, n
 
 def test_what_is_not_set_is_left_to_the_client():
     made = told({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
-    assert (made.timeout, made.retry, made.limits, made.proxy, made.allow_insecure) == (
-        Timeout(),
-        None,
-        None,
-        None,
-        False,
-    )
-    assert set(made.client_options()) == set(Settings.__struct_fields__)
+    unset = {
+        "timeout": Timeout(),
+        "retry": None,
+        "limits": None,
+        "rate": Rate(),
+        "allow_insecure": False,
+        "proxy": None,
+    }
+    assert made == {"base_url": URL, "api_key": SECRET, **unset}
 
 
 def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch):
     with pytest.raises(ConfigurationError, match="no Api-Key: set PUSHSDK_API_KEY"):
         resolve({"base_url": URL})
     monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
-    assert resolve({"base_url": URL}).api_key == SECRET
+    assert resolve({"base_url": URL})["api_key"] == SECRET
 
 
 @pytest.mark.parametrize(
@@ -271,14 +272,14 @@ def test_a_key_in_a_file_that_others_can_read_is_refused(tmp_path, home, mode):
 def test_a_key_in_a_file_of_ones_own_is_taken(tmp_path, home):
     file = home(f'api_key = "{SECRET}"\nbase_url = "{URL}"')
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert told(variables=environ(tmp_path)).api_key == SECRET
+    assert told(variables=environ(tmp_path))["api_key"] == SECRET
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_key_file_may_end_with_a_line_end(tmp_path, end):
     file = tmp_path / "key"
     file.write_bytes(SECRET.encode() + end.encode())
-    assert told({"base_url": URL, "api_key_file": file}).api_key == SECRET
+    assert told({"base_url": URL, "api_key_file": file})["api_key"] == SECRET
 
 
 def test_relative_paths_of_the_settings_file_are_below_its_folder(tmp_path, home, monkeypatch):
@@ -286,10 +287,10 @@ def test_relative_paths_of_the_settings_file_are_below_its_folder(tmp_path, home
     home(SECRET, name="pushsdk/key")
     (tmp_path / "key").write_text("another")
     home(f'base_url = "{URL}"\napi_key_file = "key"')
-    assert told(variables=environ(tmp_path)).api_key == SECRET
+    assert told(variables=environ(tmp_path))["api_key"] == SECRET
     command = f"{sys.executable} -c 'print(open(chr(107)+chr(101)+chr(121)).read())'"
     home(f'base_url = "{URL}"\napi_key_command = """{command}"""')
-    assert told(variables=environ(tmp_path)).api_key == SECRET
+    assert told(variables=environ(tmp_path))["api_key"] == SECRET
 
 
 def test_a_command_is_run_by_no_shell_and_gets_no_input(tmp_path):
@@ -323,7 +324,7 @@ def test_the_key_of_a_higher_place_wins_whichever_way_it_comes(tmp_path, home):
 
 def test_no_text_shows_the_key_or_the_proxys_password(tmp_path, home):
     made = told({"base_url": URL, "proxy": "http://u:passw0rd@p.example"}, {"PUSHSDK_API_KEY": SECRET})
-    shown = repr(made) + repr(made.client_options()) + repr(find({}, {"PUSHSDK_API_KEY": SECRET}))
+    shown = repr(made) + repr(find({}, {"PUSHSDK_API_KEY": SECRET}))
     for bad in (f"{SECRET} with spaces", SECRET * 1000):
         shown += repr(wrong({"base_url": URL}, {"PUSHSDK_API_KEY": bad}))
     home(f'api_key = "{SECRET}')

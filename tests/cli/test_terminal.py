@@ -107,13 +107,6 @@ def test_what_is_printed_as_json_is_the_same_data(command, folder, words, name):
     assert json.loads(command(*words).out)[name] == EVIL
 
 
-def test_a_box_holds_no_hostile_text(command, folder, monkeypatch):
-    monkeypatch.setattr("pushsdk.cli.message.Console", lambda **_: Console(force_terminal=True, color_system=None))
-    ended = command("message", "preview", "message.json")
-    assert "╭" in ended.out
-    assert not set(ended.out) & (set(HOSTILE) - {"\n"})
-
-
 @pytest.mark.parametrize("mode", ["plain", "json", "auto"])
 def test_no_failure_that_progress_tells_of_is_hostile(mode, capsys, monkeypatch):
     monkeypatch.setattr(_output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
