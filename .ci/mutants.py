@@ -20,7 +20,7 @@ class Mutant(NamedTuple):
 
 CORE, IO, RUNS, READERS = "pushsdk/_core/", "pushsdk/_io/", "pushsdk/_runs/", "pushsdk/_broadcast/"
 OTEL, T_OTEL, T_SAMPLING = "pushsdk/otel/", "tests/otel/test_spans.py", "tests/otel/test_sampling.py"
-SYNC, T_SYNC = "pushsdk/_sync/", "tests/sync/test_"
+LOOP_THREAD, T_SYNC = "pushsdk/_loop_thread.py", "tests/sync/test_"
 EMULATOR, T_EMULATOR = "pushsdk/emulator/", "tests/emulator/test_"
 T_OUTCOME = "tests/core/test_outcome.py"
 T_POLICY = "tests/core/test_policy.py"
@@ -458,15 +458,15 @@ COALESCING = [
     Mutant(
         "a forked child sends over its parent's connections",
         IO + "engine.py",
-        "        engine.home = None",
-        "        pass",
-        "tests/io/test_clock.py",
+        'the connections are the parent\'s."""\n        self.home = None',
+        'the connections are the parent\'s."""',
+        "tests/client/test_lifecycle.py",
     ),
     Mutant(
         "a client is used after its end",
         IO + "engine.py",
-        "        self.home = None\n",
-        "",
+        "        self.closed = True\n        self.home = None\n",
+        "        self.closed = True\n",
         T_CALLS,
     ),
     Mutant(
@@ -1392,7 +1392,7 @@ RUN_FILE = [
     ),
     Mutant(
         "a lock on a removed file is a lock",
-        RUNS + "run_file/lock.py",
+        IO + "files.py",
         "if os.path.samestat(os.fstat(file), os.lstat(path)):",
         "if True:",
         T_JOURNAL + "place.py",
@@ -1738,7 +1738,7 @@ EMULATOR_STORE = [
     Mutant(
         "a forked child takes its parent's store along",
         EMULATOR + "database.py",
-        "    if os.getpid() != process:\n        return",
+        "    if guard.is_inherited:\n        return",
         "    if False:\n        return",
         T_EMULATOR + "database.py",
     ),
@@ -1904,49 +1904,49 @@ TELEMETRY = [
 SYNC_CODE = [
     Mutant(
         "a child keeps the parent's connections",
-        SYNC + "loop_thread.py",
-        "        _disconnect(each)\n",
-        "",
+        LOOP_THREAD,
+        "            os.dup2(nowhere, file, inheritable=False)\n",
+        "            pass\n",
         T_SYNC + "fork.py",
     ),
     Mutant(
         "an interrupted call goes on",
-        SYNC + "loop_thread.py",
+        LOOP_THREAD,
         "            call.task.cancel()",
         "            pass",
         T_SYNC + "interrupts.py",
     ),
     Mutant(
         "a result that its thread did not take is told to nobody",
-        SYNC + "loop_thread.py",
+        LOOP_THREAD,
         "        if call.ended and late is not None:",
         "        if not call.begun and late is not None:",
         T_SYNC + "interrupts.py",
     ),
     Mutant(
         "the caller's iterable is read in the loop",
-        SYNC + "reading.py",
+        LOOP_THREAD,
         "    return Reader(items, ask)",
         "    return items",
         T_SYNC + "threads.py",
     ),
     Mutant(
         "the caller's context is lost",
-        SYNC + "loop_thread.py",
+        LOOP_THREAD,
         "self.loop.call_soon_threadsafe(self._begin, call)",
         "self.loop.call_soon_threadsafe(self._begin, call, context=__import__('contextvars').Context())",
         T_SYNC + "threads.py",
     ),
     Mutant(
         "of two that close the client one cuts the drain of the other",
-        SYNC + "loop_thread.py",
+        LOOP_THREAD,
         "        if self.closing:\n            return DrainReport()\n",
         "",
         T_SYNC + "lifetime.py",
     ),
     Mutant(
         "a call in on_event waits for itself",
-        SYNC + "loop_thread.py",
+        LOOP_THREAD,
         "        return self.thread.ident == threading.get_ident()\n",
         "        return False\n",
         T_SYNC + "threads.py",
@@ -1954,8 +1954,8 @@ SYNC_CODE = [
     Mutant(
         "a dropped client keeps its thread",
         "pushsdk/sync.py",
-        "if place is not None and place.thread.close_soon(AT_EXIT):",
-        "if place is not None:",
+        "if not thread.is_inherited and thread.close_soon(AT_EXIT):",
+        "if not thread.is_inherited:",
         T_SYNC + "lifetime.py",
     ),
 ]
@@ -2079,14 +2079,14 @@ CLAIM_STORES = [
     ),
     Mutant(
         "what another user's file says is believed",
-        "pushsdk/_io/ownership.py",
+        IO + "files.py",
         "found.st_uid not in (me, 0)",
         "False",
         "tests/security/test_ownership.py",
     ),
     Mutant(
         "a database that took the place of another is read",
-        "pushsdk/_io/ownership.py",
+        IO + "files.py",
         "found is None or not os.path.samestat(found, opened)",
         "found is None",
         "tests/security/test_ownership.py",
@@ -2684,54 +2684,25 @@ BY_ARROW = [
 T_FORKS = "tests/io/test_forks.py"
 FORKS = [
     Mutant(
-        "a fork waits for nobody who is inside SQLite",
+        "a child uses what its parent made",
         IO + "forks.py",
-        "if not _is_used() or monotonic() >= until:",
-        "if True:",
+        "return self._process != os.getpid()",
+        "return False",
         T_FORKS,
     ),
     Mutant(
-        "a transaction begins while a process forks",
+        "what a child has to let go of keeps its owner",
         IO + "forks.py",
-        "    if _forking:\n        _let_fork(me)\n",
+        "= WeakKeyDictionary()",
+        "= {}",
+        T_FORKS,
+    ),
+    Mutant(
+        "a child hands out again what its parent has handed out",
+        LOOP_THREAD,
+        "            while not call.callbacks.empty():\n                call.callbacks.get()\n",
         "",
-        T_FORKS,
-    ),
-    Mutant(
-        "a callback of SQLite that forks waits for itself",
-        IO + "forks.py",
-        "now - since < PATIENCE and thread not in _forking for",
-        "now - since < PATIENCE for",
-        T_FORKS,
-    ),
-    Mutant(
-        "every fork waits anew for a disk that hangs",
-        IO + "forks.py",
-        "now - since < PATIENCE and thread not in _forking for",
-        "thread not in _forking for",
-        T_FORKS,
-    ),
-    Mutant(
-        "a signal handler that forks has others go in before the fork that it interrupted",
-        IO + "forks.py",
-        "    while True:\n        # Each time: a signal handler that forked during the sleep has ended it.\n"
-        "        _forking[me] = until\n",
-        "    _forking[me] = until\n    while True:\n",
-        T_FORKS,
-    ),
-    Mutant(
-        "a run is written to while a process forks",
-        RUNS + "run_file/file.py",
-        "    @unforked\n    def commit(",
-        "    def commit(",
-        "tests/io/test_forks_sqlite.py",
-    ),
-    Mutant(
-        "a child believes the parent's threads to be inside",
-        IO + "forks.py",
-        "for thread in _inside.keys() - {get_ident()}:",
-        "for thread in ():",
-        T_FORKS,
+        "tests/arrow/test_lifetime.py",
     ),
 ]
 

@@ -11,7 +11,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 
 from msgspec import Struct
 
-from pushsdk._io.ownership import database_objection
+from pushsdk._io.files import database_objection
 
 __all__ = ["FileFormat", "FileRefused", "connect", "open_database"]
 

@@ -1,6 +1,6 @@
 """PushClient: the client for code without an event loop, as Celery tasks, Django views, notebooks and scripts.
 
-The same core as AsyncPushClient, in one event loop in a thread of its own (``_sync``) that starts with the first call.
+The same core as AsyncPushClient, in one event loop in a thread (``_loop_thread``) that starts with the first call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 from pushsdk._broadcast.chunks import ChunkSource, RequestSource
 from pushsdk._core.endpoint import sealed
@@ -24,15 +24,14 @@ from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, P
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._core.policy import RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._io.clock import fork_generation
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
+from pushsdk._io.forks import in_child
 from pushsdk._io.sender import emitter
+from pushsdk._loop_thread import AT_EXIT, Call, LoopThread, read, readable
 from pushsdk._runs.options import RunPath
 from pushsdk._runs.progress import Progress
 from pushsdk._runs.report import BroadcastReport
-from pushsdk._sync.loop_thread import AT_EXIT, Call, LoopThread
-from pushsdk._sync.reading import read, readable
 from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
@@ -71,62 +70,45 @@ def _endings(users: tuple[str, ...], call: Call) -> list[tuple[Outcome, tuple[st
         return [(outcome, tuple(ids), error.attempts) for outcome, ids in ended if ids]
     if isinstance(error, PushError):
         return [(error.outcome, users, error.attempts)]
-    # It was cancelled before it began; anything else is a mistake in the call, found before anything was sent.
-    return [(Outcome.NOT_SENT, users, ())] if isinstance(error, asyncio.CancelledError) else []
-
-
-class _Place(NamedTuple):
-    """Where calls are performed in this process."""
-
-    thread: LoopThread
-    client: AsyncPushClient
+    # A mistake in the call, found before anything was sent.
+    return []
 
 
 class _Portal:
     """Leads a process's threads to one client in one loop."""
 
     def __init__(self, client: AsyncPushClient, claims: ClaimStore | None) -> None:
-        #: The client of the process that made the portal, and the model for those of forked children.
+        #: The client of this process; replaced in a forked child.
         self.client = client
         self._claims = claims
         #: Set by ``close``.
         self.closed = False
-        # By fork: a child has no use for its parent's, and none for a lock that another thread may have held.
-        self._places: dict[int, _Place] = {}
-        self._locks: dict[int, threading.RLock] = {}
-        finalizer = weakref.finalize(self, _dropped, self._places, f"PushClient({client._engine.settings.base_url!r})")
-        # At the end of the interpreter ``loop_thread`` closes what is open, without a warning.
-        finalizer.atexit = False
+        # Guards the thread's start.
+        self._lock = threading.RLock()
+        # Set by the first call.
+        self._thread: LoopThread | None = None
+        in_child(self, _Portal._start_over)
 
-    def enter(self) -> _Place:
-        """Where to go. Raises ClientClosedError, and ConfigurationError in the loop's own thread."""
-        generation = fork_generation()
-        with self._lock():
+    def enter(self) -> LoopThread:
+        """Return the client's thread. Raises ClientClosedError, and ConfigurationError in that thread."""
+        with self._lock:
             if self.closed:
                 raise closed_error()
-            place = self._places.get(generation) or self._open(generation)
-        place.thread.check_thread()
-        return place
-
-    def stats(self) -> ClientStats:
-        """The counters of this process's client."""
-        if self.client._engine.forks == fork_generation():
-            return self.client.stats()
-        place = self._places.get(fork_generation())
-        return ClientStats() if place is None else place.client.stats()
+            thread = self._thread or self._open()
+        thread.check_thread()
+        return thread
 
     def close(self, drain: float) -> DrainReport:
         """Close the client, and wait until its thread has ended; the second of two waits as well."""
-        place = self._places.get(fork_generation())
-        if place is not None:
-            place.thread.check_thread()
-        with self._lock():
+        if self._thread is not None:
+            self._thread.check_thread()
+        with self._lock:
             self.closed = True
-            place = self._places.get(fork_generation())
-        return DrainReport() if place is None else place.thread.close(drain)
+            thread = self._thread
+        return DrainReport() if thread is None else thread.close(drain)
 
-    def _open(self, generation: int) -> _Place:
-        client, claims = self._client_of(generation), self._claims
+    def _open(self) -> LoopThread:
+        client, claims = self.client, self._claims
 
         async def close(drain: float) -> DrainReport:
             try:
@@ -135,29 +117,28 @@ class _Portal:
                 if claims is not None:
                     await claims.aclose()
 
-        place = self._places[generation] = _Place(LoopThread(close), client)
+        thread = LoopThread(close)
         try:
-            place.thread.start()
-        except BaseException:
+            thread.start()
+        finally:
             # A signal may have come when the thread had started.
-            if not place.thread.has_started:
-                del self._places[generation]
-            raise
-        return place
+            if thread.has_started:
+                self._thread = thread
+                finalizer = weakref.finalize(
+                    self, _dropped, thread, f"PushClient({client._engine.settings.base_url!r})"
+                )
+                # At the end of the interpreter ``LoopThread`` closes what is open, without a warning.
+                finalizer.atexit = False
+        return thread
 
-    def _lock(self) -> threading.RLock:
-        return self._locks.setdefault(fork_generation(), threading.RLock())
-
-    def _client_of(self, generation: int) -> AsyncPushClient:
-        model = self.client
-        if model._engine.forks == generation:
-            return model
-        client = AsyncPushClient.__new__(AsyncPushClient)
-        client._engine = Engine(model._engine.settings)
-        client._engine.observer = model._engine.observer
-        client._options = model._options
+    def _start_over(self) -> None:
+        """In a forked child: the thread runs in the parent only, and another thread may have held the lock."""
+        engine = self.client._engine
+        self._lock, self._thread = threading.RLock(), None
+        self.client = client = self.client.with_options()
+        client._engine = Engine(engine.settings)
+        client._engine.observer = engine.observer
         client._keyed = keyed_sends(self._claims, client._engine)
-        return client
 
 
 class PushClient:
@@ -185,9 +166,8 @@ class PushClient:
         base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
         # No session: it would be another loop's.
         client = AsyncPushClient(base_url, api_key, session=None, **options)
+        # Replaced in a forked child, by ``_enter``.
         self._client = client
-        # The same in the loop of this process. Set by ``_enter``.
-        self._here: tuple[_Place, AsyncPushClient] | None = None
         self._portal = _Portal(client, options.get("claims"))
 
     def __repr__(self) -> str:
@@ -228,13 +208,13 @@ class PushClient:
         Calls of several threads with an equal message are merged into one request. An exception of a signal handler,
         as Ctrl-C or a task's time limit, cancels the call: what becomes of it is told to ``on_event`` (SendAbandoned).
         """
-        place, view = self._enter()
+        thread, client = self._enter()
         users = read(user_ids, self._portal.client._engine.settings.batching.max_users)
         call = Call()
-        call.work = lambda: view.send(
+        call.work = lambda: client.send(
             users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, dedupe_key=dedupe_key
         )
-        receipt: Receipt = place.thread.perform(call, lambda call: tell_late(place.client, users, call))
+        receipt: Receipt = thread.perform(call, lambda call: tell_late(client, users, call))
         return receipt
 
     def create_campaign(
@@ -245,10 +225,10 @@ class PushClient:
         retry: RetryPolicy | None = None,
     ) -> CampaignCreated:
         """Create a push campaign: see ``AsyncPushClient.create_campaign``."""
-        place, view = self._enter()
+        thread, client = self._enter()
         call = Call()
-        call.work = lambda: view.create_campaign(request, timeout=timeout, retry=retry)
-        created: CampaignCreated = place.thread.perform(call)
+        call.work = lambda: client.create_campaign(request, timeout=timeout, retry=retry)
+        created: CampaignCreated = thread.perform(call)
         return created
 
     def broadcast(
@@ -270,7 +250,7 @@ class PushClient:
         users = readable("user_ids", user_ids, call.callbacks.put)
         return self._run(
             call,
-            lambda view, stop: view.broadcast(
+            lambda client, stop: client.broadcast(
                 users, message, custom_fields=custom_fields, run=run, stop=stop, dedupe=dedupe, **options
             ),
             stop,
@@ -288,31 +268,33 @@ class PushClient:
         """Send many requests, each with a message of its own: see ``AsyncPushClient.send_each``, and ``broadcast``."""
         call = Call()
         given = readable("requests", requests, call.callbacks.put)
-        return self._run(call, lambda view, stop: view.send_each(given, run=run, stop=stop, **options), stop, options)
+        return self._run(
+            call, lambda client, stop: client.send_each(given, run=run, stop=stop, **options), stop, options
+        )
 
     def resume(
         self, run: RunPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Take up a run file where it ended: see ``AsyncPushClient.resume``, and ``broadcast``."""
-        return self._run(Call(), lambda view, stop: view.resume(run, stop=stop, **options), stop, options)
+        return self._run(Call(), lambda client, stop: client.resume(run, stop=stop, **options), stop, options)
 
     def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy that shares everything else, and ends with this one."""
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
-        client._client, client._here = self._client.with_options(timeout=timeout, retry=retry), None
+        client._client = self._client.with_options(timeout=timeout, retry=retry)
         return client
 
     def flush(self) -> None:
         """Send what lingers, and wait until every call made so far, by any thread, has ended."""
-        place, view = self._enter()
+        thread, client = self._enter()
         call = Call()
-        call.work = view.flush
-        place.thread.perform(call)
+        call.work = client.flush
+        thread.perform(call)
 
     def stats(self) -> ClientStats:
         """The client's counters as of now, in this process."""
-        return self._portal.stats()
+        return self._portal.client.stats()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
@@ -327,19 +309,18 @@ class PushClient:
         """Run what ``start`` starts. Its options are of this call alone: ``on_progress`` is replaced in them."""
         if stop is not None and not isinstance(stop, threading.Event):
             raise ConfigurationError("stop is a threading.Event: set it in another thread to end it early")
-        place, view = self._enter()
+        thread, client = self._enter()
         options["on_progress"] = _told(options.get("on_progress"), call)
-        call.work = functools.partial(_stoppable, functools.partial(start, view), stop)
-        report: BroadcastReport = place.thread.perform(call)
+        call.work = functools.partial(_stoppable, functools.partial(start, client), stop)
+        report: BroadcastReport = thread.perform(call)
         return report
 
-    def _enter(self) -> tuple[_Place, AsyncPushClient]:
-        place = self._portal.enter()
-        here = self._here
-        if here is None or here[0] is not place:
+    def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
+        thread, own = self._portal.enter(), self._portal.client
+        if self._client._engine is not own._engine:
             options = self._client._options
-            here = self._here = (place, place.client.with_options(timeout=options.timeout, retry=options.policy))
-        return here
+            self._client = own.with_options(timeout=options.timeout, retry=options.policy)
+        return thread, self._client
 
 
 async def _stoppable(
@@ -376,8 +357,7 @@ def _told(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
     return lambda progress: call.callbacks.put(lambda: tell(progress))
 
 
-def _dropped(places: dict[int, _Place], name: str) -> None:
+def _dropped(thread: LoopThread, name: str) -> None:
     """Nothing can call the client any more: close it as at the end of the interpreter."""
-    place = places.get(fork_generation())
-    if place is not None and place.thread.close_soon(AT_EXIT):
+    if not thread.is_inherited and thread.close_soon(AT_EXIT):
         warnings.warn(f"unclosed {name}: close it, or use it in a with block", ResourceWarning, stacklevel=2)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-import os
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -17,7 +16,7 @@ import msgspec
 
 from pushsdk._core.outcome import Failure
 
-__all__ = ["TURNS_TO_READ", "Company", "Deadlines", "Expirable", "Scope", "fork_generation"]
+__all__ = ["TURNS_TO_READ", "Company", "Deadlines", "Expirable", "Scope"]
 
 TICKS_PER_SECOND = 250
 # One turn reads the sockets, the next runs the tasks that the answers wake, the third takes in the rest of an answer.
@@ -191,20 +190,3 @@ class Scope(msgspec.Struct, eq=False, gc=False):
         if self.expired is None:
             self.expired = reason
             self._task.cancel()
-
-
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):  # pragma: no branch - absent on Windows
-    os.register_at_fork(after_in_child=_count_fork)
-
-
-def fork_generation() -> int:
-    """A number that changes in a forked child; reading it is cheaper than asking for the pid."""
-    return _forks

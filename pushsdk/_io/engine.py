@@ -6,10 +6,8 @@ A ``Call`` travels with others (``coalescer``) as a request (``sender``) over ai
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
 
 import msgspec
 
@@ -22,9 +20,10 @@ from pushsdk._core.pacing import RateLimiter
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk._io.clock import TURNS_TO_READ, Deadlines, fork_generation
+from pushsdk._io.clock import TURNS_TO_READ, Deadlines
 from pushsdk._io.coalescer import Coalescer
 from pushsdk._io.credentials import Credentials
+from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.observer import Observer
 from pushsdk._io.offload import Offload, in_thread
 from pushsdk._io.sender import Sender, emitter
@@ -54,20 +53,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return f"Settings({self.base_url!r})"
 
 
-# Those that are in use, by any thread.
-_at_home: WeakSet[Engine] = WeakSet()
-
-
-def _leave_home() -> None:
-    """In a forked child: the connections are the parent's."""
-    for engine in _at_home:
-        engine.home = None
-
-
-if hasattr(os, "register_at_fork"):  # pragma: no branch - absent on Windows
-    os.register_at_fork(after_in_child=_leave_home)
-
-
 class Engine:
     """The parts of one client, put together inside its event loop. Shared with what ``with_options`` returns."""
 
@@ -95,7 +80,8 @@ class Engine:
         self.loop: asyncio.AbstractEventLoop | None = None
         #: The same while it may be used: not after the end, nor in a forked child.
         self.home: asyncio.AbstractEventLoop | None = None
-        self.forks = fork_generation()
+        self._guard = ProcessGuard()
+        in_child(self, Engine._leave_home)
 
     def serve(self, transport: Transport, *, offload: Offload = in_thread) -> None:
         """Send by this transport, and run blocking work by ``offload``. Raises ConfigurationError after the first use.
@@ -177,7 +163,6 @@ class Engine:
         self.sender.when_paused = self.coalescer.pause
         # At the end: another thread may ask for ``stats`` meanwhile.
         self.loop = self.home = loop
-        _at_home.add(self)
         if self.observer is not None:
             self.observer.opened(self)
 
@@ -192,15 +177,16 @@ class Engine:
         """``enter`` in a loop that is not ``home``."""
         if self.closed:
             raise closed_error()
-        if self.forks != fork_generation():
-            raise ConfigurationError(
-                "the client was made before a fork: make one in each process (its connections would be shared)"
-            )
+        self._guard.check("the client was made")
         if self.loop is not None:
             raise ConfigurationError(
                 "the client is in use by another event loop: make one in each loop, and one asyncio.run() for it all"
             )
         self.open(loop)
+
+    def _leave_home(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        self.home = None
 
     def ended(self, item: object) -> None:
         """A call or a campaign is through."""

@@ -21,6 +21,7 @@ from pushsdk._core.errors import ConfigurationError, RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
+from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.offload import settled
 from pushsdk._runs.options import Wishes
 from pushsdk._runs.pipeline import Runner
@@ -111,12 +112,12 @@ async def _run_without_file(engine: Engine, wishes: Wishes, header: Header, plan
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    weakref.finalize(report, _remove, folder, os.getpid())
+    weakref.finalize(report, _remove, folder, ProcessGuard())
     return report
 
 
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # not where a forked child drops its copy of the report
+def _remove(folder: str, guard: ProcessGuard) -> None:
+    if not guard.is_inherited:  # a child drops its copy of the report
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -14,8 +14,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.results import DrainReport
 from pushsdk._io.credentials import KeySource
-from pushsdk._sync.loop_thread import Call, LoopThread
-from pushsdk._sync.reading import Reader
+from pushsdk._loop_thread import Call, LoopThread, Reader
 from pushsdk.arrow._chunks import Recipe
 from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
 from pushsdk.claims._log import ClaimLog
@@ -116,12 +115,10 @@ class _Push:
             thread.start()
             thread.submit(call)
             for callback in thread.callbacks_of(call):
-                batch = None if callback is None else callback()
+                batch = callback()
                 self._make_room(thread)
                 if batch is not None:
                     yield batch
-                    # What a fork has copied is the parent's: the child must not hand it out again.
-                    thread.check(call)
             if call.error is not None:
                 raise call.error
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import DaemonThreads
 
 __all__ = ["Blocking"]
@@ -40,8 +40,8 @@ class Blocking(Generic[T]):
         weakref.finalize(self, self._threads.shutdown).atexit = False
         # Guards the next three, and is held for no longer than they take, in the event loop too.
         self._lock = threading.Lock()
-        # The process of the first use, 0 before that.
-        self._process = 0
+        # The process of the first use, None before that.
+        self._guard: ProcessGuard | None = None
         self._closed = False
         # Work that has not ended, and 1 more until ``aclose``. Whoever makes it 0 closes the thing.
         self._left = 1
@@ -54,7 +54,7 @@ class Blocking(Generic[T]):
     @property
     def is_used(self) -> bool:
         """Return True if there ever was work, or this is closed."""
-        return bool(self._process) or self._closed
+        return self._guard is not None or self._closed
 
     async def do(self, work: Callable[[T], R]) -> R:
         """Return or raise what the work does. A cancelled call leaves its work to be done. Raises as ``order``."""
@@ -63,34 +63,31 @@ class Blocking(Generic[T]):
 
     def order(self, work: Callable[[T], R]) -> asyncio.Future[R]:
         """Have the work done, and return its future. Raises ConfigurationError after ``aclose`` or a fork."""
-        if self._is_inherited():
-            raise ConfigurationError("the claim store was used before a fork: make one in each process")
+        if self._guard is not None:
+            # Before the lock is taken: a thread of the parent may have held it.
+            self._guard.check("the claim store was used")
         done = _uncancelled()
         with self._lock:
             if self._closed:
                 raise ConfigurationError("the claim store is closed: close the client before it")
             self._threads.submit(self._work, work, done)
-            self._process = os.getpid()
+            self._guard = self._guard or ProcessGuard()
             self._left += 1
         return asyncio.wrap_future(done)
 
     async def aclose(self, timeout: float) -> None:
         """Take no more work, and close the thing after the last; wait for that at most ``timeout`` seconds."""
-        if self._is_inherited():
+        if self._guard is not None and self._guard.is_inherited:
             return
         with self._lock:
-            if self._process and not self._closed:
+            if self._guard is not None and not self._closed:
                 self._threads.submit(self._let_go)
                 self._threads.shutdown()
             self._closed = True
-        if self._process:
+        if self._guard is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await asyncio.wrap_future(self._gone)
-
-    def _is_inherited(self) -> bool:
-        # Asked before the lock is taken: a thread of the parent may have held it.
-        return self._process not in (0, os.getpid())
 
     # -- in the threads -----------------------------------------------------------------------------------------
 

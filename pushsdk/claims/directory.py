@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._io.ownership import objection
+from pushsdk._io.files import objection
 from pushsdk.claims._blocking import Blocking
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._io.forks import unforked
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import Blocking
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
@@ -83,9 +82,8 @@ class SqliteClaims(ClaimStore):
 
 
 class _File:
-    """The open file. A fork waits while a thread is in one of these methods."""
+    """The open file."""
 
-    @unforked
     def __init__(self, path: Path, *, durable: bool, timeout: float) -> None:
         self._swept = 0.0
         try:
@@ -94,11 +92,9 @@ class _File:
             raise ConfigurationError(f"the file of the claim store can't be used: {error}") from None
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
 
-    @unforked
     def close(self) -> None:
         self._db.close()
 
-    @unforked
     def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         """See ``ClaimStore.put``; all in one transaction."""
         self._db.execute("BEGIN IMMEDIATE")
@@ -111,13 +107,11 @@ class _File:
         finally:
             self._db.rollback()  # what was not committed
 
-    @unforked
     def get(self, keys: Sequence[str]) -> list[Claim | None]:
         """See ``ClaimStore.get``."""
         now = time.time()
         return [self._find(key, now) for key in keys]
 
-    @unforked
     def page(self, last: str) -> list[tuple[str, Claim]]:
         """Return the next claims by key, after this one."""
         rows = self._db.execute(_PAGE, (last, time.time(), PAGE)).fetchall()

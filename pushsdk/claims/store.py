@@ -12,7 +12,7 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import check_seconds
-from pushsdk._io.clock import fork_generation
+from pushsdk._io.forks import ProcessGuard
 
 __all__ = ["PAGE", "Claim", "ClaimStore", "LoopBound", "Put"]
 
@@ -110,19 +110,18 @@ class LoopBound:
     def __init__(self) -> None:
         # Set at the first use.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._forks = 0
+        self._guard: ProcessGuard | None = None
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the connections are those of the process that this one was forked from: not to be touched."""
-        return self._loop is not None and self._forks != fork_generation()
+        """Return True if the connections are those of the process that this one was forked from."""
+        return self._guard is not None and self._guard.is_inherited
 
     def check(self) -> None:
         """Raises ConfigurationError in another loop than that of the first use, or on the other side of a fork."""
         loop = asyncio.get_running_loop()
-        if self.is_inherited:
-            raise ConfigurationError("the claim store was used before a fork: make one in each process")
-        if self._loop is None:
-            self._loop, self._forks = loop, fork_generation()
-        elif self._loop is not loop:
+        if self._guard is None:
+            self._loop, self._guard = loop, ProcessGuard()
+        self._guard.check("the claim store was used")
+        if self._loop is not loop:
             raise ConfigurationError("the claim store is in use by another event loop: make one for each client")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pushsdk._io.forks import no_fork, unforked
-from pushsdk._runs.run_file.lock import lock
+from pushsdk._io.files import lock
+from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
 
 __all__ = ["Database", "StoreError"]
@@ -103,7 +103,7 @@ class Database:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._process = os.getpid()
+        self._guard = ProcessGuard()
         self._idle: list[sqlite3.Connection] = []  # readers that are not in use
         self._temporary = path is None
         self._path, release = _temporary_place() if path is None else _kept_place(path.absolute())
@@ -116,10 +116,9 @@ class Database:
         folder = self._path.parent if self._temporary else None
         #: Close everything now; a second call does nothing.
         self.discard: Callable[[], object] = weakref.finalize(
-            self, _discard, self._process, [writer], self._idle, release=release, folder=folder
+            self, _discard, self._guard, [writer], self._idle, release=release, folder=folder
         )
 
-    @unforked
     def _open(self) -> sqlite3.Connection:
         try:
             writer = open_database(self._path, _FORMAT, timeout=_BUSY)
@@ -148,13 +147,12 @@ class Database:
         if self._writer is None:
             raise StoreError("the emulator has ended: its store can only be read")
         try:
-            with no_fork():
-                self._writer.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._writer
-                    self._writer.execute("COMMIT")
-                finally:
-                    self._writer.rollback()  # what was not committed; a full disk has rolled back already
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            finally:
+                self._writer.rollback()  # what was not committed; a full disk has rolled back already
         except sqlite3.Error as error:
             is_full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
             hint = "; free some space, or reset an inbox" if is_full else ""
@@ -165,16 +163,15 @@ class Database:
         """One snapshot: all reads in it see the same moment. From any thread, also after the end."""
         self._check_process()
         try:
-            with no_fork():
-                db = self._reader()
-                try:
-                    db.execute("BEGIN")
-                    yield db
-                finally:
-                    db.rollback()
-                    self._idle.append(db)
-                    if self._writer is None:  # after the end the file is not ours any more
-                        _close_all(self._idle)
+            db = self._reader()
+            try:
+                db.execute("BEGIN")
+                yield db
+            finally:
+                db.rollback()
+                self._idle.append(db)
+                if self._writer is None:  # after the end the file is not ours any more
+                    _close_all(self._idle)
         except sqlite3.Error as error:
             raise StoreError(f"the emulator's store can't be read: {error}") from None
 
@@ -188,7 +185,7 @@ class Database:
         return db
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:
+        if self._guard.is_inherited:
             raise StoreError("the emulator runs in the process that this one was forked from: ask there")
 
     def close(self) -> None:
@@ -239,15 +236,14 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-@unforked
 def _discard(
-    process: int,
+    guard: ProcessGuard,
     *connections: list[sqlite3.Connection],
     release: Callable[[], None],
     folder: Path | None,
 ) -> None:
-    if os.getpid() != process:
-        return  # a forked child: nothing of it is its own
+    if guard.is_inherited:
+        return
     for each in connections:
         _close_all(each)
     if folder is not None:

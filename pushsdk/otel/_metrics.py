@@ -12,8 +12,8 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvid
 
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.results import Counters
-from pushsdk._io.clock import fork_generation
 from pushsdk._io.engine import Engine
+from pushsdk._io.forks import in_child
 from pushsdk._version import __version__
 
 __all__ = ["BUCKETS", "SCHEMA", "Instruments", "Where", "instruments_of"]
@@ -50,6 +50,8 @@ class Instruments:
 
     def __init__(self, provider: MeterProvider | None) -> None:
         meter = metrics.get_meter("pushsdk", __version__, provider, SCHEMA)
+        # A forked child counts its own clients only, and another thread may have held the lock.
+        in_child(self, Instruments._start_over)
         self._start_over()
         self.duration: Histogram = meter.create_histogram(
             "http.client.request.duration",
@@ -74,17 +76,10 @@ class Instruments:
         self._observe(meter)
 
     def _start_over(self) -> None:
-        self._forks = fork_generation()
         self._lock = threading.Lock()
         self._sources: list[_Source] = []
         # The users by outcome of clients that are gone: a counter never goes down.
         self._past: dict[Where, dict[Outcome, int]] = {}
-
-    def _locked(self) -> threading.Lock:
-        """In a forked child nothing is its parent's: neither the clients, nor a lock that another thread had."""
-        if self._forks != fork_generation():
-            self._start_over()
-        return self._lock
 
     def _observe(self, meter: Meter) -> None:
         """Have what clients count anyway read when somebody collects."""
@@ -118,7 +113,7 @@ class Instruments:
 
     def add(self, engine: Engine, where: Where) -> None:
         """Read this client too, as long as it lives."""
-        with self._locked():
+        with self._lock:
             self._forget()
             self._sources.append(_Source(weakref.ref(engine), engine.counters, where))
 
@@ -130,7 +125,7 @@ class Instruments:
                 _count(self._past, source)
 
     def _users(self, options: CallbackOptions) -> Iterable[Observation]:
-        with self._locked():
+        with self._lock:
             self._forget()
             sums = {where: dict(users) for where, users in self._past.items()}
             for source in self._sources:
@@ -146,7 +141,7 @@ class Instruments:
 
         def callback(options: CallbackOptions) -> Iterator[Observation]:
             values: dict[Where, list[float]] = {}
-            with self._locked():
+            with self._lock:
                 sources = tuple(self._sources)
             for source in sources:
                 engine = source.engine()

@@ -14,8 +14,8 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
+from pushsdk._io.files import is_locked, lock
 from pushsdk._runs.run_file.file import refusal
-from pushsdk._runs.run_file.lock import is_locked, lock
 from pushsdk.spark._manifest import FORMAT, Manifest, Summary
 
 __all__ = ["Folder", "uri"]

@@ -31,12 +31,13 @@ from pushsdk import (
     Timeout,
     read_report,
 )
+from pushsdk._io.files import is_locked
+from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.offload import in_thread, settled
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
 from pushsdk._runs.run_file.file import Place
 from pushsdk._runs.run_file.journal import Journal
-from pushsdk._runs.run_file.lock import is_locked
 from pushsdk._runs.sender import ChunkSender
 
 SMALL = Batching(max_users=4)
@@ -523,15 +524,18 @@ def test_a_reader_knows_whether_somebody_is_planning(tmp_path: Path) -> None:
 
 
 def test_without_locks_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pushsdk._runs.run_file.lock.HAVE_FLOCK", False)
+    monkeypatch.setattr("pushsdk._io.files.HAVE_FLOCK", False)
     assert not is_locked(tmp_path / "run-lock")
 
 
-def test_a_forked_child_leaves_its_parents_files(tmp_path: Path) -> None:
+def test_a_forked_child_leaves_its_parents_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run").write_bytes(b"")
-    runs._remove(str(tmp_path), os.getpid() + 1)
+    guard = ProcessGuard()
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        runs._remove(str(tmp_path), guard)
     assert (tmp_path / "run").exists()
-    runs._remove(str(tmp_path), os.getpid())
+    runs._remove(str(tmp_path), guard)
     assert not tmp_path.exists()
 
 

@@ -38,7 +38,6 @@ from pushsdk.claims import (
 from pushsdk.claims import memory as memory_module
 from pushsdk.claims import postgres as postgres_module
 from pushsdk.claims import sqlite as sqlite_module
-from pushsdk.claims import store as store_module
 from pushsdk.claims.store import LoopBound
 from pushsdk.testing import FakeService
 
@@ -106,7 +105,7 @@ async def test_a_store_belongs_to_one_process(monkeypatch: pytest.MonkeyPatch) -
     bound = LoopBound()
     with monkeypatch.context() as forked:
         bound.check()
-        forked.setattr(store_module, "fork_generation", lambda: 1)
+        forked.setattr(os, "getpid", lambda: -1)
         assert bound.is_inherited
         with pytest.raises(ConfigurationError, match="before a fork"):
             bound.check()

@@ -127,7 +127,8 @@ FORK = """
     import asyncio, os, sys
     from pushsdk import AsyncPushClient, ConfigurationError
     client = AsyncPushClient("https://127.0.0.1:9", "key")
-    opened = sys.argv[1] == "opened"
+    opened = sys.argv[1] != "unopened"
+    loop = asyncio.new_event_loop()
 
     async def main():
         await client.send("u", {})
@@ -135,20 +136,20 @@ FORK = """
     async def parent():
         if opened:
             await client.__aenter__()
-        return os.fork()
 
-    if asyncio.run(parent()):
+    loop.run_until_complete(parent())
+    if os.fork():
         sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
     code = 1
     try:
-        asyncio.run(main())
+        (loop.run_until_complete if sys.argv[1] == "same loop" else asyncio.run)(main())
     except ConfigurationError as error:
         code = 42 if "fork" in str(error) else 2
     os._exit(code)
 """
 
 
-@pytest.mark.parametrize("state", ["opened", "unopened"])
+@pytest.mark.parametrize("state", ["opened", "unopened", "same loop"])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
 def test_a_client_is_refused_after_a_fork(state: str) -> None:
     ended = subprocess.run(

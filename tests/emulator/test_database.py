@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pushsdk._runs.run_file.lock import lock
+from pushsdk._io.files import lock
 from pushsdk.emulator import database
 from pushsdk.emulator.database import Database, StoreError
 
@@ -445,7 +445,8 @@ _, status = os.waitpid(child, 0)
 with database.writing() as db:
     db.execute("INSERT INTO inboxes(id, digest, name, label) VALUES (2, 2, 2, '')")
 with database.reading() as db:
-    print(os.waitstatus_to_exitcode(status), db.execute("SELECT count(*) FROM inboxes").fetchone()[0], flush=True)
+    count = db.execute("SELECT count(*) FROM inboxes").fetchone()[0]
+print(os.waitstatus_to_exitcode(status), count, database._path.exists(), flush=True)
 """
     with python(code) as parent:
-        assert parent.stdout.read().split() == [b"7", b"1"]
+        assert parent.stdout.read().split() == [b"7", b"1", b"True"]

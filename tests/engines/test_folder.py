@@ -16,7 +16,7 @@ import pytest
 
 from pushsdk import Batching, ClaimStoreError, ConfigurationError, Outcome, RunFileError
 from pushsdk._core.idempotency import digest_of as digest_of_key
-from pushsdk._runs.run_file.lock import lock
+from pushsdk._io.files import lock
 from pushsdk.claims import DirectoryClaims, MemoryClaims
 from pushsdk.spark import SparkReport, read_report
 from pushsdk.spark._asking import Asked, asked

@@ -7,13 +7,11 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, client_of
 from support.virtual_time import turns, virtual
 
-from pushsdk import AsyncPushClient, ConfigurationError
 from pushsdk._core.outcome import Failure
-from pushsdk._io import clock, engine
-from pushsdk._io.clock import Company, Deadlines, Scope, fork_generation
+from pushsdk._io import clock
+from pushsdk._io.clock import Company, Deadlines, Scope
 
 
 class Item:
@@ -282,18 +280,3 @@ async def test_a_company_that_is_closed_leaves_the_sweep_and_takes_nobody() -> N
     assert not any(keeper._buckets.values())
     await asyncio.sleep(2.0)
     assert member.ends == []
-
-
-@virtual
-async def test_a_client_made_before_a_fork_is_refused_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = AsyncPushClient("https://push.example", "key")
-    opened = client_of(FakeService())
-    monkeypatch.setattr(clock, "_forks", fork_generation())
-    monkeypatch.setattr(opened._engine, "home", opened._engine.home)
-    clock._count_fork()
-    engine._leave_home()
-    for each in (client, opened):
-        with pytest.raises(ConfigurationError, match="fork"):
-            await each.send("a", MESSAGE)
-    monkeypatch.undo()
-    await opened.aclose()

@@ -1,273 +1,115 @@
-"""A fork and the threads that are inside SQLite: who waits for whom, and how long."""
+"""A forked child leaves its parent's files, connections and locks alone."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import os
+from pathlib import Path
 
 import pytest
 from support.programs import run_program
-from support.service_thread import HANGS
 
-from pushsdk._io import forks
-from pushsdk._io.forks import PATIENCE, no_fork, unforked
-
-
-class Clock:
-    """The clock of the gate. A sleep takes no time but this, and is when things may happen elsewhere."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        #: What happens at the next sleeps, one after the other.
-        self.meanwhile: list[Callable[[], object]] = []
-        self.sleeps = 0
-
-    def sleep(self, seconds: float) -> None:
-        self.sleeps += 1
-        assert self.sleeps < 50_000, "it waits without an end"
-        self.now += seconds
-        if self.meanwhile:
-            self.meanwhile.pop(0)()
+from pushsdk import ConfigurationError
+from pushsdk._io.forks import ProcessGuard
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    clock = Clock()
-    monkeypatch.setattr(forks, "sleep", clock.sleep)
-    monkeypatch.setattr(forks, "monotonic", lambda: clock.now)
-    yield clock
-    assert (forks._inside, forks._forking) == ({}, {})
+def test_what_another_process_made_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = ProcessGuard()
+    guard.check("the thing was made")
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(ConfigurationError, match="the thing was made before a fork: make one in each process"):
+        guard.check("the thing was made")
 
 
-@contextmanager
-def elsewhere(block: AbstractContextManager[object]) -> Iterator[Callable[[], None]]:
-    """Another thread is within this block, until it is told to leave it."""
-    there, go_on = threading.Event(), threading.Event()
+ACTIONS = """
+    import os
+    from pushsdk._io import forks
 
-    def stay() -> None:
-        with block:
-            there.set()
-            go_on.wait(HANGS)
+    class Owner:
+        done = 0
+        def act(self):
+            self.done += 1
 
-    thread = threading.Thread(target=stay)
+    owner, gone = Owner(), Owner()
+    forks.in_child(owner, Owner.act)
+    forks.in_child(gone, lambda owner: 1 // 0)
+    del gone
+    if not (pid := os.fork()):
+        os._exit(owner.done)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), owner.done)
+"""
 
-    def leave() -> None:
-        go_on.set()
-        thread.join(HANGS)
 
+def test_actions_are_called_in_the_child_while_their_owner_exists() -> None:
+    assert run_program(ACTIONS) == (0, "1 0\n", "")
+
+
+def test_without_forks_there_is_nothing_to_register() -> None:
+    ended = run_program("import os; del os.register_at_fork; from pushsdk._io import forks; print(forks.in_child)")
+    assert (ended.code, ended.err) == (0, "")
+
+
+# A thread has changed more pages than it may keep in memory, and has not committed yet.
+WRITING = """
+    import contextlib, os, sys, threading, warnings
+    from pathlib import Path
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+    path, written, go_on = Path(sys.argv[1]), threading.Event(), threading.Event()
+
+    def write(db):
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("CREATE TABLE many(a)")
+        db.executemany("INSERT INTO many VALUES (?)", [("x" * 1000,) for _ in range(5000)])
+        written.set()
+        go_on.wait()
+
+    def run_file():
+        from pushsdk import Outcome
+        from pushsdk._runs.run_file.file import Place, RunFile
+        place = Place(path, write=True)
+        assert place.make()
+        file = RunFile.create(place, durable=False)
+        file.commit(lambda db: db.execute("CREATE TABLE first(a)"), outcome=Outcome.NOT_SENT)
+        return file, lambda: file.commit(write, outcome=Outcome.NOT_SENT)
+
+    def claims():
+        from pushsdk.claims.sqlite import _File
+        file = _File(path, durable=False, timeout=5.0)
+        def commit():
+            file._db.execute("BEGIN IMMEDIATE")
+            write(file._db)
+            file._db.execute("COMMIT")
+        return file, commit
+
+    def emulator():
+        from pushsdk.emulator.database import Database
+        database = Database(path)
+        def commit():
+            with database.writing() as db:
+                write(db)
+        return database, commit
+
+    owner, commit = globals()[sys.argv[2]]()
+    thread = threading.Thread(target=commit)
     thread.start()
-    assert there.wait(HANGS)
-    try:
-        yield leave
-    finally:
-        leave()
+    written.wait()
+    pid = os.fork()
+    if not pid:
+        del owner, commit
+        sys.exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    go_on.set()
+    thread.join()
+    owner.close()
+    import sqlite3
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        (count,) = db.execute("SELECT count(*) FROM many").fetchone()
+        print(code, *db.execute("PRAGMA integrity_check").fetchone(), count)
+"""
 
 
-@contextmanager
-def fork() -> Iterator[None]:
-    """What Python calls around a fork, in the parent."""
-    forks._before()
-    try:
-        yield
-    finally:
-        forks._in_parent()
-
-
-# -- a fork waits -----------------------------------------------------------------------------------------------------
-
-
-def test_a_fork_waits_until_everybody_is_out(clock: Clock) -> None:
-    with elsewhere(no_fork()) as first, elsewhere(no_fork()) as second:
-        clock.meanwhile = [lambda: None, first, lambda: None, second]
-        with fork():
-            assert (clock.sleeps, forks._inside) == (4, {})
-
-
-def test_a_fork_that_nobody_is_in_the_way_of_does_not_wait(clock: Clock) -> None:
-    with no_fork():
-        pass
-    with fork():
-        assert clock.sleeps == 0
-
-
-def test_a_fork_waits_so_long_and_no_longer(clock: Clock) -> None:
-    started = clock.now
-    with elsewhere(no_fork()), fork():
-        assert clock.now - started == pytest.approx(PATIENCE, abs=0.01)
-
-
-def test_others_that_come_and_go_hold_a_fork_up_no_longer_either(clock: Clock) -> None:
-    started = clock.now
-
-    def come_and_go() -> None:
-        forks._inside[0] = clock.now
-        clock.meanwhile.append(come_and_go)
-
-    come_and_go()
-    with fork():
-        assert clock.now - started == pytest.approx(PATIENCE, abs=0.01)
-    del forks._inside[0]
-
-
-def test_nobody_waits_for_who_has_been_inside_for_longer_than_that(clock: Clock) -> None:
-    with elsewhere(no_fork()):
-        clock.now += PATIENCE - 1.0
-        started = clock.now
-        for waited in (1.0, 1.0):
-            with fork():
-                assert clock.now - started == pytest.approx(waited, abs=0.01)
-
-
-def test_a_fork_does_not_wait_for_itself(clock: Clock) -> None:
-    with no_fork(), fork():
-        assert clock.sleeps == 0
-
-
-def test_two_that_fork_from_inside_do_not_wait_for_each_other(clock: Clock) -> None:
-    with no_fork():
-        # As of another thread.
-        forks._inside[0], forks._forking[0] = clock.now, clock.now + PATIENCE
-        with fork():
-            assert clock.sleeps == 0
-        del forks._inside[0], forks._forking[0]
-
-
-# -- others wait for a fork -------------------------------------------------------------------------------------------
-
-
-def test_any_number_are_inside_at_the_same_time() -> None:
-    together = threading.Barrier(8, timeout=HANGS)
-    threads = [threading.Thread(target=unforked(together.wait)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(HANGS)
-    assert not together.broken
-
-
-def test_nobody_goes_in_during_a_fork(clock: Clock) -> None:
-    with elsewhere(fork()) as done:
-        seen: list[dict[int, float]] = []
-        clock.meanwhile = [lambda: None, lambda: None, lambda: seen.append(dict(forks._inside)), done]
-        with no_fork():
-            assert (clock.sleeps, seen) == (4, [{}])
-            assert forks._inside == {threading.get_ident(): clock.now}
-
-
-def test_who_goes_in_as_a_fork_begins_waits_for_it(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    def monotonic() -> float:
-        # Of another thread, which has seen nobody inside.
-        forks._forking[0] = clock.now + PATIENCE
-        monkeypatch.setattr(forks, "monotonic", lambda: clock.now)
-        return clock.now
-
-    monkeypatch.setattr(forks, "monotonic", monotonic)
-    clock.meanwhile = [forks._forking.clear]
-    with no_fork():
-        assert clock.sleeps == 1
-
-
-def test_nobody_calls_a_decorated_function_during_a_fork(clock: Clock) -> None:
-    with elsewhere(fork()) as done:
-        clock.meanwhile = [lambda: None, done]
-        assert unforked(lambda: (clock.sleeps, dict(forks._inside)))() == (2, {threading.get_ident(): clock.now})
-
-
-def test_who_waits_for_a_fork_waits_so_long_and_no_longer(clock: Clock) -> None:
-    started = clock.now
-    with elsewhere(fork()), no_fork():
-        assert clock.now - started == pytest.approx(PATIENCE, abs=0.01)
-
-
-def test_forks_one_after_the_other_keep_nobody_out_for_longer_than_that(clock: Clock) -> None:
-    started = clock.now
-    with elsewhere(fork()):
-
-        def again() -> None:
-            forks._forking.update(dict.fromkeys(forks._forking, clock.now + PATIENCE))
-            clock.meanwhile.append(again)
-
-        clock.meanwhile.append(again)
-        with no_fork():
-            assert clock.now - started == pytest.approx(PATIENCE, abs=0.01)
-
-
-def test_a_fork_whose_end_nobody_told_keeps_nobody_out_for_long(clock: Clock) -> None:
-    with elsewhere(fork()):
-        clock.now += PATIENCE
-        with no_fork():
-            assert clock.sleeps == 0
-
-
-def test_who_is_inside_goes_in_again_during_a_fork(clock: Clock) -> None:
-    with no_fork():
-        forks._forking[0] = clock.now + PATIENCE
-        with no_fork():
-            assert unforked(lambda word: f"{word}!")("again") == "again!"
-        assert list(forks._inside) == [threading.get_ident()]
-        forks._forking.clear()
-    assert clock.sleeps == 0
-
-
-def test_who_forks_goes_in(clock: Clock) -> None:
-    with fork(), no_fork():
-        assert clock.sleeps == 0
-
-
-def test_who_fails_or_is_interrupted_is_out(clock: Clock) -> None:
-    with pytest.raises(ZeroDivisionError), no_fork():
-        raise ZeroDivisionError
-    with pytest.raises(ZeroDivisionError):
-        unforked(lambda: 1 // 0)()
-    assert forks._inside == {}
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with elsewhere(fork()):
-        for enter in (no_fork().__enter__, unforked(interrupt)):
-            clock.meanwhile = [interrupt]
-            with pytest.raises(KeyboardInterrupt):
-                enter()
-            assert forks._inside == {}
-
-
-def test_a_signal_handler_that_forks_while_a_fork_waits_does_not_let_anybody_in(clock: Clock) -> None:
-    me = threading.get_ident()
-    with elsewhere(no_fork()) as leave:
-
-        def handler() -> None:
-            # It does not wait either, once the other is out.
-            leave()
-            with fork():
-                assert list(forks._forking) == [me]
-            assert forks._forking == {}
-
-        clock.meanwhile = [handler]
-        with fork():
-            assert (list(forks._forking), clock.sleeps) == ([me], 1)
-
-
-@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
-def test_of_those_who_were_inside_only_who_forked_is_left_in_a_child(clock: Clock, inside: bool) -> None:
-    with no_fork() if inside else nullcontext():
-        mine = dict(forks._inside)
-        forks._inside[0], forks._forking[1] = clock.now, clock.now + PATIENCE
-        forks._in_child()
-        assert (forks._inside, forks._forking) == (mine, {})
-
-
-def test_another_program_is_started_without_waiting() -> None:
-    with elsewhere(no_fork()):
-        assert subprocess.run([sys.executable, "-c", ""], timeout=HANGS).returncode == 0
-
-
-def test_without_forks_there_is_nothing_to_wait_for() -> None:
-    ended = run_program("import os; del os.register_at_fork; from pushsdk._io import forks; print(forks._inside)")
-    assert ended == (0, "{}\n", "")
+@pytest.mark.parametrize("kind", ["run_file", "claims", "emulator"])
+def test_a_child_that_ends_leaves_what_a_thread_of_its_parent_is_writing(tmp_path: Path, kind: str) -> None:
+    assert run_program(WRITING, str(tmp_path / "file"), kind, measured=False) == (0, "0 ok 5000\n", "")
 
 
 # -- imports ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from support.claim_puts import KEY, ONE, get, put
 
 from pushsdk import ConfigurationError, PushClient, RunFileError, read_report
-from pushsdk._io.ownership import database_objection, objection
+from pushsdk._io.files import database_objection, objection
 from pushsdk.claims import ClaimStore, DirectoryClaims, SqliteClaims
 from pushsdk.cli.settings import find
 from pushsdk.emulator.database import Database, StoreError

@@ -137,48 +137,13 @@ def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
     assert service.duplicates() == {}
 
 
-def test_a_child_of_a_broadcast_uses_sqlite_by_itself(service: Service, tmp_path: Path) -> None:
-    ended = forked(
-        """
-        import signal, sqlite3
-
-        client = PushClient()
-        reports = []
-
-        def work():
-            reports.append(client.broadcast((f"u{n}" for n in range(100_000)), HELLO, run=sys.argv[1]))
-
-        def child():
-            signal.alarm(20)
-            for _ in range(20):
-                db = sqlite3.connect(":memory:")
-                db.execute("CREATE TABLE t(a)")
-                db.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(100)])
-                db.close()
-            return "ended"
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        until(lambda: os.path.exists(sys.argv[1]))
-        while thread.is_alive():
-            wait(fork(child))
-        print(reports[0].accepted)
-        """,
-        str(tmp_path / "spring.run"),
-        measured=False,
-    )
-    *told, accepted = ended.out.splitlines()
-    assert (ended.err, set(told), accepted) == ("", {"child ended", "exit 0"}, "100000")
-    assert service.duplicates() == {}
-
-
 def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(service: Service) -> None:
     ended = forked(
         """
         client = PushClient()
         client.send("before", HELLO)
-        fds = {key.fd for key in client._portal._places[0].thread.selector.get_map().values()}
-        fds.add(client._portal._places[0].thread.selector.fileno())
+        fds = {key.fd for key in client._portal._thread.selector.get_map().values()}
+        fds.add(client._portal._thread.selector.fileno())
 
         def child():
             return {os.readlink(f"/proc/self/fd/{fd}") for fd in fds}, any(map(os.get_inheritable, fds))
@@ -213,7 +178,7 @@ def test_a_fork_while_another_thread_starts_the_client_hangs_nobody(service: Ser
     ended = forked(
         """
         client = PushClient()
-        lock = client._portal._lock()
+        lock = client._portal._lock
         held, go_on = threading.Event(), threading.Event()
 
         def hold():

@@ -19,8 +19,8 @@ from support.service_thread import HANGS, Service
 
 import pushsdk
 from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
-from pushsdk._sync import loop_thread
-from pushsdk._sync.loop_thread import Call, LoopThread
+from pushsdk import _loop_thread as loop_thread
+from pushsdk._loop_thread import Call, LoopThread
 from pushsdk.emulator import Fault
 
 HELLO = MobilePush(body={"en": "hi"})
@@ -116,7 +116,7 @@ def test_an_interrupted_close_ends_what_is_on_its_way(service: Service) -> None:
     service.wait_for(1)
 
     def closing() -> None:
-        wait_until(lambda: client._portal._places[0].thread.closing)
+        wait_until(lambda: client._portal._thread.closing)
 
     with limited(closing):
         client.close()

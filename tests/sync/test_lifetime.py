@@ -14,9 +14,9 @@ from support.programs import run_program
 from support.service_thread import HANGS, Service
 
 from pushsdk import ClientClosedError, DrainReport, MobilePush, Outcome, PushClient, PushError
+from pushsdk import _loop_thread as loop_thread
 from pushsdk._io.threads import DaemonThreads
-from pushsdk._sync import loop_thread
-from pushsdk._sync.loop_thread import Call
+from pushsdk._loop_thread import Call
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
 
@@ -89,10 +89,11 @@ def test_the_second_thread_that_closes_waits_and_has_nothing_to_report(service: 
     client = PushClient()
     ended = sending(client)
     service.wait_for(1)
-    (place,) = client._portal._places.values()
+    thread = client._portal._thread
+    assert thread is not None
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(client.close)
-        while not place.thread.closing:
+        while not thread.closing:
             time.sleep(0.001)
         assert client.close() == DrainReport()
         assert threads_of_clients() == []
@@ -174,7 +175,7 @@ def test_ended_clients_are_not_kept(service: Service) -> None:
 def test_a_call_that_finds_its_thread_gone_is_told_so(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    client._portal._places[0].thread.close(0.0)
+    client._portal._thread.close(0.0)
     with pytest.raises(ClientClosedError):
         client.send("v", HELLO)
     assert client.close() == DrainReport()
@@ -183,7 +184,7 @@ def test_a_call_that_finds_its_thread_gone_is_told_so(service: Service) -> None:
 def test_what_is_submitted_and_not_begun_at_the_end_is_told_so(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, late = client._portal._places[0].thread, Call()
+    thread, late = client._portal._thread, Call()
     # The loop has stopped, and is not closed yet.
     thread._calls.add(late)
     client.close()
@@ -308,7 +309,7 @@ QUIET: dict[str, str] = {
             raise AssertionError
     client.send("u", MobilePush())
     atexit._clear()
-    from pushsdk._sync import loop_thread
+    from pushsdk import _loop_thread as loop_thread
     atexit.register(late)
     atexit.register(loop_thread._at_exit)
     """,
@@ -394,7 +395,7 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
     service: Service, fault: Fault, least: float, most: float
 ) -> None:
     service.faults = [fault]
-    limits = "\n    from pushsdk._sync import loop_thread\n    loop_thread.AT_EXIT = 2.0\n"
+    limits = "\n    from pushsdk import _loop_thread as loop_thread\n    loop_thread.AT_EXIT = 2.0\n"
     ended = run_program(HEAD + limits + DAEMON)
     assert (ended.code, ended.err) == (0, "")
     assert least < float(ended.out) < most
@@ -402,7 +403,7 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
 
 def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: Service) -> None:
     body = """
-    from pushsdk._sync import loop_thread
+    from pushsdk import _loop_thread as loop_thread
     loop_thread.AT_EXIT = loop_thread.GRACE = 0.2
     held = threading.Event()
     def on_event(event):

@@ -21,10 +21,9 @@ from pushsdk import (
     RetryPolicy,
     SendAbandoned,
 )
+from pushsdk import _loop_thread as loop_thread
 from pushsdk._io.threads import DaemonThreads
-from pushsdk._sync import loop_thread
-from pushsdk._sync.loop_thread import Call, LoopThread
-from pushsdk._sync.reading import Reader
+from pushsdk._loop_thread import Call, LoopThread, Reader
 from pushsdk.emulator import Fault
 from pushsdk.sync import tell_late
 
@@ -46,41 +45,17 @@ def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
     call = Call()
     call.work = endless
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: client._portal.enter().thread.perform(call))
+        waiting = pool.submit(lambda: client._portal.enter().perform(call))
         assert begun.wait(HANGS)
         client.close(drain=0.0)
         with pytest.raises(OutcomeUnknownError, match="was closed before this call had ended"):
             waiting.result(HANGS)
 
 
-def test_a_thread_that_looks_up_finds_a_call_that_has_ended_or_ends_it(service: Service) -> None:
-    client = PushClient()
-    client.send("u", HELLO)
-    thread = client._portal._places[0].thread
-    client.close()
-    call = Call()
-    thread.check(call)
-    assert isinstance(call.error, ClientClosedError)
-    call.error = None
-    thread.check(call)
-    assert call.error is None
-
-
-def test_a_call_that_its_thread_did_not_end_is_unknown(service: Service) -> None:
-    client = PushClient()
-    client.send("u", HELLO)
-    thread, call = client._portal._places[0].thread, Call()
-    client.close()
-    call.begun = True
-    with pytest.raises(OutcomeUnknownError, match="was closed before this call had ended"):
-        for _ in thread.callbacks_of(call):
-            pass
-
-
 def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, call, begun = client._portal._places[0].thread, Call(), threading.Event()
+    thread, call, begun = client._portal._thread, Call(), threading.Event()
 
     def begin() -> None:
         thread._begin(call)
@@ -97,7 +72,7 @@ def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Servic
 def test_a_call_that_comes_while_the_loop_ends_is_not_begun(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, call, ended = client._portal._places[0].thread, Call(), threading.Event()
+    thread, call, ended = client._portal._thread, Call(), threading.Event()
 
     def begin() -> None:
         thread.closing = True
@@ -125,7 +100,7 @@ def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again
 
     client = PushClient()
     client.send("u", HELLO)
-    thread = client._portal._places[0].thread
+    thread = client._portal._thread
     with monkeypatch.context() as patch:
         patch.setattr(LoopThread, "submit", interrupted)
         with pytest.raises(InterruptionError):
@@ -168,7 +143,7 @@ def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
         call = Call()
         call.error = TypeError()
         tell_late(client._portal.client, "u", call)
-        call.error = asyncio.CancelledError()
+        call.cut_off()
         tell_late(client._portal.client, "u", call)
     assert [each.outcome for each in events if isinstance(each, SendAbandoned)] == [Outcome.NOT_SENT]
 
@@ -177,7 +152,7 @@ def test_a_call_that_never_began_is_counted_without_a_listener_too(service: Serv
     with PushClient() as client:
         client.send("first", HELLO)
         call = Call()
-        call.error = asyncio.CancelledError()
+        call.cut_off()
         tell_late(client._portal.client, "u", call)
         assert client.stats().abandoned == 1
 
@@ -198,21 +173,13 @@ def test_a_block_that_is_asked_for_too_late_is_not_read() -> None:
     assert next(items) == "u"
 
 
-def test_a_worker_that_is_closing_at_a_fork_has_nothing_to_let_go_of(service: Service) -> None:
+def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_let_go_of(service: Service) -> None:
     with PushClient() as client:
         client.send("u", HELLO)
-        thread = client._portal._places[0].thread
-    loop_thread._disconnect(thread)
-    assert thread.loop.is_closed()
-
-
-def test_nothing_is_opened_when_the_interpreter_is_ending(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = PushClient()
-    with monkeypatch.context() as patch:
-        patch.setattr(loop_thread, "_ending", True)
-        with pytest.raises(ClientClosedError, match="the interpreter is ending"):
-            client.send("u", HELLO)
-    assert service.requests == 0
+        thread = client._portal._thread
+    assert thread is not None
+    thread._leave()
+    assert thread.is_inherited
 
 
 def test_a_client_that_is_just_starting_in_another_thread_is_not_forgotten(service: Service) -> None:

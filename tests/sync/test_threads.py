@@ -153,7 +153,7 @@ def test_calls_that_are_taken_in_together_keep_their_contexts(service: Service) 
 
     with PushClient(api_key=key) as client:
         client.send("first", HELLO)
-        thread = client._portal._places[0].thread
+        thread = client._portal._thread
         thread.loop.call_soon_threadsafe(go_on.wait)
         with ThreadPoolExecutor(4) as pool:
             running = [pool.submit(work, number) for number in range(4)]

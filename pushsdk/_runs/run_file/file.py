@@ -16,9 +16,8 @@ from typing import Any
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._io.forks import unforked
-from pushsdk._io.ownership import objection
-from pushsdk._runs.run_file.lock import is_locked, lock
+from pushsdk._io.files import is_locked, lock, objection
+from pushsdk._io.forks import ProcessGuard
 
 __all__ = ["Connection", "Place", "RunFile", "refusal"]
 
@@ -155,8 +154,8 @@ class RunFile:
         self.path = place.path
         self._place = place
         self._db = db
-        # A fork's child shares the connection, and must not touch it.
-        self._owner = os.getpid()
+        # A forked child shares the connection, and must not use it.
+        self._guard = ProcessGuard()
         # Why nothing can be written; set by the first failure. A failed sync is never tried again: the system may
         # have dropped what it could not write, and say yes the next time.
         self._failed = None if write else "it was opened for reading only"
@@ -165,7 +164,6 @@ class RunFile:
         self._patient = True
 
     @classmethod
-    @unforked
     def create(cls, place: Place, *, durable: bool) -> RunFile:
         """Make the empty file at ``place`` ready for its schema."""
         return cls(place, _connect(place, "mode=rw"), write=True)._prepared(
@@ -173,7 +171,6 @@ class RunFile:
         )
 
     @classmethod
-    @unforked
     def open(cls, place: Place, *, write: bool, durable: bool = False) -> RunFile:
         """Open the file at ``place``, once it has been seen to be a run file, and to be whole as SQLite sees it.
 
@@ -203,7 +200,6 @@ class RunFile:
         for statement in SCHEMA:
             self._db.execute(statement)
 
-    @unforked
     def read(self, sql: str, *values: int) -> list[Any]:
         """All rows at once: a statement that is left open would keep the writer waiting."""
         self._check_usable()
@@ -212,7 +208,6 @@ class RunFile:
         except _ERRORS as error:
             raise refusal(self.path, _why(error)) from None
 
-    @unforked
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
         """Do ``work`` in one transaction. After one failure every later call fails, with the same words.
 
@@ -247,14 +242,12 @@ class RunFile:
         """What it holds is not what was written."""
         return refusal(self.path, _DAMAGED)
 
-    @unforked
     def close(self) -> None:
         """Give back the file and the lock. May be called again, and after anything."""
         if self._closed:
             return
         self._closed = True
-        if self._owner != os.getpid():
-            _inherited.append(self._db)
+        if self._guard.is_inherited:
             return
         with suppress(*_ERRORS):
             if self._failed is None:
@@ -278,7 +271,7 @@ class RunFile:
     def _check_usable(self) -> None:
         if self._closed:
             raise refusal(self.path, "it has been closed: open it again")
-        if self._owner != os.getpid():
+        if self._guard.is_inherited:
             raise refusal(self.path, "it was opened by the process that this one was forked from: open it here")
 
     def _fail(self, why: str) -> None:
@@ -309,8 +302,6 @@ class RunFile:
 
 
 _SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
-# Connections of the process that this one was forked from: to close them would write to the file, or unlock it.
-_inherited: list[sqlite3.Connection] = []
 
 
 def _connect(place: Place, options: str) -> sqlite3.Connection:

@@ -1,6 +1,7 @@
 """An event loop in a thread: performs the calls of other threads until it is closed or the interpreter ends.
 
-Threads take no lock to reach it: a signal handler or a finalizer may interrupt them and call, too.
+Threads take no lock to reach the loop: a signal handler or a finalizer may interrupt them and call, too. What a caller
+gives to a call, an iterable or a callback, is used in the caller's thread while that waits.
 """
 
 from __future__ import annotations
@@ -8,23 +9,27 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import functools
+import itertools
 import os
 import queue
 import selectors
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
-from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError
+from pushsdk._broadcast.chunks import ChunkSource, RequestSource
+from pushsdk._core.errors import ClientClosedError, ConfigurationError, OutcomeUnknownError, ValidationError
 from pushsdk._core.explain import closed_error
 from pushsdk._core.results import DrainReport
-from pushsdk._io.clock import fork_generation
+from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 
-__all__ = ["AT_EXIT", "Call", "LoopThread"]
+__all__ = ["AT_EXIT", "Call", "LoopThread", "Reader", "read", "readable"]
 
 #: Seconds for what is in flight when the interpreter ends, or the client was dropped without being closed.
 AT_EXIT = 5.0
@@ -32,8 +37,15 @@ AT_EXIT = 5.0
 GRACE = 1.0
 # Seconds that a call gets to end when its thread has stopped waiting, or the client was closed over it.
 UNWIND = 5.0
-# Seconds between two checks of a waiting thread whether the loop's thread is still there.
+# Seconds of one wait: on Windows no signal, such as Ctrl-C, is noticed during it.
 CHECK_EVERY = 0.5
+# The most items that are handed over together, the most seconds they are collected for, and how many are read between
+# two looks at the clock.
+BLOCK = 10_000
+PATIENCE = 0.02
+SOME = 50
+# In memory, or read in a thread of its own anyway. Texts and mappings are refused elsewhere.
+IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
 Callback = Callable[[], object]
 Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
@@ -62,6 +74,8 @@ class Call:
         self.begun = True
         try:
             self.result = await self.work()
+        except asyncio.CancelledError:
+            self.cut_off()
         except BaseException as error:  # noqa: BLE001 - raised again, in the thread that called
             self.end(error)
         else:
@@ -75,8 +89,10 @@ class Call:
 
     def cut_off(self) -> None:
         """End a call that the loop will not perform, or not to its end: then the outcome is unknown."""
-        if not self.ended:
-            self.end(asyncio.CancelledError() if self.begun else closed_error())
+        if self.ended:
+            return
+        unknown = OutcomeUnknownError("outcome unknown: the client was closed before this call had ended")
+        self.end(unknown if self.begun else closed_error())
 
 
 Late = Callable[[Call], None]
@@ -87,7 +103,6 @@ class LoopThread:
 
     def __init__(self, close: Close) -> None:
         self._close = close
-        self._forks = fork_generation()
         # Calls that were submitted and have not ended.
         self._calls: set[Call] = set()
         #: Whether the shutdown has begun. Set in the loop.
@@ -102,13 +117,11 @@ class LoopThread:
             self.loop = asyncio.SelectorEventLoop(self.selector)
         self.loop.set_default_executor(DaemonThreads())
         self.thread = threading.Thread(target=self._run, name="pushsdk", daemon=True)
+        #: Whether a fork has copied it: its thread runs in the parent only.
+        self.is_inherited = False
+        in_child(self, LoopThread._leave)
 
     # -- from any thread ----------------------------------------------------------------------------------------
-
-    @property
-    def is_inherited(self) -> bool:
-        """Whether a fork has copied it: its thread runs in the parent only."""
-        return self._forks != fork_generation()
 
     @property
     def has_started(self) -> bool:
@@ -132,8 +145,6 @@ class LoopThread:
         """Start the thread. Raises ClientClosedError if the interpreter is ending."""
         _open.add(self)
         try:
-            if _ending:
-                raise ClientClosedError("the interpreter is ending: nothing more is sent")
             self.thread.start()
         except BaseException as error:
             if not self.has_started:
@@ -153,8 +164,7 @@ class LoopThread:
         try:
             self.submit(call)
             for callback in self.callbacks_of(call):
-                if callback is not None:
-                    callback()
+                callback()
             if call.error is not None:
                 raise call.error
             return call.result
@@ -176,29 +186,14 @@ class LoopThread:
             self._calls.discard(call)
             raise closed_error() from None
 
-    def callbacks_of(self, call: Call) -> Iterator[Callback | None]:
-        """What the loop asks this thread to do, until the call has ended; None if it asked nothing for a while."""
+    def callbacks_of(self, call: Call) -> Iterator[Callback]:
+        """Iterate over what the loop asks the waiting thread to do, until the call has ended."""
         while True:
-            try:
+            with contextlib.suppress(queue.Empty):
                 callback = call.callbacks.get(timeout=CHECK_EVERY)
-            except queue.Empty:
-                self.check(call)
-                yield None
-            else:
                 if callback is None:
-                    break
+                    return
                 yield callback
-        if isinstance(call.error, asyncio.CancelledError):
-            raise OutcomeUnknownError("outcome unknown: the client was closed before this call had ended")
-
-    def check(self, call: Call) -> None:
-        """Make sure that the call can still end. Raises OutcomeUnknownError in a child of a fork."""
-        if self.is_inherited:
-            raise OutcomeUnknownError(
-                "outcome unknown: the process was forked in this call, which goes on in the parent"
-            )
-        if not self.thread.is_alive():
-            call.cut_off()
 
     def close(self, drain: float) -> DrainReport:
         """Close, give what is in flight ``drain`` seconds, and wait until the thread has ended.
@@ -223,8 +218,6 @@ class LoopThread:
 
     def _abandon(self, call: Call, late: Late | None) -> None:
         """Cancel a call that its thread no longer waits for, and give it a moment to end."""
-        if self.is_inherited:
-            return
         try:
             self.loop.call_soon_threadsafe(self._cancel, call, late)
         except RuntimeError:
@@ -274,7 +267,7 @@ class LoopThread:
             call.task.cancel()
         if not call.begun:
             self._calls.discard(call)
-            call.end(asyncio.CancelledError())
+            call.cut_off()
         if call.ended and late is not None:
             late(call)
 
@@ -294,18 +287,41 @@ class LoopThread:
             self._over = True
             self.loop.stop()
 
+    # -- in a forked child --------------------------------------------------------------------------------------
 
-# -- the end of the interpreter, and forks: no thread survives either of them ------------------------------------
+    def _leave(self) -> None:
+        """Let go of what the fork has copied: the calls in flight are the parent's, and so are their connections.
+
+        The copies of the parent's files are pointed to nowhere: closing and writing them would reach the parent's
+        peer or loop, and keeping them would keep connections open that the parent has closed. The rest is never
+        freed, as the thread's stack refers to it: no end of a call that goes on in the parent runs here.
+        """
+        self.is_inherited = True
+        _open.discard(self)
+        for call in self._calls:
+            # What was asked of this thread has been asked of the parent's.
+            while not call.callbacks.empty():
+                call.callbacks.get()
+            call.end(
+                OutcomeUnknownError("outcome unknown: the process was forked in this call, which goes on in the parent")
+            )
+        selector = self.selector
+        if selector is None or not selector.get_map():  # the loop was just closing
+            return
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        own = getattr(selector, "fileno", None)
+        for file in (*selector.get_map(), *([own()] if own is not None else [])):
+            os.dup2(nowhere, file, inheritable=False)
+        os.close(nowhere)
+
+
+# -- the end of the interpreter: no thread survives it -----------------------------------------------------------
 
 _open: set[LoopThread] = set()
-_inherited: list[LoopThread] = []
-_ending = False
 
 
 def _at_exit() -> None:
     """Close what is open. Threads that are no daemons have ended by now; nothing waits for the others."""
-    global _ending
-    _ending = True
     threads = tuple(_open)
     for each in threads:
         each.close_soon(AT_EXIT)
@@ -314,44 +330,77 @@ def _at_exit() -> None:
         each.thread.join(max(0.0, until - time.monotonic()))
 
 
-def _in_child() -> None:
-    """Let go of what a fork has copied: the calls in flight are the parent's, and so are their connections.
-
-    The copies of its files are pointed to nowhere: closing and writing them would reach the parent's peer or loop, and
-    keeping them would keep connections open that the parent has closed. The rest is kept for good: collected, it would
-    run the ends of calls that go on elsewhere.
-    """
-    global _ending
-    _ending = False
-    threads = tuple(_open)
-    _open.clear()
-    for each in threads:
-        _inherited.append(each)
-        _make_immortal(each)
-        _disconnect(each)
-
-
-def _disconnect(inherited: LoopThread) -> None:
-    selector = inherited.selector
-    if selector is None or not selector.get_map():  # the loop was just closing
-        return
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    own = getattr(selector, "fileno", None)
-    for file in (*selector.get_map(), *([own()] if own is not None else [])):
-        os.dup2(nowhere, file, inheritable=False)
-    os.close(nowhere)
-
-
-def _make_immortal(inherited: LoopThread) -> None:
-    """Also beyond the end of the child's interpreter, which would take every module and what it holds apart."""
-    try:
-        import ctypes
-
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
-    except (ImportError, AttributeError):  # pragma: no cover - not CPython
-        pass
-
-
 atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):  # pragma: no branch - absent on Windows
-    os.register_at_fork(after_in_child=_in_child)
+
+
+# -- a caller's iterable ------------------------------------------------------------------------------------------
+
+
+def read(user_ids: object, most: int) -> Any:
+    """The ids of one send, read here and now."""
+    if isinstance(user_ids, IN_MEMORY) or not isinstance(user_ids, Iterable):
+        return user_ids
+    return tuple(itertools.islice(user_ids, most + 1))
+
+
+def readable(name: str, items: object, ask: Callable[[Callback], None]) -> Any:
+    """The users or requests of a broadcast as the loop may read them. Raises ValidationError for an async iterable."""
+    if isinstance(items, AsyncIterable):
+        raise ValidationError(
+            f"{name} is an async iterable, which belongs to an event loop: pass a plain one, or use AsyncPushClient"
+        )
+    if isinstance(items, (*IN_MEMORY, ChunkSource, RequestSource)) or not isinstance(items, Iterable):
+        return items
+    return Reader(items, ask)
+
+
+class Reader:
+    """An async iterable for the loop; each block of it is read by the thread that waits, which ``ask`` reaches."""
+
+    def __init__(
+        self, items: Iterable[Any], ask: Callable[[Callback], None], *, block: int = BLOCK, some: int = SOME
+    ) -> None:
+        self._items = items
+        self._ask = ask
+        self._block = block
+        self._some = some
+        # Made in the thread that reads, at the first block.
+        self._iterator: Iterator[Any] | None = None
+        self._ended = False
+
+    async def __aiter__(self) -> AsyncGenerator[Any]:
+        while not self._ended:
+            block: Future[list[Any]] = Future()
+            self._ask(functools.partial(self._hand_over, block))
+            try:
+                items = await asyncio.wrap_future(block)
+            except asyncio.CancelledError:
+                # The thread no longer waits, or the client was closed over it.
+                raise ClientClosedError(
+                    "the client was closed before the plan was finished: nothing was sent"
+                ) from None
+            for item in items:
+                yield item
+
+    def _hand_over(self, block: Future[list[Any]]) -> None:
+        """In the thread that waits: read a block. An exception of the iterable's is raised where the loop reads."""
+        if not block.set_running_or_notify_cancel():
+            return
+        try:
+            items = self._read_on()
+        except Exception as error:  # noqa: BLE001 - it comes back to the caller with the call
+            block.set_exception(error)
+        else:
+            block.set_result(items)
+
+    def _read_on(self) -> list[Any]:
+        if self._iterator is None:
+            self._iterator = iter(self._items)
+        block: list[Any] = []
+        due = time.monotonic() + PATIENCE
+        while some := list(itertools.islice(self._iterator, self._some)):
+            block += some
+            if len(block) >= self._block or time.monotonic() >= due:
+                return block
+        self._ended = True
+        return block

@@ -1,21 +1,55 @@
-"""One writer at a time: a lock that ends with the process that holds it, however that ends."""
+"""Files that say what was sent, or where to send: private to their owner, and locked by one writer at a time.
+
+A file is believed only if no other user can write to it. A look at a stat result decides that; Windows, whose rights
+are not in there, is not checked. A lock ends with the process that holds it, however that ends.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["HAVE_FLOCK", "is_locked", "lock"]
+from pushsdk._io.forks import in_child
+
+__all__ = ["HAVE_FLOCK", "database_objection", "is_locked", "lock", "objection"]
 
 #: Not on Windows.
 HAVE_FLOCK = importlib.util.find_spec("fcntl") is not None
 
-# Open lock files of this process; a forked child closes its copies, or it would hold the lock on after its parent.
-_held: dict[object, int] = {}
+
+def objection(found: os.stat_result) -> str | None:
+    """Return the rule that a file or folder breaks, what was found, and the fix; None if only its owner can write."""
+    if os.name != "posix":  # pragma: no cover - Windows
+        return None
+    me = os.geteuid()
+    if found.st_uid not in (me, 0):
+        return f"it must belong to the user who runs this (uid {me}) or to root; it belongs to uid {found.st_uid}"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(found.st_mode)
+        return f"only its owner may write to it; its mode is {mode:04o}: run chmod {mode & ~0o022 & 0o777:o} on it"
+    return None
+
+
+def database_objection(path: Path, opened: os.stat_result) -> str | None:
+    """Return the same of a database that SQLite has opened by its path, and has not read, and of its logs.
+
+    ``opened`` is the file that was meant: a file that took its place since is refused.
+    """
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        try:
+            found = os.lstat(f"{path}{suffix}")
+        except FileNotFoundError:
+            found = None
+        if not suffix and (found is None or not os.path.samestat(found, opened)):
+            return "it was replaced while it was opened"
+        if found is not None and (why := objection(found)):
+            return f"{path.name}{suffix}: {why}" if suffix else why
+    return None
 
 
 def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
@@ -61,17 +95,29 @@ def _by_flock(path: Path) -> Callable[[], None]:
             if os.path.samestat(os.fstat(file), os.lstat(path)):
                 break
         os.close(file)
-    holder = object()
-    _held[holder] = file
+    return _FileLock(path, file).release
 
-    def release() -> None:
-        if _held.pop(holder, None) is not None:
-            # Removed while it is still held: the next one makes its own.
+
+class _FileLock:
+    """A lock that is held. A forked child closes its copy, or it would hold the lock on after its parent."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        # None once it is closed.
+        self._file: int | None = file
+        in_child(self, _FileLock._close)
+
+    def release(self) -> None:
+        """Remove the file while it is still locked, so that the next one makes its own."""
+        if self._file is not None:
             with suppress(OSError):
-                os.unlink(path)
-            os.close(file)
+                os.unlink(self._path)
+            self._close()
 
-    return release
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
 
 def _by_sqlite(path: Path) -> Callable[[], None]:
@@ -93,12 +139,3 @@ def _by_sqlite(path: Path) -> Callable[[], None]:
             os.unlink(path)
 
     return release
-
-
-def _forked() -> None:
-    while _held:
-        os.close(_held.popitem()[1])
-
-
-if hasattr(os, "register_at_fork"):  # pragma: no branch - not on Windows
-    os.register_at_fork(after_in_child=_forked)
