@@ -1599,27 +1599,6 @@ EMULATOR_CONTROL = [
 
 EMULATOR_BOUNDS = [
     Mutant(
-        "bodies are never given back",
-        EMULATOR + "bodies.py",
-        "self.held -= request.get(_HELD, 0)",
-        "pass",
-        T_EMULATOR + "bounds.py",
-    ),
-    Mutant(
-        "the total of bodies has no bound",
-        EMULATOR + "bodies.py",
-        "if self.held > _TOTAL * self._most:",
-        "if False:",
-        T_EMULATOR + "bounds.py",
-    ),
-    Mutant(
-        "a failed accept keeps its place",
-        EMULATOR + "connections.py",
-        "            except OSError as error:\n                self._places.release()\n",
-        "            except OSError as error:\n",
-        T_EMULATOR + "bounds.py",
-    ),
-    Mutant(
         "a stranger's segment is run",
         EMULATOR + "campaigns.py",
         "(None if trusted else _STRANGER)",
@@ -1639,20 +1618,6 @@ EMULATOR_BOUNDS = [
         "    large = len(body) > LARGE and weight(body) > LARGE\n",
         "    large = len(body) > LARGE\n",
         T_EMULATOR + "views.py",
-    ),
-    Mutant(
-        "each viewer has a view made",
-        EMULATOR + "control.py",
-        "view = self._views.get(key)",
-        "view = None",
-        T_EMULATOR + "bounds.py",
-    ),
-    Mutant(
-        "the end waits for readers",
-        EMULATOR + "app.py",
-        "            read.cancel()\n",
-        "            pass\n",
-        T_EMULATOR + "bounds.py",
     ),
 ]
 

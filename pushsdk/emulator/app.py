@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from msgspec import UNSET
 
-from pushsdk.emulator.answers import abort, cut, json_answer, refuse
-from pushsdk.emulator.bodies import Bodies
 from pushsdk.emulator.campaigns import Campaigns
 from pushsdk.emulator.delivery import describe
 from pushsdk.emulator.faults import Fault, HangFault, StatusFault, TruncatedFault
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refusal, Refused
+from pushsdk.emulator.http_io import abort, cut, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.records import Entry, Unmatched
@@ -38,10 +33,6 @@ from pushsdk.emulator.strict import check_campaign, check_push
 
 __all__ = ["GroupCommit", "Service"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_READERS = 8  # threads at a time
 _UNMATCHED = 100  # heads kept of requests that reached no inbox
 _QUEUE = Refusal(429, "too many campaigns wait for their start or their turn: try again later", {"Retry-After": "10"})
 _CUTS = {
@@ -95,12 +86,9 @@ class GroupCommit:
 class Service:
     """The two operations over a store."""
 
-    def __init__(
-        self, *, store: Store, tables: Tables | None, inboxes: Inboxes, guard: Guard, bodies: Bodies, seed: int
-    ) -> None:
+    def __init__(self, *, store: Store, tables: Tables | None, inboxes: Inboxes, guard: Guard, seed: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._guard = guard
-        self._bodies = bodies
         self._commits = GroupCommit(store, inboxes.stored)
         self.campaigns: Campaigns = Campaigns(
             store, tables, now=self.now, changed=inboxes.campaign, reached=inboxes.reached
@@ -112,9 +100,7 @@ class Service:
         self.requests: int = 0  # every one on the wire, refused ones too
         self.unmatched: deque[Unmatched] = deque(maxlen=_UNMATCHED)  # newest last
         self.closing: asyncio.Future[None] = self._loop.create_future()  # done when the emulator closes
-        self._reading = asyncio.Semaphore(_READERS)
-        self._reads: set[asyncio.Future[Any]] = set()  # in threads
-        self.lost: dict[RequestHandler, asyncio.Future[None]] = {}  # open connections, kept by Connections
+        self.lost: dict[RequestHandler, asyncio.Future[None]] = {}  # open connections; set by the server
 
     def now(self) -> float:
         """The service's time, in seconds since the epoch."""
@@ -124,26 +110,6 @@ class Service:
         """Set the service's clock forward: campaigns start, pushes expire. From any thread."""
         self.ahead += seconds
         self._loop.call_soon_threadsafe(self.campaigns.look)
-
-    async def read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a thread, so that a large inbox does not stop the service.
-
-        A daemon thread: neither the end of the emulator nor that of the process waits for it.
-        """
-        async with self._reading:
-            if self.closing.done():
-                raise asyncio.CancelledError
-            done: asyncio.Future[T] = self._loop.create_future()
-            self._reads.add(done)
-            done.add_done_callback(self._reads.discard)
-            threading.Thread(target=_read, args=(done, partial(function, *args, **kwargs)), daemon=True).start()
-            return await done
-
-    def close(self) -> None:
-        """Let go of all that waits."""
-        self.closing.set_result(None)
-        for read in self._reads:
-            read.cancel()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept it at most once, and only when its body arrived whole."""
@@ -161,7 +127,7 @@ class Service:
         rules, limiter = inbox.rules, inbox.limiter
         entry = Entry(inbox=inbox.ref.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
         try:
-            entry.body = await self._bodies.read(request)
+            entry.body = await read_body(request, self._guard.max_body)
         except Refused as refused:
             return self._turn_away(request, refused.refusal)
         except (RequestPayloadError, OSError):  # the body did not arrive whole
@@ -235,7 +201,7 @@ class Service:
         if fault is not None:
             return await self._fail(fault, request)
         if entry.campaign is not None:
-            return json_answer(200, {"uuid": entry.campaign.uuid})
+            return json_response(200, {"uuid": entry.campaign.uuid})
         return web.Response(status=204)
 
     async def _stored(self, entry: Entry) -> web.Response | None:
@@ -262,16 +228,6 @@ class Service:
         """Wait; False when the emulator closes first."""
         done, _ = await asyncio.wait((self.closing,), timeout=seconds)
         return not done
-
-
-def _read(done: asyncio.Future[T], function: Callable[[], T]) -> None:
-    """Call the function in this thread, and settle the future in its loop."""
-    try:
-        settle: Callable[[], None] = partial(done.set_result, function())
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's
-        settle = partial(done.set_exception, error)
-    with suppress(RuntimeError):  # the loop is closed
-        done.get_loop().call_soon_threadsafe(lambda: None if done.done() else settle())
 
 
 def _status(entry: Entry, fault: Fault | None) -> int | None:

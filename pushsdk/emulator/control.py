@@ -15,11 +15,10 @@ from msgspec import Struct
 
 from pushsdk._version import __version__
 from pushsdk.emulator import routes, views
-from pushsdk.emulator.answers import PRIVATE, json_answer, refuse
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.bodies import Bodies
 from pushsdk.emulator.faults import Rules, preset, read_faults
 from pushsdk.emulator.guard import Guard, Refusal, Refused
+from pushsdk.emulator.http_io import PRIVATE, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import Campaign, InboxView, Unmatched, UserCount
@@ -48,13 +47,11 @@ class Call(Struct, frozen=True):
 class Control:
     """Answers the routes of ``routes.ROUTES``, each by the method of its name."""
 
-    def __init__(self, service: Service, store: Store, guard: Guard, bodies: Bodies) -> None:
+    def __init__(self, service: Service, store: Store, guard: Guard) -> None:
         self._service = service
         self._store = store
         self._guard = guard
-        self._bodies = bodies
         self._streams = Streams(service, store)
-        self._views: dict[tuple[InboxRef, int], asyncio.Task[bytes | None]] = {}  # those that are being made
         # For the routes that are of no inbox.
         self._nowhere = InboxState(NO_INBOX, rules=Rules(), limits=ServiceLimits())
 
@@ -64,7 +61,7 @@ class Control:
             call, route = await self._read(request)
             answer = getattr(self, f"_{route.name}")(call)
             value = await answer if inspect.isawaitable(answer) else answer
-            return value if isinstance(value, web.StreamResponse) else json_answer(200, value, PRIVATE)
+            return value if isinstance(value, web.StreamResponse) else json_response(200, value, PRIVATE)
         except Refused as refused:
             refusal = refused.refusal
         except StoreError as error:
@@ -101,7 +98,7 @@ class Control:
 
     async def _whole_body(self, request: web.BaseRequest) -> bytes:
         try:
-            return await self._bodies.read(request)
+            return await read_body(request, self._guard.max_body)
         except (RequestPayloadError, OSError):
             raise Refused(400, "the body did not arrive whole") from None
 
@@ -130,7 +127,7 @@ class Control:
         return routes.openapi(__version__, token=self._guard.token_needed)
 
     async def _get_inboxes(self, call: Call) -> list[InboxView]:
-        return await self._service.read(self._store.inboxes)
+        return await asyncio.to_thread(self._store.inboxes)
 
     def _get_unmatched(self, call: Call) -> list[Unmatched]:
         return list(reversed(self._service.unmatched))
@@ -149,7 +146,7 @@ class Control:
 
     async def _get_users(self, call: Call) -> views.Users:
         query = call.query
-        found = await self._service.read(
+        found = await asyncio.to_thread(
             self._store.received, call.inbox.ref, like=query.search, after=query.after, limit=query.limit + 1
         )
         shown = found[: query.limit]
@@ -157,17 +154,17 @@ class Control:
 
     async def _get_users_id(self, call: Call) -> views.UserView:
         user_id = call.names["id"]
-        accepted, got = await self._service.read(self._store.delivered, call.inbox.ref, user_id, size=_BODIES)
-        return await self._service.read(views.user_view, user_id, accepted, got, self._service.now())
+        accepted, got = await asyncio.to_thread(self._store.delivered, call.inbox.ref, user_id, size=_BODIES)
+        return await asyncio.to_thread(views.user_view, user_id, accepted, got, self._service.now())
 
     async def _get_duplicates(self, call: Call) -> list[UserCount]:
-        return await self._service.read(self._store.received, call.inbox.ref, same=2)
+        return await asyncio.to_thread(self._store.received, call.inbox.ref, same=2)
 
     # Requests
 
     async def _get_requests(self, call: Call) -> views.Page:
         query = call.query
-        found = await self._service.read(
+        found = await asyncio.to_thread(
             self._store.requests,
             call.inbox.ref,
             parse(query.search),
@@ -186,34 +183,27 @@ class Control:
             raise Refused(400, "say which: either ?search=..., or ?all=true for all of them")
         return await self._deleted(call, search, None)
 
-    async def _get_requests_id(self, call: Call) -> web.Response:
-        key = (call.inbox.ref, _number(call.names["id"]))
-        # What is asked for while it is made is made once: every open page asks for each push that comes.
-        view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = asyncio.ensure_future(self._service.read(self._view, *key))
-            view.add_done_callback(lambda _: self._views.pop(key))
-        answer = await view
-        if answer is None:
-            raise Refused(404, "no such request is kept")
-        return web.Response(body=answer, headers=PRIVATE, content_type="application/json")
+    async def _get_requests_id(self, call: Call) -> views.RequestView:
+        return await asyncio.to_thread(self._request, call.inbox.ref, _number(call.names["id"]))
 
-    def _view(self, ref: InboxRef, number: int) -> bytes | None:
+    def _request(self, ref: InboxRef, number: int) -> views.RequestView:
         found = self._store.request(ref, number)
-        return found and msgspec.json.encode(views.request_view(*found))
+        if found is None:
+            raise Refused(404, "no such request is kept")
+        return views.request_view(*found)
 
     async def _delete_requests_id(self, call: Call) -> views.Deleted:
         return await self._deleted(call, Search(), _number(call.names["id"]))
 
     async def _deleted(self, call: Call, search: Search, only: int | None) -> views.Deleted:
-        deleted = await self._service.read(self._store.delete, call.inbox.ref, search, only=only)
+        deleted = await asyncio.to_thread(self._store.delete, call.inbox.ref, search, only=only)
         call.inbox.events.publish("deleted", first=only or 0)
         return views.Deleted(deleted)
 
     # Campaigns
 
     async def _get_campaigns(self, call: Call) -> list[views.CampaignView]:
-        return await self._service.read(self._campaigns, call.inbox.ref)
+        return await asyncio.to_thread(self._campaigns, call.inbox.ref)
 
     def _campaigns(self, ref: InboxRef) -> list[views.CampaignView]:
         found = self._store.campaigns(ref, limit=_CAMPAIGNS, size=LARGE)
@@ -221,9 +211,7 @@ class Control:
 
     async def _get_campaigns_uuid(self, call: Call) -> views.CampaignView:
         campaign = await self._campaign(call)
-        rows = await self._service.read(
-            self._store.recipients, campaign, after=call.query.after, limit=call.query.limit
-        )
+        rows = await asyncio.to_thread(self._store.recipients, campaign, after=call.query.after, limit=call.query.limit)
         return views.campaign_view(campaign, rows)
 
     async def _post_campaigns_uuid_start(self, call: Call) -> views.CampaignView:
@@ -232,7 +220,7 @@ class Control:
             return views.campaign_view(self._service.campaigns.start(call.inbox.ref.id, campaign))
 
     async def _campaign(self, call: Call) -> Campaign:
-        campaign = await self._service.read(self._store.campaign, call.inbox.ref, call.names["uuid"])
+        campaign = await asyncio.to_thread(self._store.campaign, call.inbox.ref, call.names["uuid"])
         if campaign is None:
             raise Refused(404, "no campaign of this inbox has this uuid")
         return campaign

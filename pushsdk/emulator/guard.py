@@ -69,7 +69,7 @@ class Guard:
         self._foreign_host = Refusal(
             403, f"Host must be {', '.join(sorted(names))} with the emulator's port: name others with `hosts`"
         )
-        self._max_body = max_body
+        self.max_body: int = max_body
         self._token = token
         self._too_large = Refusal(413, f"the body is over {max_body} bytes")
 
@@ -83,7 +83,7 @@ class Guard:
             (method != "POST", _METHOD),
             (not headers.get("Api-Key"), _KEY),
             (not _is_json(headers.get("Content-Type", "")), _TYPE),
-            (int(headers.get("Content-Length", 0)) > self._max_body, self._too_large),
+            (int(headers.get("Content-Length", 0)) > self.max_body, self._too_large),
         )
         return next((refusal for refused, refusal in checks if refused), None)
 

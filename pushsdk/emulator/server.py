@@ -1,8 +1,11 @@
-"""The emulator as its users see it: its lifetime, its faults, and what its oracle says."""
+"""The emulator: its HTTP server, its lifetime, and the public views of what was accepted."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import secrets
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import cached_property
@@ -13,14 +16,14 @@ from types import TracebackType
 from typing import Self
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler
 
-from pushsdk.emulator.answers import PRIVATE, refuse
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.bodies import Bodies
-from pushsdk.emulator.connections import Connections, bind
 from pushsdk.emulator.control import Control
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refusal, is_host
+from pushsdk.emulator.http_io import PRIVATE, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import Campaign, Delivered, Push, Summary
@@ -31,6 +34,9 @@ from pushsdk.emulator.store import InboxRef, Store
 
 __all__ = ["Emulator", "Inbox"]
 
+_BACKLOG = 1024  # a client that opens all its connections at once is no fault
+_IDLE_SECONDS = 75.0  # for the next head to arrive whole, as usual proxies have it
+_GRACE = 0.1  # seconds in which clients can take the last responses at the end
 _TYPES = {
     ".css": "text/css",
     ".html": "text/html",
@@ -49,6 +55,24 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+
+
+class _Malformed(logging.Filter):
+    """Keeps input that is not HTTP out of the log; aiohttp's 400 to it is enough."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_log = logging.getLogger("pushsdk.emulator")
+_log.addFilter(_Malformed())
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the port on this address, any free one for 0. Raises OSError if it is taken, gaierror for no address."""
+    socket.getaddrinfo(host, port)  # create_server makes a nameless OSError of this failure
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
 class Pages:
@@ -81,25 +105,49 @@ class Pages:
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
 
-class Router:
-    """Passes each request on by its path."""
+class Server(web.Server):
+    """aiohttp's server, which passes each request on by its path and tells the service of lost connections."""
 
-    def __init__(self, service: Service, store: Store, guard: Guard, bodies: Bodies) -> None:
+    def __init__(self, service: Service, control: Control, pages: Pages) -> None:
+        super().__init__(
+            self._handle,
+            access_log=None,
+            logger=_log,
+            auto_decompress=False,  # Content-Length is then the length of the body, and there are no bombs
+            lingering_time=1.0,
+            keepalive_timeout=_IDLE_SECONDS,
+        )
         self._service = service
-        self._bodies = bodies
-        self._control = Control(service, store, guard, bodies)
-        self._pages = Pages(guard)
+        self._control = control
+        self._pages = pages
+        self._open: dict[RequestHandler, asyncio.Transport] = {}
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, and give back what its body took."""
-        try:
-            if request.path.startswith(ROOT):
-                return await self._control.handle(request)
-            # What no browser asks for is for the service, which says what paths it has.
-            page = None if request.path.startswith(PREFIX) else self._pages.answer(request)
-            return await self._service.handle(request) if page is None else page
-        finally:
-            self._bodies.release(request)
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path.startswith(ROOT):
+            return await self._control.handle(request)
+        # A request that no browser sends is for the service, which says what paths it has.
+        page = None if request.path.startswith(PREFIX) else self._pages.answer(request)
+        return await self._service.handle(request) if page is None else page
+
+    async def aclose(self) -> None:
+        """End every connection, and wait for no client."""
+        self._service.closing.set_result(None)
+        self.pre_shutdown()
+        await self.shutdown(_GRACE)  # cancels what is still being handled
+        for transport in tuple(self._open.values()):
+            transport.abort()  # its client reads nothing
+        for lost in tuple(self._service.lost.values()):
+            await lost
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._open[handler] = transport
+        self._service.lost[handler] = self._loop.create_future()
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        del self._open[handler]
+        self._service.lost.pop(handler).set_result(None)
 
 
 class Inbox:
@@ -267,7 +315,6 @@ class Emulator:
         self._inboxes = Inboxes(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
         self._own = Inbox(self._store, self._inboxes, self.api_key)
         self._service: Service | None = None  # set by __aenter__, kept for its counts after the end
-        self._connections: Connections | None = None  # set with it
         self._ending = AsyncExitStack()  # what the end has to do, set by __aenter__
 
     async def __aenter__(self) -> Self:
@@ -281,22 +328,16 @@ class Emulator:
             port = sock.getsockname()[1]
             hosts = (*self._hosts, _in_url(self._host))
             guard = Guard(port=port, max_body=self._max_body, hosts=hosts, token=self._token)
-            bodies = Bodies(self._max_body)
             service = Service(
-                store=self._store,
-                tables=self._tables,
-                inboxes=self._inboxes,
-                guard=guard,
-                bodies=bodies,
-                seed=self._seed,
+                store=self._store, tables=self._tables, inboxes=self._inboxes, guard=guard, seed=self._seed
             )
             stack.push_async_callback(service.campaigns.aclose)
-            router = Router(service, self._store, guard, bodies)
-            connections = Connections(service, router.handle)
-            connections.listen(sock)
-            stack.push_async_callback(connections.aclose)
+            server = Server(service, Control(service, self._store, guard), Pages(guard))
+            stack.push_async_callback(server.aclose)
+            listener = await asyncio.get_running_loop().create_server(server, sock=sock, backlog=_BACKLOG)
+            stack.callback(listener.close)
             service.campaigns.resume()
-            self._service, self._port, self._connections = service, port, connections
+            self._service, self._port = service, port
             self._ending = stack.pop_all()
         return self
 

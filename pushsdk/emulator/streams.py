@@ -13,9 +13,9 @@ import msgspec
 from aiohttp import web
 
 from pushsdk.emulator import views
-from pushsdk.emulator.answers import PRIVATE
 from pushsdk.emulator.app import Service
 from pushsdk.emulator.guard import Refused
+from pushsdk.emulator.http_io import PRIVATE
 from pushsdk.emulator.inboxes import Event, EventLog, InboxState
 from pushsdk.emulator.records import Summary
 from pushsdk.emulator.search import Search
@@ -48,7 +48,7 @@ class Streams:
         ref = inbox.ref
         with self._place("waits"):
             found = await self._count(inbox, search, count, after, timeout, self._ends(request))
-        newest = await self._service.read(self._store.requests, ref, search, after=after, limit=_SHOWN)
+        newest = await asyncio.to_thread(self._store.requests, ref, search, after=after, limit=_SHOWN)
         return views.Waited(found >= count, found, newest, inbox.ref != ref)
 
     async def _count(
@@ -61,7 +61,7 @@ class Streams:
             if inbox.events.mark != mark:
                 mark = inbox.events.mark
                 # Only what came since is counted: a long wait of many requests must not count all of them each time.
-                new, after = await self._service.read(self._store.count_new, ref, search, after)
+                new, after = await asyncio.to_thread(self._store.count_new, ref, search, after)
                 found += new
             left = deadline - clock()
             if found >= count or left <= 0 or inbox.ref != ref or _over(ends):
@@ -112,7 +112,7 @@ class Streams:
         spans = [(event.first, event.last) for event in events if event.kind == "request"]
         if not spans:
             return []
-        return await self._service.read(
+        return await asyncio.to_thread(
             self._store.requests,
             inbox.ref,
             after=spans[0][0] - 1,

@@ -89,8 +89,7 @@ async def test_a_client_that_leaves_gives_its_place_back(api, emulator, room, un
     async with api.connected() as (_, writer):
         writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
         await until(lambda: room.events._waiting)
-    own = {asyncio.current_task(), emulator._connections._accepting}
-    await until(lambda: not emulator._service.lost and asyncio.all_tasks() == own)
+    await until(lambda: not emulator._service.lost and asyncio.all_tasks() == {asyncio.current_task()})
 
 
 async def test_a_wait_looks_at_each_request_once_however_many_come(api, wire, emulator, room, until, monkeypatch):
@@ -351,7 +350,7 @@ async def test_a_reader_that_stalls_holds_up_nobody_and_nothing_piles_up(api, wi
 
 def _written_to(emulator: Emulator, events) -> list[asyncio.WriteTransport]:
     name = events.writer.get_extra_info("sockname")
-    there = emulator._connections._open.values()
+    there = [handler.transport for handler in emulator._service.lost]
     return [transport for transport in there if transport.get_extra_info("peername") == name]
 
 
