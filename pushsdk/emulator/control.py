@@ -80,20 +80,19 @@ class Control:
         return Call(request, names, query, body, inbox), route
 
     def _admit(self, request: web.BaseRequest) -> tuple[routes.Route, dict[str, str]]:
-        """The route and the names in its path, unless the head alone is refused."""
-        raw_path = request.rel_url.raw_path
-        match = routes.find(request.method, raw_path)
-        if match is not None and match.route.open:
+        """Return the route and the names in its path, unless the head alone is refused."""
+        found = routes.find(request.rel_url.raw_path)
+        route, names = found.get(request.method, (None, {}))
+        if route is not None and route.open:
             refusal = self._guard.foreign(request.headers)
         else:
             refusal = self._guard.judge_control(request.method, request.headers)
         if refusal is not None:
             raise Refused(refusal.status, refusal.error, refusal.headers)
-        if match is not None:
-            return match.route, match.names
-        known = routes.methods(raw_path)
-        if known:
-            raise Refused(405, f"the method must be {' or '.join(known)}", {"Allow": ", ".join(known)})
+        if route is not None:
+            return route, names
+        if found:
+            raise Refused(405, f"the method must be {' or '.join(found)}", {"Allow": ", ".join(found)})
         raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
 
     async def _whole_body(self, request: web.BaseRequest) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -14,14 +15,13 @@ from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.records import InboxView, Unmatched, UserCount
 
-__all__ = ["ROOT", "ROUTES", "Match", "Route", "find", "methods", "openapi", "read_body", "read_query"]
+__all__ = ["ROOT", "ROUTES", "Route", "find", "openapi", "read_body", "read_query"]
 
 ROOT = "/_emulator/v1"
 _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=60)]
 _Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Query(Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,39 +155,19 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-class Match(Struct, frozen=True):
-    """A route and the names in its path."""
-
-    route: Route
-    names: dict[str, str]
+_PATTERNS = [(route, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{route.path}"))) for route in ROUTES]
 
 
-def find(method: str, raw_path: str) -> Match | None:
-    """The route of a path as it came on the wire, so that an encoded slash is part of a name. Raises `Refused`."""
-    given = raw_path.removeprefix(ROOT).split("/")
-    for route in ROUTES:
-        parts = route.path.split("/")
-        if route.method == method and len(parts) == len(given):
-            pairs = list(zip(parts, given, strict=True))
-            if all(there if _is_name(part) else part == there for part, there in pairs):
-                return Match(route, {part[1:-1]: _decoded(there) for part, there in pairs if _is_name(part)})
-    return None
+def find(raw_path: str) -> dict[str, tuple[Route, dict[str, str]]]:
+    """Return the routes of a path by their methods, with the names in the path.
 
-
-def _is_name(part: str) -> bool:
-    return part.startswith("{")
-
-
-def _decoded(part: str) -> str:
-    try:
-        return unquote(part, errors="strict")
-    except UnicodeDecodeError:
-        raise Refused(400, "the path is not UTF-8: percent-encode the bytes of the name in it") from None
-
-
-def methods(raw_path: str) -> list[str]:
-    """The methods that a path has, for who used another."""
-    return [method for method in _METHODS if find(method, raw_path) is not None]
+    The path is as it came on the wire, so that an encoded slash is part of a name.
+    """
+    return {
+        route.method: (route, {name: unquote(value) for name, value in match.groupdict().items()})
+        for route, pattern in _PATTERNS
+        if (match := pattern.fullmatch(raw_path))
+    }
 
 
 Kind = TypeVar("Kind", bound=Struct)
@@ -257,7 +237,7 @@ def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str
     parameters = [
         {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for part in route.path.split("/")
-        if _is_name(part)
+        if part.startswith("{")
     ]
     parameters += [
         {"name": name, "in": "query", "schema": schema}

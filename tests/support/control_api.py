@@ -99,10 +99,9 @@ class Api:
         answer = await self.raw(method, f"{ROOT}{path}", body, **headers)
         assert answer.headers["cache-control"] == "no-store"
         if answer.status == 200:
-            match = find(method, f"{ROOT}{path}".partition("?")[0])
-            assert match is not None
-            assert match.route.answer is not None
-            msgspec.json.decode(answer.body, type=match.route.answer)
+            route, _ = find(f"{ROOT}{path}".partition("?")[0])[method]
+            assert route.answer is not None
+            msgspec.json.decode(answer.body, type=route.answer)
         else:
             assert list(answer.json) == ["error"], answer.json
             assert answer.json["error"]
