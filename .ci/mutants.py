@@ -1496,14 +1496,14 @@ EMULATOR_RULES = [
 SEGMENTS = [
     Mutant(
         "a segment's query may read and write any file that DuckDB can open",
-        EMULATOR + "segment_child.py",
+        EMULATOR + "segment.py",
         '("SET enable_external_access = false", ',
         "(",
         T_EMULATOR + "segment_hostile.py",
     ),
     Mutant(
         "a segment's query may do more than read",
-        EMULATOR + "segment_child.py",
+        EMULATOR + "segment.py",
         ' or str(part.get("type")).endswith("_QUERY_NODE")',
         "",
         T_EMULATOR + "segment_hostile.py",
@@ -1517,14 +1517,14 @@ SEGMENTS = [
     ),
     Mutant(
         "the last row of a user wins",
-        EMULATOR + "segment_child.py",
+        EMULATOR + "segment.py",
         "SELECT min(number)",
         "SELECT max(number)",
         T_EMULATOR + "segment.py",
     ),
     Mutant(
         "a query runs for ever once its parent is gone",
-        EMULATOR + "segment_child.py",
+        EMULATOR + "segment.py",
         "        signal.alarm(int(seconds) + _GRACE)\n",
         "",
         T_EMULATOR + "segment_hostile.py",
@@ -1558,13 +1558,6 @@ EMULATOR_CONTROL = [
         EMULATOR + "streams.py",
         "            before=spans[-1][1] + 1,\n",
         "",
-        T_EMULATOR + "streams.py",
-    ),
-    Mutant(
-        "who waited keeps the place",
-        EMULATOR + "streams.py",
-        "self._open[kind] -= 1",
-        "pass",
         T_EMULATOR + "streams.py",
     ),
     Mutant(

@@ -34,7 +34,6 @@ from pushsdk.emulator.strict import check_campaign, check_push
 __all__ = ["GroupCommit", "Service"]
 
 _UNMATCHED = 100  # heads kept of requests that reached no inbox
-_QUEUE = Refusal(429, "too many campaigns wait for their start or their turn: try again later", {"Retry-After": "10"})
 _CUTS = {
     "status": b"HTTP/1.1 20",
     "headers": b"HTTP/1.1 200 OK\r\nContent-Type: application/js",
@@ -161,8 +160,6 @@ class Service:
                 push = read_push(entry.body)
                 entry.user_ids, entry.users, entry.digest = push.user_ids, len(push.user_ids), push.digest()
                 describe(entry, push.message)
-            elif self.campaigns.full:
-                return _QUEUE
             else:
                 campaign = read_campaign(entry.body)
                 describe(entry, None if campaign.message is UNSET else campaign.message)

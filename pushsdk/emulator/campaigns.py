@@ -28,7 +28,6 @@ _AHEAD = 10 * 366 * 86_400  # seconds; nobody plans for longer, but a wrong unit
 T = TypeVar("T")
 
 _AT_A_TIME = 2  # segments
-_MOST = 10_000  # that wait for their start or their turn: two of them run for at most 60 s at a time
 _FARTHEST = 86_400.0  # seconds that a timer is set for; a later start sets it again
 _NO_SEGMENT = "the campaign has no segment with a query: nobody gets it"
 _STRANGER = (
@@ -113,11 +112,6 @@ class Campaigns:
         self._running: dict[str, asyncio.Task[None]] = {}  # by uuid; those that wait for their turn too
         self._turn = asyncio.Semaphore(_AT_A_TIME)
         self._stopping = threading.Event()  # set by aclose, asked for in the threads
-
-    @property
-    def full(self) -> bool:
-        """Whether as many campaigns wait or run as may."""
-        return len(self._waiting) + len(self._running) >= _MOST
 
     def accept(self, uuid: str, body: bytes, shape: CampaignBody, *, trusted: bool = True) -> Campaign:
         """A campaign as it is when it is accepted: when it starts, or why its segment is not run.

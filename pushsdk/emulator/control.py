@@ -31,7 +31,7 @@ __all__ = ["Control"]
 
 
 _CAMPAIGNS = 1000  # in the list
-_BODIES = 64 * 1024 * 1024  # bytes that are read to show what a user got
+_BODIES = 16 * 1024 * 1024  # bytes that are read to show what a user got
 
 
 class Call(Struct, frozen=True):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +13,6 @@ from aiohttp import web
 
 from pushsdk.emulator import views
 from pushsdk.emulator.app import Service
-from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.http_io import PRIVATE
 from pushsdk.emulator.inboxes import Event, EventLog, InboxState
 from pushsdk.emulator.records import Summary
@@ -28,26 +26,23 @@ _FRAME = 0.1  # seconds between two writes of a stream: a page draws no faster
 _BEAT = 15.0  # seconds after which a quiet stream says that it is there
 _SHOWN = 100  # requests in the answer of a wait
 _BURST = 50  # requests told one by one; of more the reader is told to read the list
-_MOST = 100  # who may wait at a time, of each kind
 _MARK = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,18})")
 _Ends: TypeAlias = tuple[asyncio.Future[None], ...]
 
 
 class Streams:
-    """Answers ``/wait`` and ``/events``. Raises `Refused` if too many are open."""
+    """Answers ``/wait`` and ``/events``."""
 
     def __init__(self, service: Service, store: Store) -> None:
         self._service = service
         self._store = store
-        self._open: Counter[str] = Counter()  # by kind
 
     async def wait(
         self, request: web.BaseRequest, inbox: InboxState, search: Search, *, count: int, after: int, timeout: float
     ) -> views.Waited:
         """Until so many requests of the search came with an id over ``after``, the inbox is reset, or time is over."""
         ref = inbox.ref
-        with self._place("waits"):
-            found = await self._count(inbox, search, count, after, timeout, self._ends(request))
+        found = await self._count(inbox, search, count, after, timeout, self._ends(request))
         newest = await asyncio.to_thread(self._store.requests, ref, search, after=after, limit=_SHOWN)
         return views.Waited(found >= count, found, newest, inbox.ref != ref)
 
@@ -72,7 +67,7 @@ class Streams:
     async def events(self, request: web.BaseRequest, inbox: InboxState, mark: str) -> web.StreamResponse:
         """Server-sent events from a mark on, until the reader or the service leaves."""
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
-        with self._place("events"), suppress(ConnectionError):  # the reader left
+        with suppress(ConnectionError):  # the reader left
             await response.prepare(request)
             await self._stream(response, inbox, mark, self._ends(request))
         return response
@@ -120,16 +115,6 @@ class Streams:
             limit=_BURST + 1,
             forward=True,
         )
-
-    @contextmanager
-    def _place(self, kind: str) -> Iterator[None]:
-        if self._open[kind] >= _MOST:
-            raise Refused(503, f"{_MOST} {kind} are open: close one")
-        self._open[kind] += 1
-        try:
-            yield
-        finally:
-            self._open[kind] -= 1
 
     def _ends(self, request: web.BaseRequest) -> _Ends:
         """What ends every wait: the service closes, or the client is gone."""

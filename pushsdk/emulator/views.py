@@ -41,7 +41,6 @@ _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _SHOWN_USERS = 1000
 _SHOWN_PLACEHOLDERS = 200
 _LONGEST = 1 << 20  # bytes of a body that is told as a command and as a program: 16 MB of them took seconds
-_SHOWN_TO_USER = 32 * LARGE  # bytes of messages and custom fields that are shown of what one user got
 _TOO_LONG = "# This request is too long to be copied from here.\n"
 
 
@@ -172,14 +171,8 @@ def request_view(request: Summary, body: bytes) -> RequestView:
 
 
 def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float) -> UserView:
-    """What a user got, and what the devices show of it now: of large messages, and those before many, nothing."""
-    pushes: list[PushView] = []
-    left = _SHOWN_TO_USER
-    for each in reversed(got):
-        size = weight(each.body)
-        left -= min(size, LARGE)
-        pushes.append(_push_view(each, _sent(each.body) if size <= LARGE and left >= 0 else _Sent()))
-    pushes.reverse()
+    """What a user got, and what the devices show of it now: of large messages nothing."""
+    pushes = [_push_view(each, _sent(each.body) if weight(each.body) <= LARGE else _Sent()) for each in got]
     sent = [push for push in pushes if push.message is not None]  # a campaign may have none, and shows nothing then
     return UserView(
         user_id=user_id,

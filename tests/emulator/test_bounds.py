@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 from support.control_api import Api
 
-from pushsdk.emulator import ServiceLimits, campaigns, control, http_io, server
+from pushsdk.emulator import ServiceLimits, control, http_io, server
 
 PUSH = b'{"userIds":["ann"],"message":{}}'
 
@@ -36,19 +35,6 @@ async def test_a_head_that_does_not_come_in_time_ends_the_connection(running, mo
 
 
 # Campaigns
-
-
-async def test_campaigns_over_the_queue_are_refused(running, monkeypatch, tmp_path):
-    pytest.importorskip("duckdb")
-    monkeypatch.setattr(campaigns, "_MOST", 1)
-    tomorrow = {"type": "START_LATER", "startTs": int(time.time()) + 86_400}
-    later = {"segment": {"query": "SELECT 1", "primaryKey": "a"}, "schedule": tomorrow}
-    async with running(audience=tmp_path) as wire:
-        answers = [await wire.send(later, path="/v1/campaigns") for _ in range(2)]
-        assert [answer.status for answer in answers] == [200, 429]
-        assert answers[1].headers["retry-after"] == "10"
-        assert len(wire.emulator.campaigns) == 1
-        assert wire.emulator.inbox().requests("status:429")[0].accepted is False
 
 
 async def test_a_strangers_segment_is_run_only_by_the_token(running, until, tmp_path):

@@ -25,9 +25,9 @@ from pushsdk.emulator.segment import (
     SegmentError,
     SegmentRun,
     Tables,
+    run,
     segment_available,
 )
-from pushsdk.emulator.segment_child import run
 
 USERS = "user_id,lang,city\n007,de,Köln\n1e5,en,\n007,fr,Paris\n"
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pushsdk.emulator import segment, segment_child
-from pushsdk.emulator.segment import Failed, Job, SegmentError, Tables
-from pushsdk.emulator.segment_child import run
+from pushsdk.emulator import segment
+from pushsdk.emulator.segment import Failed, Job, SegmentError, Tables, run
 
 SECRET = "sekret"
 GOOD = "SELECT user_id FROM users"
@@ -178,14 +177,14 @@ def test_nothing_but_tables_is_read(folder: Path, query: str) -> None:
 
 @pytest.mark.parametrize("query", OUTSIDE)
 def test_the_engine_itself_reads_no_file(folder: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_child, "_named_tables", lambda db, job: list(job.tables.values()))
+    monkeypatch.setattr(segment, "_named_tables", lambda db, job: list(job.tables.values()))
     text = failed(folder, query.format(outside=folder.parent, tables=folder))
     assert text.startswith("the query: ")
 
 
 @pytest.mark.parametrize("path", ["{tables}/users.csv", "{outside}/outside.csv", "{outside}/new.csv", "rows"])
 def test_the_engine_itself_writes_no_file(folder: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_child, "_named_tables", lambda db, job: list(job.tables.values()))
+    monkeypatch.setattr(segment, "_named_tables", lambda db, job: list(job.tables.values()))
     to = path.format(outside=folder.parent, tables=folder)
     assert failed(folder, f"WITH x AS (COPY users TO '{to}') FROM users").startswith("the query: ")
 
@@ -330,7 +329,7 @@ def test_what_is_too_large_for_python_is_told(
     def fails(*args: object, **options: object) -> None:
         raise error(SECRET)
 
-    monkeypatch.setattr(segment_child, "_named_tables", fails)
+    monkeypatch.setattr(segment, "_named_tables", fails)
     assert failed(folder, GOOD) == "the query is too large or too deep: make it simpler"
 
 

@@ -354,28 +354,6 @@ def _written_to(emulator: Emulator, events) -> list[asyncio.WriteTransport]:
     return [transport for transport in there if transport.get_extra_info("peername") == name]
 
 
-@pytest.mark.parametrize("path", ["/events", "/wait?timeout=60"])
-async def test_there_is_a_bound_on_who_waits(api, emulator, room, until, monkeypatch, path):
-    monkeypatch.setattr(streams, "_MOST", 2)
-    async with api.connected() as (_, first), api.connected() as (_, second):
-        for writer in (first, second):
-            writer.write(api.head("GET", f"/_emulator/v1{path}"))
-        await until(lambda: len(room.events._waiting) == 2)
-        status, error = await api.refused("GET", path)
-        assert status == 503
-        assert "close one" in error
-    await until(lambda: not emulator._service.lost)
-    if path != "/events":
-        assert (await api.get("/wait?timeout=0"))["count"] == 0
-
-
-async def test_streams_and_waits_take_no_places_from_each_other(api, room, until, monkeypatch):
-    monkeypatch.setattr(streams, "_MOST", 1)
-    async with api.events() as events:
-        await events.until("hello")
-        assert (await api.get("/wait?timeout=0"))["matched"] is False
-
-
 async def test_a_stream_comes_in_chunks_over_one_connection(emulator, wire):
     headers = {"Api-Key": emulator.api_key}
     async with (
