@@ -117,18 +117,17 @@ class _Portal:
                 if claims is not None:
                     await claims.aclose()
 
-        thread = LoopThread(close)
+        thread = self._thread = LoopThread(close)
+        finalizer = weakref.finalize(self, _dropped, thread, f"PushClient({client._engine.settings.base_url!r})")
+        # At the end of the interpreter ``LoopThread`` closes what is open, without a warning.
+        finalizer.atexit = False
         try:
             thread.start()
-        finally:
+        except BaseException:
             # A signal may have come when the thread had started.
-            if thread.has_started:
-                self._thread = thread
-                finalizer = weakref.finalize(
-                    self, _dropped, thread, f"PushClient({client._engine.settings.base_url!r})"
-                )
-                # At the end of the interpreter ``LoopThread`` closes what is open, without a warning.
-                finalizer.atexit = False
+            if not thread.has_started:
+                self._thread = None
+            raise
         return thread
 
     def _start_over(self) -> None:

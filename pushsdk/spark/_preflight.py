@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
 from pushsdk._broadcast._personal import Fill
-from pushsdk._core.arguments import check_patience, check_policy, check_setting
 from pushsdk._core.brake import Brake
-from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy
 from pushsdk._core.errors import ConfigurationError, ValidationError
-from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Share, Timeout
+from pushsdk._core.policy import Batching, Rate, Share
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
+from pushsdk.client import AsyncPushClient
+from pushsdk.options import SendingOptions
 from pushsdk.spark._manifest import OWN_CLAIMS
 
 if TYPE_CHECKING:
@@ -53,40 +52,32 @@ ClaimFactory = Callable[[], ClaimStore]
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is sent: what an executor hands to ``push_batches``, plain and picklable. Holds no key."""
+    """The keywords of ``push_batches`` in an executor, checked, plain and picklable. Holds no key."""
 
     base_url: str
     claims: ClaimFactory
-    api_key: Any = None
-    retry: RetryPolicy | None = None
-    timeout: Timeout | float | None = None
     batching: Batching
-    limits: Limits | None = None
-    rate: Rate | None = None
-    proxy: str | None = None
-    headers: Mapping[str, str] | None = None
-    allow_insecure: bool = False
-    brake: Brake | None = None
+    others: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"Sending({self.base_url!r})"
 
     def divided(self, tasks: int, max_users: int) -> Sending:
-        """For one of so many tasks, in chunks of so many users: its share of the rate."""
-        rate = self.rate
-        if rate is not None:
+        """Return the keywords for one of ``tasks`` tasks, in chunks of ``max_users``: with its share of the rate."""
+        others = self.others
+        if (rate := others.get("rate")) is not None:
             given = {name: getattr(rate, name) for name in Rate.__struct_fields__}
             per: dict[str, Any] = {name: None if value is None else value / tasks for name, value in given.items()}
-            rate = Share(**per, of=tasks)
+            others = {**others, "rate": Share(**per, of=tasks)}
         batching = msgspec.structs.replace(self.batching, max_users=max(max_users, self.batching.max_users))
-        return msgspec.structs.replace(self, rate=rate, batching=batching)
+        return msgspec.structs.replace(self, batching=batching, others=others)
 
     def options(self, place: int) -> dict[str, Any]:
-        """As keywords, for the task with this place among them."""
-        given = {name: getattr(self, name) for name in self.__struct_fields__}
-        if isinstance(self.rate, Share):
-            given["rate"] = msgspec.structs.replace(self.rate, place=place)
-        return given
+        """Return them as a mapping, for the task with this place among the tasks."""
+        others = self.others
+        if isinstance(rate := others.get("rate"), Share):
+            others = {**others, "rate": msgspec.structs.replace(rate, place=place)}
+        return {**others, "base_url": self.base_url, "claims": self.claims, "batching": self.batching}
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -134,9 +125,15 @@ class Order(msgspec.Struct, frozen=True):
         return tasks
 
 
-def checked_sending(given: Mapping[str, Any]) -> Sending:
-    """The keywords of ``broadcast``, checked here: in an executor it would be late. Raises ConfigurationError."""
-    api_key = given["api_key"]
+def checked_sending(
+    *,
+    base_url: str | None,
+    claims: ClaimFactory,
+    api_key: object = None,
+    brake: object = None,
+    **options: Unpack[SendingOptions],
+) -> Sending:
+    """Check the keywords of ``broadcast``: in an executor it would be late. Raises ConfigurationError, TypeError."""
     if isinstance(api_key, str):
         raise ConfigurationError(
             "api_key is a callable here, or None for PUSHSDK_API_KEY of each executor's environment: a text would be "
@@ -144,24 +141,15 @@ def checked_sending(given: Mapping[str, Any]) -> Sending:
         )
     if api_key is not None and not callable(api_key):
         raise ConfigurationError("api_key is a callable that returns the key, or None")
-    allow_insecure = given.get("allow_insecure", False)
-    if not isinstance(allow_insecure, bool):
-        raise ConfigurationError("allow_insecure is True or False")
-    base_url = os.environ.get("PUSHSDK_BASE_URL") if given["base_url"] is None else given["base_url"]
-    # A copy as a plain text: what is sealed is not pickled.
-    base_url = "".join(check_base_url(base_url, allow_insecure=allow_insecure))
-    check_policy(given.get("retry"), RetryPolicy.safe())
-    check_patience(given.get("timeout"), Timeout())
-    check_headers(given.get("headers"))
-    proxy = given.get("proxy")
-    if proxy is not None:
-        check_proxy(proxy, base_url=base_url, allow_insecure=allow_insecure)
-    check_setting(Limits, "limits", given.get("limits"))
-    check_setting(Rate, "rate", given.get("rate"))
-    if given["brake"] is not None and not isinstance(given["brake"], Brake):
+    if brake is not None and not isinstance(brake, Brake):
         raise ConfigurationError("brake is a Brake")
-    batching = check_setting(Batching, "batching", given.get("batching"))
-    return Sending(**{**given, "base_url": base_url, "batching": batching})
+    # The others are for one process. They may not be pickled, or would be called in the executors.
+    for name in options.keys() - SendingOptions.__optional_keys__:
+        raise TypeError(f"broadcast() got an unexpected keyword argument {name!r}")
+    settings = AsyncPushClient(base_url, "of-the-executors", **options)._engine.settings
+    others = {**options, "api_key": api_key, "brake": brake}
+    # A copy as a plain text: what is sealed is not pickled.
+    return Sending(base_url="".join(settings.base_url), claims=claims, batching=settings.batching, others=others)
 
 
 def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, float]:

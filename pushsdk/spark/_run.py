@@ -95,7 +95,7 @@ def _broadcast(
 ) -> SparkReport:
     make, store, claim_ttl = checked_claims(given["claims"], folder.claims)
     check_spark(session, make)
-    sending = checked_sending({**given, "claims": make})
+    sending = checked_sending(**{**given, "claims": make})
     names = order.checked_fields(df.columns)
     tasks = order.checked_tasks(session.sparkContext.defaultParallelism)
     wanted = {

@@ -73,13 +73,21 @@ def test_many_threads_close_one_client_and_all_wait_for_its_end(service: Service
     client = PushClient()
     ended = sending(client)
     service.wait_for(1)
+    thread, go_on = client._portal._thread, threading.Event()
+    assert thread is not None
 
     def close(_: int) -> tuple[bool, int]:
         report = client.close()
         return threads_of_clients() == [], len(report.accepted)
 
     with ThreadPoolExecutor(8) as pool:
-        closed = list(pool.map(close, range(8)))
+        # The loop takes all of them in together.
+        thread.loop.call_soon_threadsafe(go_on.wait)
+        closing = pool.map(close, range(8))
+        while len(thread._calls) < 9:
+            time.sleep(0.001)
+        go_on.set()
+        closed = list(closing)
     assert ended.result(HANGS) is Outcome.ACCEPTED
     assert sorted(closed) == [(True, 0)] * 7 + [(True, 1)]
 
