@@ -2460,8 +2460,8 @@ BY_SPARK = [
     Mutant(
         "every task takes itself for the first of those that share a rate",
         SPARK + "_preflight.py",
-        "msgspec.structs.replace(self.rate, place=place)",
-        "self.rate",
+        "msgspec.structs.replace(rate, place=place)",
+        "rate",
         T_SPARK + "preflight.py",
     ),
     Mutant(

@@ -29,7 +29,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import emitter
 from pushsdk._loop_thread import AT_EXIT, Call, LoopThread, read, readable
-from pushsdk._runs.options import RunPath
+from pushsdk._runs.options import RunPath, guarded
 from pushsdk._runs.progress import Progress
 from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims._keyed import keyed_sends
@@ -346,14 +346,8 @@ def _told(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
     """``on_progress``, for the loop: the thread that waits is asked to call it."""
     if on_progress is None or not callable(on_progress):
         return on_progress
-
-    def tell(progress: Progress) -> None:
-        try:
-            on_progress(progress)
-        except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
-            logger.error("on_progress raised %s", type(error).__name__)
-
-    return lambda progress: call.callbacks.put(lambda: tell(progress))
+    tell = guarded(on_progress)
+    return lambda progress: call.callbacks.put(functools.partial(tell, progress))
 
 
 def _dropped(thread: LoopThread, name: str) -> None:

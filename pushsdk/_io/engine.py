@@ -25,9 +25,9 @@ from pushsdk._io.coalescer import Coalescer
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.observer import Observer
-from pushsdk._io.offload import Offload, in_thread
 from pushsdk._io.sender import Sender, emitter
 from pushsdk._io.slots import Slots
+from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.transport import AiohttpTransport, Session, Transport
 
 __all__ = ["Engine", "Settings"]

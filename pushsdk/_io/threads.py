@@ -1,17 +1,22 @@
-"""Threads for blocking work (host names, files) that nobody waits for when the interpreter ends."""
+"""Blocking work (host names, files) in threads. The end of the interpreter does not wait for ``DaemonThreads``."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["DaemonThreads"]
+__all__ = ["DaemonThreads", "Offload", "in_thread", "settled"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: Runs a function away from the event loop, and returns what it returned.
+Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -67,3 +72,25 @@ class DaemonThreads(ThreadPoolExecutor):
             # Not kept while it waits for the next: it may hold much.
             del work
             self._resting.release()
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """Run blocking work in a thread. A cancellation waits for its end: two threads must not meet in one file."""
+    # No task, as to_thread would be: all tasks are cancelled where a loop is closed, and the thread goes on.
+    thread = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        await settled(thread)
+        raise
+
+
+async def settled(task: asyncio.Future[Any]) -> bool:
+    """Wait for the end of a task, whatever comes; True where it has a result. For a caller that is being cancelled."""
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            # Once more: the first one is about to be raised.
+            continue
+    return not task.cancelled() and task.exception() is None

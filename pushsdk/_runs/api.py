@@ -22,7 +22,7 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
-from pushsdk._io.offload import settled
+from pushsdk._io.threads import settled
 from pushsdk._runs.options import Wishes
 from pushsdk._runs.pipeline import Runner
 from pushsdk._runs.plan import Header

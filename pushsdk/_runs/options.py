@@ -15,12 +15,24 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._runs.progress import OnProgress, Progress
 
-__all__ = ["OnUnknown", "RunPath", "Wishes"]
+__all__ = ["OnUnknown", "RunPath", "Wishes", "guarded"]
 
 OnUnknown = Literal["hold", "resend"]
 RunPath = str | os.PathLike[str]
 
 logger = logging.getLogger("pushsdk")
+
+
+def guarded(on_progress: OnProgress) -> OnProgress:
+    """Return a callback whose exceptions are logged: an observer must not change what it observes."""
+
+    def tell(progress: Progress) -> None:
+        try:
+            on_progress(progress)
+        except Exception as error:  # noqa: BLE001 - see above
+            logger.error("on_progress raised %s", type(error).__name__)
+
+    return tell
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -60,18 +72,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def tell(self) -> OnProgress | None:
-        """``on_progress``, made unable to break a run."""
-        on_progress = self.on_progress
-        if on_progress is None:
-            return None
-
-        def tell(progress: Progress) -> None:
-            try:
-                on_progress(progress)
-            except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
-                logger.error("on_progress raised %s", type(error).__name__)
-
-        return tell
+        """Return ``on_progress``, made unable to break a run."""
+        return None if self.on_progress is None else guarded(self.on_progress)
 
     def check(self) -> None:
         """Raises ConfigurationError where something is not what it has to be."""

@@ -16,7 +16,7 @@ from pushsdk._core.arguments import check_users
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.words import count
-from pushsdk._io.offload import Offload, settled
+from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Ending, StoppedBy
 from pushsdk._runs.run_file.journal import Journal
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.virtual_time import turns, virtual
 
-from pushsdk._io.offload import in_thread
+from pushsdk._io.threads import in_thread
 from pushsdk._runs.run_file.group_commit import GroupCommit
 
 

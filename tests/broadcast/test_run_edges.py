@@ -33,7 +33,7 @@ from pushsdk import (
 )
 from pushsdk._io.files import is_locked
 from pushsdk._io.forks import ProcessGuard
-from pushsdk._io.offload import in_thread, settled
+from pushsdk._io.threads import in_thread, settled
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
 from pushsdk._runs.run_file.file import Place

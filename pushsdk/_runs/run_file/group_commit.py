@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from pushsdk._io.offload import Offload
+from pushsdk._io.threads import Offload
 
 __all__ = ["Commit", "GroupCommit"]
 
