@@ -18,7 +18,7 @@ from pushsdk._core import wire
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
 from pushsdk._core.batching import Call, Content, Options
 from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy, sealed
-from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError
+from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
 from pushsdk._core.events import Event
 from pushsdk._core.explain import BODY_KEPT, error_for
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
@@ -172,11 +172,20 @@ class AsyncPushClient:
             users, ids, repeated = check_users(user_ids, engine.settings.batching.max_users)
         else:
             users, ids, repeated = (user_ids,), wire.encode_user_id(user_ids), 0
-        encoded = wire.encode_message(message)
-        fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), repeated)
+        if dedupe_key is not None and self._keyed is None:
+            raise ConfigurationError("dedupe_key needs a claim store: pass claims= to the client (see pushsdk.claims)")
+        if engine.backlog.is_full:
+            ids = b""  # a call that waits for room holds no bytes
+            await engine.coalescer.wait_for_room(call)
+        try:
+            encoded = wire.encode_message(message)
+            fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
+        except BaseException:
+            engine.coalescer.ledger.end(call)
+            raise
         if dedupe_key is not None:
             keyed = self._engine.options_of(options.policy, options.timeout, keyed=True)
             return await self._send_once(call, Content(encoded, fields, keyed), dedupe_key)
@@ -190,7 +199,7 @@ class AsyncPushClient:
                 raise
             if type(told) is Receipt:
                 return told
-        return await engine.coalescer.see_through(call, (encoded, fields, options), batch)
+        return await engine.coalescer.see_through(call, batch)
 
     async def create_campaign(
         self,
@@ -328,10 +337,12 @@ class AsyncPushClient:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
 
     async def _send_once(self, call: Call, content: Content, dedupe_key: str) -> Receipt:
-        if self._keyed is None:
-            raise ConfigurationError("dedupe_key needs a claim store: pass claims= to the client (see pushsdk.claims)")
+        assert self._keyed is not None  # noqa: S101 - checked by ``send``
         try:
             return await self._keyed.send(call, content, key=dedupe_key)
+        except ValidationError:
+            self._engine.coalescer.ledger.end(call)
+            raise
         except PartialError as error:
             # The same again sends to nobody but those.
             error.may_repeat = error._open

@@ -1,20 +1,20 @@
-"""Which concurrent sends travel together: calls, the open batches that they join, and the backlog's bounds.
+"""The merging of concurrent sends: calls, and the open batches that they join.
 
 Decides and counts; the shell awaits. No order is promised between calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pushsdk._core.outcome import Failure, Verdict
-from pushsdk._core.policy import Batching, Limits, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
-__all__ = ["FRAME", "SETTLED", "Backlog", "Batch", "Batches", "Call", "Content", "Key", "Options"]
+__all__ = ["FRAME", "SETTLED", "Batch", "Batches", "Call", "Content", "Key", "Options"]
 
 # What a push body has around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
@@ -129,10 +129,10 @@ class Batch(msgspec.Struct, eq=False, gc=False):
     """The bounds of what is merged into it. Set by ``Batches``."""
     taken: set[str] | None = None
     """The ids in it, made when the second call comes: most batches stay single."""
-    company: Any = None
-    """Set by the shell, when somebody waits in it: their common place among the deadlines."""
+    entry: Any = None
+    """Set by the shell when a call waits in it: its entry in the timer wheel and in the line for slots."""
     queued: bool = False
-    """Set by the shell: in line for a place on the wire."""
+    """Set by the shell: in line for a slot."""
     started: bool = False
     """Set by the shell: it has the place, and nobody leaves any more."""
     has_slot: bool = False
@@ -222,38 +222,3 @@ class Batches:
             return batching.max_users, batching.max_bytes
         max_bytes = sizes.bytes_for(frame) or batching.max_bytes
         return min(batching.max_users, sizes.users), min(batching.max_bytes, max_bytes)
-
-
-class Backlog:
-    """What waits for a place on the wire, counted against the limits."""
-
-    __slots__ = ("_max_bytes", "_max_users", "bytes", "users", "when_room")
-
-    def __init__(self, limits: Limits) -> None:
-        self._max_users = limits.queued_users
-        self._max_bytes = limits.queued_bytes
-        #: Set by the shell: called after something left.
-        self.when_room: Callable[[], None] | None = None
-        #: What waits now. Counted by ``enter`` and ``leave``.
-        self.users = 0
-        self.bytes = 0
-
-    def admit(self, users: int, size: int) -> bool:
-        """So much waits now, unless it is too much. A call larger than the limits waits where nothing else does."""
-        all_users, all_bytes = self.users + users, self.bytes + size
-        if (all_users > self._max_users or all_bytes > self._max_bytes) and self.users:
-            return False
-        self.users, self.bytes = all_users, all_bytes
-        return True
-
-    def enter(self, users: int, size: int) -> None:
-        """So much waits now, whatever the limits."""
-        self.users += users
-        self.bytes += size
-
-    def leave(self, users: int, size: int, *, quietly: bool = False) -> None:
-        """So much has left: on the wire, or given up (or, ``quietly``, is about to be counted again)."""
-        self.users -= users
-        self.bytes -= size
-        if self.when_room is not None and not quietly:
-            self.when_room()

@@ -167,9 +167,9 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one client holds at a time.
 
-    ``in_flight`` is the number of requests on the wire, ``queued_users`` and ``queued_bytes`` (of user ids and
-    messages) what waits for a place there, between two attempts too. When the queue is full, a new call waits
-    (``"wait"``) or fails with QueueFullError (``"raise"``). Nothing is dropped.
+    ``in_flight`` is the number of requests in flight, ``queued_users`` and ``queued_bytes`` (of user ids and messages)
+    what waits for a slot there, between two attempts too. At these limits a new call waits before it is encoded
+    (``"wait"``) or fails with QueueFullError (``"raise"``): one call at most exceeds them. Nothing is dropped.
     """
 
     in_flight: int = 64

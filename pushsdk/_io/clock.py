@@ -1,6 +1,6 @@
-"""Time in the shell: now, deadlines kept by one sweep, and the scope that ends an await at its deadline.
+"""Time in the shell: a timer wheel for all deadlines, and the scope that ends an await at its deadline.
 
-A timer per call costs 3-4 us, a place in the sweep 0.3. A deadline is kept to one tick and a few loop turns.
+A timer per call costs 3-4 us, an entry of the wheel 0.3. A deadline is kept to one tick and a few loop turns.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -16,38 +15,38 @@ import msgspec
 
 from pushsdk._core.outcome import Failure
 
-__all__ = ["TURNS_TO_READ", "Company", "Deadlines", "Expirable", "Scope"]
+__all__ = ["NEVER", "TICKS_PER_SECOND", "TURNS_TO_READ", "DeadlineScope", "Entry", "TimerWheel"]
 
 TICKS_PER_SECOND = 250
 # One turn reads the sockets, the next runs the tasks that the answers wake, the third takes in the rest of an answer.
 TURNS_TO_READ = 3
-# The bucket of what has no deadline.
+# The tick of an entry without a deadline.
 NEVER = -1
 
 
-class Expirable(Protocol):
-    """What can be kept in the sweep."""
+class Entry(Protocol):
+    """An entry of the timer wheel."""
 
     def expire(self, reason: Failure) -> None:
-        """Its deadline has come (DEADLINE), or the client ends it (CLOSED)."""
+        """End the entry: its deadline has come (DEADLINE), or the client ends it (CLOSED)."""
         ...
 
 
-class Deadlines:
-    """Calls ``expire`` on what is still in it when its deadline passes. One timer, for the earliest bucket in use."""
+class TimerWheel:
+    """Calls ``expire`` on each entry whose deadline has passed. One timer, for the earliest tick in use."""
 
     __slots__ = ("_armed", "_buckets", "_handle", "_order", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        # Deadlines rounded up to a tick, and what expires then (a dict as an ordered set).
-        self._buckets: dict[int, dict[Expirable, None]] = {}
+        # The entries by their deadlines, rounded up to a tick (a dict as an ordered set).
+        self._buckets: dict[int, dict[Entry, None]] = {}
         self._order: list[int] = []
         self._handle: asyncio.Handle | None = None
         self._armed = math.inf
 
-    def add(self, item: Expirable, deadline: float) -> int:
-        """Keep the item until it is removed with the bucket that this returns, or expires."""
+    def add(self, entry: Entry, deadline: float) -> int:
+        """Keep the entry until it expires, or is removed with the tick that this returns."""
         tick = int(deadline * TICKS_PER_SECOND) + 1 if deadline < math.inf else NEVER
         bucket = self._buckets.get(tick)
         if bucket is None:
@@ -56,21 +55,21 @@ class Deadlines:
                 heapq.heappush(self._order, tick)
                 if tick < self._armed:
                     self._arm(tick)
-        bucket[item] = None
+        bucket[entry] = None
         return tick
 
-    def remove(self, item: Expirable, tick: int) -> None:
-        """The item is through. A bucket left empty goes when its time comes, or before the next is armed."""
+    def remove(self, entry: Entry, tick: int) -> None:
+        """Remove the entry. An empty tick goes when its time comes, or before the next is armed."""
         bucket = self._buckets.get(tick)
         if bucket is not None:
-            bucket.pop(item, None)
+            bucket.pop(entry, None)
 
     def end_scopes(self, reason: Failure) -> None:
         """Expire every scope of now, whatever its deadline."""
         for bucket in tuple(self._buckets.values()):
-            for item in tuple(bucket):
-                if isinstance(item, Scope):
-                    item.expire(reason)
+            for entry in tuple(bucket):
+                if isinstance(entry, DeadlineScope):
+                    entry.expire(reason)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -100,85 +99,41 @@ class Deadlines:
         self._handle, self._armed = None, math.inf
         # call_at may come a clock resolution early: what is due within a tenth of a tick is due.
         while self._order and (self._order[0] <= now + 0.1 or not self._buckets[self._order[0]]):
-            for item in self._buckets.pop(heapq.heappop(self._order)):
-                item.expire(Failure.DEADLINE)
+            for entry in self._buckets.pop(heapq.heappop(self._order)):
+                entry.expire(Failure.DEADLINE)
         if self._order:
             self._arm(self._order[0])
 
 
-class Member(Expirable, Protocol):
-    """An item of a ``Company``. If it expires twice, the first time counts."""
-
-    deadline: float
-
-
-class Company:
-    """One place in the sweep for many that wait together: for the earliest of their deadlines."""
-
-    __slots__ = ("_keeper", "_members", "_tick", "deadline")
-
-    def __init__(self, keeper: Deadlines, members: Iterable[Member]) -> None:
-        self._keeper = keeper
-        # Looked through when a deadline comes: may change in the meantime.
-        self._members = members
-        #: The earliest deadline; infinite where there is none. Set by ``include``.
-        self.deadline = math.inf
-        self._tick = NEVER
-
-    def include(self, deadline: float) -> None:
-        """One of the members has this deadline."""
-        if deadline < self.deadline:
-            self._keeper.remove(self, self._tick)
-            self.deadline = deadline
-            self._tick = self._keeper.add(self, deadline)
-
-    def expire(self, reason: Failure) -> None:
-        """Tell those whose deadline has come, and wait for the next."""
-        # Rounding may put a deadline at the very end of its tick.
-        due = self._tick / TICKS_PER_SECOND
-        rest = math.inf
-        for member in self._members:
-            if member.deadline <= due:
-                member.expire(reason)
-            elif member.deadline < rest:
-                rest = member.deadline
-        self.deadline = math.inf
-        self.include(rest)
-
-    def close(self) -> None:
-        """Nobody waits any more."""
-        self._keeper.remove(self, self._tick)
-        self.deadline = -math.inf
-
-
-class Scope(msgspec.Struct, eq=False, gc=False):
+class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     """``with scope:`` around awaits of the current task; past the deadline they are cancelled.
 
     ``expired`` then says why, and the CancelledError does not leave the block, unless the task was cancelled from
     outside as well: that always propagates.
     """
 
-    _keeper: Deadlines
-    _deadline: float
+    _timers: TimerWheel
+    deadline: float
+    """On the loop's clock; infinite if there is none."""
     expired: Failure | None = None
-    """Why the block was ended, None where it was not. Set by ``expire``."""
+    """The reason why the block was ended, or None. Set by ``expire``."""
     _task: Any = None
     _cancelling: int = 0
     _tick: int = NEVER
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task(self._keeper.loop)
+        task = asyncio.current_task(self._timers.loop)
         if task is None:  # pragma: no cover - only a coroutine driven by hand
             raise RuntimeError("a send is awaited inside a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._tick = self._keeper.add(self, self._deadline)
+        self._tick = self._timers.add(self, self.deadline)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._keeper.remove(self, self._tick)
+        self._timers.remove(self, self._tick)
         # The task keeps what it raises, and that its frames: a way back from here would be a cycle.
         task, self._task = self._task, None
         if self.expired is None:

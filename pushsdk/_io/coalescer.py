@@ -1,4 +1,4 @@
-"""From ``send()`` calls to batches that leave: admission, joining, waiting, departure.
+"""From ``send()`` calls to batches that leave: room, joining, waiting, departure.
 
 What joins is decided in the core. A lone call is posted in its caller's own task; a request that several callers
 share runs in a task of its own, so that nobody's cancellation takes the others along.
@@ -7,26 +7,24 @@ share runs in a task of its own, so that nobody's cancellation takes the others 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import logging
 import math
 import types
-from collections import OrderedDict
 from collections.abc import Callable, Generator
 
-from pushsdk._core.batching import Backlog, Batch, Batches, Call, Content, Key
+from pushsdk._core import wire
+from pushsdk._core.batching import Batch, Batches, Call, Content, Key
 from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Counters, Receipt
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk._io.clock import Company, Deadlines
+from pushsdk._io.clock import NEVER, TICKS_PER_SECOND, TimerWheel
 from pushsdk._io.delivery import Delivery
 from pushsdk._io.ledger import Ledger, conclude, unsettled
 from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Sender
-from pushsdk._io.slots import Slots
+from pushsdk._io.slots import Backlog, Slots
 
 __all__ = ["Coalescer"]
 
@@ -51,7 +49,7 @@ class Coalescer:
         sender: Sender,
         *,
         loop: asyncio.AbstractEventLoop,
-        deadlines: Deadlines,
+        timers: TimerWheel,
         slots: Slots,
         backlog: Backlog,
         counters: Counters,
@@ -64,7 +62,7 @@ class Coalescer:
         self._sender = sender
         self._observer = observer
         self._loop = loop
-        self._deadlines = deadlines
+        self.timers = timers
         self._slots = slots
         self._rate_limiter = slots.rate_limiter
         self._backlog = backlog
@@ -83,48 +81,56 @@ class Coalescer:
             emit=emit,
             observer=observer,
         )
-        # Calls that wait until the backlog has room, first come first served.
-        self._admissions: OrderedDict[Call, int] = OrderedDict()
-        # The same by their deadlines, with those that have gone since: a pause ends the first of them.
-        self._impatient: list[tuple[float, int, Call]] = []
-        self._arrivals = itertools.count()
         # Batches that wait for company, and what ends that.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        backlog.when_room = self._admit_next
 
     async def send(self, call: Call, content: Key) -> Receipt:
         """Send one call. Raises PushError unless all of its users were accepted."""
-        return await self.see_through(call, content, self.join(call, content))
+        return await self.see_through(call, self.join(call, content))
 
-    def join(self, call: Call, content: Key, *, is_room_held: bool = False) -> Batch | None:
-        """Put the call into a batch; None where it has to wait for room first. Then ``see_through``.
+    async def wait_for_room(self, call: Call) -> None:
+        """Wait until the queue is below its limits, without the bytes of the call. Raises PushError if it can't."""
+        self._active.add(call)
+        if self._observer is not None:
+            call.caller = self._observer.caller(self._loop.time())
+        call.ids = b""
+        failure = Failure.QUEUE_FULL if self._raise_when_full else self._barred(call)
+        if failure is None:
+            try:
+                failure = await self._backlog.wait_for_room(self.timers, call.deadline)
+            except asyncio.CancelledError:
+                self.walk_away(call, None)
+                raise
+        if failure is not None:
+            self.ledger.settle(call, call.users, self._unsent(failure))
+            self.ledger.end(call)
+            conclude(call)
+        call.ids = wire.encode_user_ids(call.users)[1:-1]
 
-        Where others lead it, ``call.waiter`` is set. Told a Receipt there, it is through. ``is_room_held`` after a wait
-        for room: it is in the backlog already, with a batch of its own.
+    def join(self, call: Call, content: Key) -> Batch | None:
+        """Put the call into a batch; None after a bug of ours, which is the verdict. Then ``see_through``.
+
+        If others lead the batch, ``call.waiter`` is set. A Receipt there is all that the caller has to know.
         """
         try:
-            if not is_room_held:
-                self._active.add(call)
-                if self._observer is not None:
-                    call.caller = self._observer.caller(self._loop.time())
-                if self._admissions or not self._backlog.admit(call.left, len(call.ids) + 1):
-                    return None
+            self._active.add(call)
+            if self._observer is not None and call.caller is None:
+                call.caller = self._observer.caller(self._loop.time())
             linger = self._linger
             # With less time than that it can't wait for company.
             is_hasty = linger and call.deadline - self._loop.time() <= linger
             batch = None if is_hasty else self._batches.join(content, call)
             if batch is None:
                 batch = self._batches.alone(Content(*content), call)
-                if not is_room_held and not self._has_room(batch):
-                    return None
+                self._backlog.enter(batch.users, batch.size)
                 if not is_hasty:
                     self._batches.open(batch)
                 if is_hasty or not linger or batch.is_full:
                     return batch
                 self._lingering[batch] = self._loop.call_later(linger, self._depart, batch)
-            elif is_room_held:
-                self._backlog.leave(0, batch.frame, quietly=True)
+            else:
+                self._backlog.enter(call.left, len(call.ids) + 1)
             self._wait(call, batch)
             if linger and batch.is_full and batch in self._lingering:
                 self._depart(batch)
@@ -133,11 +139,9 @@ class Coalescer:
             self._fail(call, None)
             return None
 
-    async def see_through(self, call: Call, content: Key, batch: Batch | None) -> Receipt:
-        """What is left to do for a call that has joined. Raises PushError unless all of its users were accepted."""
+    async def see_through(self, call: Call, batch: Batch | None) -> Receipt:
+        """Wait for the end of a call that has joined. Raises PushError unless all of its users were accepted."""
         try:
-            if batch is None and call.left:
-                batch = await self._be_admitted(call, content)
             if batch is not None and call.left:
                 if call.waiter is None:
                     # It opened a batch that does not linger, and leads it: it looks who came along in this loop turn.
@@ -170,8 +174,9 @@ class Coalescer:
 
     def close(self) -> None:
         """End everything that has not left the queue, as CLOSED."""
-        for call in (*self._admissions, *(call for batch in self._lingering for call in batch.calls)):
-            call.expire(Failure.CLOSED)
+        for batch in self._lingering:
+            for call in batch.calls:
+                call.expire(Failure.CLOSED)
         self._slots.give_up(Failure.CLOSED)
 
     def pause(self, until: float) -> None:
@@ -180,58 +185,7 @@ class Coalescer:
             for call in batch.calls:
                 if call.deadline < until:
                     call.expire(Failure.PAUSED)
-        while self._impatient and self._impatient[0][0] < until:
-            call = heapq.heappop(self._impatient)[2]
-            if call in self._admissions:
-                call.expire(Failure.PAUSED)
-
-    # -- getting in ---------------------------------------------------------------------------------------------
-
-    async def _be_admitted(self, call: Call, content: Key) -> Batch | None:
-        """Join once there is room. A call that is told something else is settled, as not sent."""
-        barred = Failure.QUEUE_FULL if self._raise_when_full else self._barred(call)
-        if barred is not None:
-            self.ledger.settle(call, call.users, self._unsent(barred))
-            return None
-        self._admissions[call] = size = len(call.ids) + 1 + Content(*content).frame
-        if len(self._impatient) > 2 * len(self._admissions) + 1000:
-            self._impatient = [place for place in self._impatient if place[2] in self._admissions]
-            heapq.heapify(self._impatient)
-        heapq.heappush(self._impatient, (call.deadline, next(self._arrivals), call))
-        call.waiter = self._loop.create_future()
-        tick = self._deadlines.add(call, call.deadline)
-        try:
-            told = await call.waiter
-        except asyncio.CancelledError:
-            self._forgo_admission(call, size)
-            raise
-        finally:
-            self._deadlines.remove(call, tick)
-        call.waiter = None
-        if told is GO:
-            return self.join(call, content, is_room_held=True)
-        self._forgo_admission(call, size)
-        self.ledger.settle(call, call.users, self._unsent(told))
-        return None
-
-    def _forgo_admission(self, call: Call, size: int) -> None:
-        if self._admissions.pop(call, None) is None:
-            self._backlog.leave(len(call.users), size)
-        self._admit_next()
-
-    def _admit_next(self) -> None:
-        while self._admissions:
-            call, size = next(iter(self._admissions.items()))
-            # One that was told something else is about to leave, and then admits the next.
-            if call.waiter.done() or not self._backlog.admit(len(call.users), size):
-                return
-            self._admissions.popitem(last=False)
-            call.waiter.set_result(GO)
-
-    def _has_room(self, batch: Batch) -> bool:
-        """Count the batch of a call in the backlog, instead of the call, where there is room for it."""
-        self._backlog.leave(batch.users, batch.size - batch.frame, quietly=True)
-        return self._backlog.admit(batch.users, batch.size)
+        self._backlog.give_up(Failure.PAUSED, before=until)
 
     # -- going along --------------------------------------------------------------------------------------------
 
@@ -240,11 +194,11 @@ class Coalescer:
         if self._sender.closed or self._rate_limiter.paused_until > call.deadline:
             self._leave(call, batch, self._barred(call))
             return
-        company = batch.company
-        if company is None:
-            company = batch.company = Company(self._deadlines, batch.calls)
-        if call.deadline < company.deadline:
-            company.include(call.deadline)
+        entry = batch.entry
+        if entry is None:
+            entry = batch.entry = QueuedBatch(self, batch)
+        if call.deadline < entry.deadline:
+            entry.include(call.deadline)
         call.waiter = self._loop.create_future()
 
     def _barred(self, call: Call) -> Failure | None:
@@ -273,11 +227,11 @@ class Coalescer:
         if timer is not None:
             timer.cancel()
         batch.queued = True
-        departure = _Departure(self, batch)
-        self._slots.enqueue(departure)
-        if batch.company is not None and batch.company.deadline < self._rate_limiter.paused_until:
-            # Those that came while it was in no line, and can't wait for the end of a pause.
-            departure.give_up(Failure.PAUSED, before=self._rate_limiter.paused_until)
+        entry: QueuedBatch = batch.entry
+        self._slots.enqueue(entry)
+        if entry.deadline < self._rate_limiter.paused_until:
+            # Calls that came while the batch was in no line, and can't wait for the end of a pause.
+            entry.give_up(Failure.PAUSED, before=self._rate_limiter.paused_until)
 
     def _start(self, batch: Batch) -> None:
         """The batch has its place: nobody joins or leaves any more."""
@@ -295,7 +249,7 @@ class Coalescer:
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
         if len(batch.calls) == 1:
-            batch.company.close()
+            batch.entry.close()
             batch.calls[0].waiter.set_result(GO)
         else:
             batch.shared = True
@@ -309,8 +263,8 @@ class Coalescer:
         batch.remove(call)
         self._backlog.leave(len(call.users), len(call.ids) + 1)
         if not batch.calls:
-            if batch.company is not None:
-                batch.company.close()
+            if batch.entry is not None:
+                batch.entry.close()
             self._batches.close(batch)
             self._backlog.leave(0, batch.size)
             timer = self._lingering.pop(batch, None)
@@ -351,23 +305,53 @@ class Coalescer:
         )
 
 
-class _Departure:
-    """A batch in line for a place on the wire: see ``slots.Waiting``."""
+class QueuedBatch:
+    """A batch in which calls wait: an entry of the timer wheel, and of the line for slots."""
 
-    __slots__ = ("_batch", "_coalescer")
+    __slots__ = ("_batch", "_coalescer", "_tick", "deadline")
 
     def __init__(self, coalescer: Coalescer, batch: Batch) -> None:
         self._coalescer = coalescer
         self._batch = batch
+        self._tick = NEVER
+        #: The earliest deadline of its calls; infinite if there is none. Set by ``include``.
+        self.deadline = math.inf
+
+    def include(self, deadline: float) -> None:
+        """Include a call with this deadline."""
+        if deadline < self.deadline:
+            timers = self._coalescer.timers
+            timers.remove(self, self._tick)
+            self.deadline = deadline
+            self._tick = timers.add(self, deadline)
+
+    def expire(self, reason: Failure) -> None:
+        """Expire the calls whose deadline has come, and wait for the next deadline."""
+        # Rounding may put a deadline at the very end of its tick.
+        due, rest = self._tick / TICKS_PER_SECOND, math.inf
+        for call in self._batch.calls:
+            if call.deadline <= due:
+                call.expire(reason)
+            elif call.deadline < rest:
+                rest = call.deadline
+        self.deadline = math.inf
+        self.include(rest)
+
+    def close(self) -> None:
+        """Leave the timer wheel: no call waits any more."""
+        self._coalescer.timers.remove(self, self._tick)
 
     @property
     def users(self) -> int:
+        """See ``slots.Waiting``."""
         return self._batch.users
 
     def grant(self) -> bool:
+        """See ``slots.Waiting``."""
         return self._coalescer.depart(self._batch)
 
     def give_up(self, reason: Failure, *, before: float) -> None:
+        """See ``slots.Waiting``."""
         for call in self._batch.calls:
             if call.deadline < before or before == math.inf:
                 call.expire(reason)

@@ -87,7 +87,7 @@ class Delivery:
             logger.exception("a request failed inside the client")
             failure = Failure.OTHER
         finally:
-            batch.company.close()
+            batch.entry.close()
             self.give_back(batch)
             # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
             for call in batch.calls:

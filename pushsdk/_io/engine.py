@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._core.batching import Backlog, Call, Options
+from pushsdk._core.batching import Call, Options
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
 from pushsdk._core.explain import closed_error
@@ -20,13 +20,13 @@ from pushsdk._core.pacing import RateLimiter
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk._io.clock import TURNS_TO_READ, Deadlines
+from pushsdk._io.clock import TURNS_TO_READ, TimerWheel
 from pushsdk._io.coalescer import Coalescer
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Sender, emitter
-from pushsdk._io.slots import Slots
+from pushsdk._io.slots import Backlog, Slots
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.transport import AiohttpTransport, Session, Transport
 
@@ -107,7 +107,7 @@ class Engine:
         """Put the parts together."""
         settings = self.settings
         emit = emitter(settings.on_event)
-        self.deadlines = Deadlines(loop)
+        self.timers = TimerWheel(loop)
         self.rate_limiter = RateLimiter(settings.rate)
         self.slots = Slots(loop, settings.limits.in_flight, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
@@ -128,7 +128,7 @@ class Engine:
             self.transport,
             settings.credentials,
             loop=loop,
-            deadlines=self.deadlines,
+            timers=self.timers,
             slots=self.slots,
             backlog=self.backlog,
             counters=self.counters,
@@ -140,7 +140,7 @@ class Engine:
         self.coalescer = Coalescer(
             self.sender,
             loop=loop,
-            deadlines=self.deadlines,
+            timers=self.timers,
             slots=self.slots,
             backlog=self.backlog,
             counters=self.counters,
@@ -249,10 +249,10 @@ class Engine:
         finally:
             self.sender.closed = True
             self.coalescer.close()
-            self.deadlines.end_scopes(Failure.CLOSED)
+            self.timers.end_scopes(Failure.CLOSED)
             await self.idle()
             self.slots.close()
-            self.deadlines.close()
+            self.timers.close()
             await self.transport.close()
         ended: dict[Outcome, list[str]] = {outcome: [] for outcome in Outcome}
         for call in self.draining:

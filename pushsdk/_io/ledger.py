@@ -78,10 +78,11 @@ class Ledger:
                 self._emit(event)
 
     def end(self, call: Call) -> None:
-        """The call is through."""
-        self.active.discard(call)
-        if self.when_ended is not None:
-            self.when_ended(call)
+        """The call is complete, unless it never began."""
+        if call in self.active:
+            self.active.remove(call)
+            if self.when_ended is not None:
+                self.when_ended(call)
 
     def _end_all(self, piece: Piece) -> None:
         """A crowd is through: its whole calls, at once. It costs less than if each of them said so."""

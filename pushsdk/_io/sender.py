@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from pushsdk._core.batching import Backlog
 from pushsdk._core.endpoint import HeaderSecret
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Endpoint, Event, RetryScheduled
@@ -24,10 +23,10 @@ from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, 
 from pushsdk._core.pacing import RetryBudget, parse_retry_after
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.results import Counters
-from pushsdk._io.clock import Deadlines, Scope
+from pushsdk._io.clock import DeadlineScope, TimerWheel
 from pushsdk._io.credentials import Credentials, NoKeyError
 from pushsdk._io.observer import Observer
-from pushsdk._io.slots import Slots, Ticket
+from pushsdk._io.slots import Backlog, Slots, Ticket
 from pushsdk._io.transport import Transport
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class Sender:
         credentials: Credentials,
         *,
         loop: asyncio.AbstractEventLoop,
-        deadlines: Deadlines,
+        timers: TimerWheel,
         slots: Slots,
         backlog: Backlog,
         counters: Counters,
@@ -118,7 +117,7 @@ class Sender:
         self._transport = transport
         self._credentials = credentials
         self._loop = loop
-        self._deadlines = deadlines
+        self._timers = timers
         self._slots = slots
         self._backlog = backlog
         self._counters = counters
@@ -131,8 +130,8 @@ class Sender:
         #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
         self.when_paused: Callable[[float], None] = lambda until: None
         self.closed = False
-        # The waits between attempts, with the deadlines of their requests.
-        self._waits: dict[Scope, float] = {}
+        # The waits between attempts.
+        self._waits: set[DeadlineScope] = set()
 
     async def run(self, job: Job, *, has_slot: bool = False) -> Verdict:
         """Send until it is decided. ``has_slot`` where the caller took a place for the first attempt already."""
@@ -150,13 +149,13 @@ class Sender:
         """The wait between two attempts; ``job.failure`` says why it was cut short."""
         size = len(job.body)
         self._backlog.enter(job.users, size)
-        scope = Scope(self._deadlines, job.deadline)
-        self._waits[scope] = job.deadline
+        scope = DeadlineScope(self._timers, job.deadline)
+        self._waits.add(scope)
         try:
             with scope:
                 await asyncio.sleep(seconds)
         finally:
-            del self._waits[scope]
+            self._waits.remove(scope)
             self._backlog.leave(job.users, size)
         job.failure = scope.expired
 
@@ -187,7 +186,7 @@ class Sender:
         if self._slots.paused_until > job.deadline:
             return Failure.PAUSED
         failure: Failure | None = None
-        with Scope(self._deadlines, job.deadline) as scope:
+        with DeadlineScope(self._timers, job.deadline) as scope:
             failure = await Ticket(self._loop, job.users, job.deadline).take(self._slots)
         return scope.expired or failure
 
@@ -209,7 +208,7 @@ class Sender:
                     first = not job.attempts
                     job.watched = self._observer.attempt(job.endpoint, job.users, job.own, first=first)
                 try:
-                    with Scope(self._deadlines, limit) as scope:
+                    with DeadlineScope(self._timers, limit) as scope:
                         if key is None:
                             key = await self._ask_for_key(job, evidence)
                         await self._transport.post(
@@ -297,8 +296,8 @@ class Sender:
             logger.info("the service asked for a pause of %.3f s", seconds)
             self._slots.pause(until)
             self.when_paused(until)
-            for scope, deadline in tuple(self._waits.items()):
-                if deadline < until:
+            for scope in self._waits:
+                if scope.deadline < until:
                     scope.expire(Failure.PAUSED)
             if self._emit is not None:
                 self._emit(ClientPaused(seconds=seconds))
@@ -321,7 +320,7 @@ class Sender:
         job.rekeyed = True
         fresh = key
         try:
-            with Scope(self._deadlines, job.deadline):
+            with DeadlineScope(self._timers, job.deadline):
                 fresh = await self._credentials.ask()
         except NoKeyError:
             return False

@@ -1,16 +1,19 @@
-"""The places on the wire: who has one, who is next, and when the rate limiter lets the next one go."""
+"""The slots of requests in flight, who is next, and the bounded queue in front of them."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+from collections import OrderedDict, deque
+from itertools import islice
 from typing import Protocol
 
 from pushsdk._core.outcome import Failure
 from pushsdk._core.pacing import RateLimiter
+from pushsdk._core.policy import Limits
+from pushsdk._io.clock import DeadlineScope, TimerWheel
 
-__all__ = ["Slots", "Ticket", "Waiting"]
+__all__ = ["Backlog", "Slots", "Ticket", "Waiting"]
 
 
 class Waiting(Protocol):
@@ -153,3 +156,72 @@ class Ticket:
         """See ``Waiting.give_up``."""
         if self._deadline < before and not self._future.done():
             self._future.set_result(reason)
+
+
+class Backlog:
+    """The users and bytes that wait for a slot, and the calls that wait until there are fewer of them.
+
+    A call is let in, and encoded, while the queue is below its limits: they are exceeded by at most one call.
+    """
+
+    __slots__ = ("_last", "_max_bytes", "_max_users", "_waiting", "bytes", "is_full", "users")
+
+    def __init__(self, limits: Limits) -> None:
+        self._max_users = limits.queued_users
+        self._max_bytes = limits.queued_bytes
+        #: What waits now. Counted by ``enter`` and ``leave``.
+        self.users = 0
+        self.bytes = 0
+        #: True if a new call has to wait. An attribute: each ``send`` looks at it.
+        self.is_full = False
+        # The bytes that entered last: an estimate of the next call.
+        self._last = 0
+        # The calls that wait for room, first come first served, and what wakes each of them.
+        self._waiting: OrderedDict[DeadlineScope, asyncio.Future[None]] = OrderedDict()
+
+    def enter(self, users: int, size: int) -> None:
+        """Count what waits for a slot from now on."""
+        self.users += users
+        self.bytes += size
+        self._last = size
+        if self.users >= self._max_users or self.bytes >= self._max_bytes:
+            self.is_full = True
+
+    def leave(self, users: int, size: int) -> None:
+        """Count what is in flight from now on, or was given up."""
+        self.users -= users
+        self.bytes -= size
+        if self.is_full:
+            self._wake()
+
+    async def wait_for_room(self, timers: TimerWheel, deadline: float) -> Failure | None:
+        """Wait in turn until the queue is below its limits. Return the failure if the wait ends before."""
+        scope = DeadlineScope(timers, deadline)
+        self._waiting[scope] = timers.loop.create_future()
+        try:
+            with scope:
+                while self._is_over() or next(iter(self._waiting)) is not scope:
+                    await self._waiting[scope]
+                    self._waiting[scope] = timers.loop.create_future()
+        finally:
+            del self._waiting[scope]
+            self._wake()
+        return scope.expired
+
+    def give_up(self, reason: Failure, *, before: float) -> None:
+        """End the calls that wait for room and have their deadline before this time."""
+        for scope in self._waiting:
+            if scope.deadline < before:
+                scope.expire(reason)
+
+    def _is_over(self) -> bool:
+        return self.users >= self._max_users or self.bytes >= self._max_bytes
+
+    def _wake(self) -> None:
+        """Wake as many calls as there may be room for: they run in one loop turn, and equal messages are merged."""
+        self.is_full = self._is_over() or bool(self._waiting)
+        if self._waiting and not self._is_over():
+            room = min(self._max_users - self.users, (self._max_bytes - self.bytes) // max(1, self._last) + 1)
+            for future in islice(self._waiting.values(), room):
+                if not future.done():
+                    future.set_result(None)

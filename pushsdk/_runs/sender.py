@@ -20,7 +20,7 @@ from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._io.clock import Scope
+from pushsdk._io.clock import DeadlineScope
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import Job
 from pushsdk._io.slots import Ticket
@@ -130,7 +130,7 @@ class ChunkSender:
         self._watch = Watch(brake or Brake())
         self._watch.started(self._now())
         # Requests that wait, for a slot or after a failure: the end wakes them.
-        self._waiting: set[Scope] = set()
+        self._waiting: set[DeadlineScope] = set()
         self._pausing = 0
         #: The answers to the message of all chunks.
         self.message = MessageRecord()
@@ -341,7 +341,7 @@ class ChunkSender:
             return False
         if self._slots.try_take(users):
             return True
-        scope = Scope(self._engine.deadlines, math.inf)
+        scope = DeadlineScope(self._engine.timers, math.inf)
         self._waiting.add(scope)
         try:
             with scope:
@@ -357,7 +357,7 @@ class ChunkSender:
         """Wait after a failure; False if the sending stops first."""
         if self.ending is not None:
             return False
-        scope = Scope(self._engine.deadlines, math.inf)
+        scope = DeadlineScope(self._engine.timers, math.inf)
         self._waiting.add(scope)
         self._pausing += 1
         try:

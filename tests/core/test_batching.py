@@ -1,4 +1,4 @@
-"""Which calls travel together, and what the backlog has room for."""
+"""The merging of calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core import wire
-from pushsdk._core.batching import SETTLED, Backlog, Batch, Batches, Call, Content, Options
+from pushsdk._core.batching import SETTLED, Batch, Batches, Call, Content, Options
 from pushsdk._core.outcome import Failure, Outcome, Verdict
-from pushsdk._core.policy import Batching, Limits, RetryPolicy, Timeout
+from pushsdk._core.policy import Batching, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
 ACCEPTED = Verdict(outcome=Outcome.ACCEPTED)
@@ -284,35 +284,3 @@ def test_no_user_nor_text_shows_in_a_repr():
     batch, _ = join(batches(), content(b'{"title":"hello"}'), call("ada", "bob"))
     shown = f"{batch!r} {batch.calls[0]!r} {batch.content!r}"
     assert not any(word in shown for word in ("ada", "bob", "hello"))
-
-
-# -- the backlog ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("users", "size", "fits"), [(6, 60, True), (7, 60, False), (6, 61, False)])
-def test_the_backlog_has_room_up_to_its_limits(users, size, fits):
-    backlog = Backlog(Limits(queued_users=10, queued_bytes=100))
-    backlog.enter(4, 40)
-    assert backlog.admit(users, size) is fits
-    assert (backlog.users, backlog.bytes) == ((10, 100) if fits else (4, 40))
-
-
-@pytest.mark.parametrize(("users", "size"), [(11, 1), (1, 101)])
-def test_what_is_larger_than_the_limits_waits_where_nothing_else_does(users, size):
-    backlog = Backlog(Limits(queued_users=10, queued_bytes=100))
-    assert backlog.admit(users, size)
-    backlog.leave(users, size)
-    backlog.enter(1, 1)
-    assert not backlog.admit(users, size)
-
-
-def test_the_backlog_says_when_something_left():
-    backlog = Backlog(Limits())
-    backlog.enter(4, 40)
-    backlog.leave(1, 10)
-    seen: list[tuple[int, int]] = []
-    backlog.when_room = lambda: seen.append((backlog.users, backlog.bytes))
-    backlog.leave(1, 10)
-    backlog.leave(1, 10, quietly=True)
-    assert seen == [(2, 20)]
-    assert (backlog.users, backlog.bytes) == (1, 10)

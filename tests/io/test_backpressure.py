@@ -8,7 +8,8 @@ import pytest
 from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start
 from support.virtual_time import turns, virtual
 
-from pushsdk import Batching, ClientClosedError, Limits, NotSentError, Outcome, QueueFullError, Receipt
+from pushsdk import Batching, ClientClosedError, Limits, NotSentError, Outcome, QueueFullError, Receipt, ValidationError
+from pushsdk.claims import MemoryClaims
 
 OTHER = {"title": {"en": "Other"}}
 
@@ -64,8 +65,73 @@ async def test_queued_bytes_bound_what_waits() -> None:
         while not all(task.done() for task in tasks):
             most = max(most, client.stats().queued_bytes)
             await asyncio.sleep(LATENCY / 4)
-    assert most <= 300
+    # The limit, and one call.
+    assert 300 <= most <= 400
     assert sum(service.processed.values()) == 9
+
+
+@virtual
+async def test_no_more_than_the_bytes_of_the_limit_and_one_call_are_held_however_many_calls_wait() -> None:
+    service, most = FakeService(), 0
+    async with client_of(service, limits=Limits(in_flight=1, queued_bytes=20_000)) as client:
+        calls = [start(client.send(f"user-{n}", {"title": {"en": f"{n}".ljust(2000)}})) for n in range(300)]
+        while not all(call.done() for call in calls):
+            queued = sum(len(call.ids) for call in client._engine.coalescer.ledger.active) + client.stats().queued_bytes
+            most = max(most, queued)
+            await asyncio.sleep(LATENCY / 4)
+        assert idle(client)
+    assert 20_000 < most < 23_000
+    assert len(service.requests) == 300
+
+
+@virtual
+async def test_calls_with_one_message_that_wait_for_room_are_merged() -> None:
+    service, message = FakeService(then=answer(after=1.0)), {"title": {"en": "x" * 2000}}
+    async with client_of(service, limits=Limits(in_flight=1, queued_bytes=20_000)) as client:
+        others = [start(client.send(f"other-{n}", {"title": {"en": f"{n}".ljust(6000)}})) for n in range(5)]
+        await turns()
+        await asyncio.gather(*others, *(client.send(f"user-{number}", message) for number in range(300)))
+        assert idle(client)
+    assert len(service.requests) <= 5 + 2
+
+
+@virtual
+async def test_a_burst_larger_than_the_queue_is_merged_into_requests_of_its_size() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(queued_users=100)) as client:
+        await asyncio.gather(*(client.send(f"user-{number}", MESSAGE) for number in range(1000)))
+        assert idle(client)
+    assert len(service.requests) <= 12
+
+
+@virtual
+async def test_a_message_that_turns_out_invalid_after_the_wait_for_room_leaves_nothing_behind() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        invalid, behind = start(client.send("c", {"title": 7})), start(client.send(["d", "e"], titled(1)))
+        assert isinstance(await outcome_of(invalid), ValidationError)
+        await asyncio.gather(*tasks, behind)
+        await client.flush()
+        assert idle(client)
+    assert service.sent == [("a",), ("b",), ("d", "e")]
+
+
+@virtual
+async def test_a_dedupe_key_of_another_payload_after_the_wait_for_room_leaves_nothing_behind() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1), claims=MemoryClaims()) as client:
+        await client.send("z", MESSAGE, dedupe_key="job")
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        again, other = [start(client.send("z", text, dedupe_key="job")) for text in (MESSAGE, OTHER)]
+        assert (await again).deduplicated == 1
+        assert isinstance(await outcome_of(other), ValidationError)
+        await asyncio.gather(*tasks)
+        await client.flush()
+        assert idle(client)
+    assert service.sent == [("z",), ("a",), ("b",)]
 
 
 @virtual
@@ -111,16 +177,16 @@ async def test_a_call_cancelled_while_it_waits_for_room_lets_the_next_one_in() -
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
         tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
         await turns()
-        large = start(client.send(["c", "d", "e"], titled(0)))
-        behind = start(client.send("f", titled(1)))
+        full = start(client.send("c", titled(0)))
+        cancelled, behind = start(client.send("d", titled(1))), start(client.send("e", titled(2)))
         await turns()
-        assert client.stats().queued_users == 1
-        large.cancel()
+        cancelled.cancel()
+        tasks[1].cancel()
         await turns()
         assert client.stats().queued_users == 2
-        await asyncio.gather(*tasks, behind)
+        await asyncio.gather(tasks[0], full, behind)
         assert idle(client)
-    assert service.sent == [("a",), ("b",), ("f",)]
+    assert service.sent == [("a",), ("c",), ("e",)]
 
 
 @virtual
@@ -143,13 +209,26 @@ async def test_a_call_cancelled_in_the_turn_of_its_admission_gives_the_room_back
 
 
 @virtual
+async def test_a_call_that_was_let_in_is_not_overtaken_by_one_that_comes_in_the_same_turn() -> None:
+    service = FakeService()
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        waits = start(client.send("c", titled(0)))
+        await turns()
+        tasks[1].cancel()
+        await asyncio.gather(tasks[0], waits, client.send("d", titled(1)))
+    assert service.sent == [("a",), ("c",), ("d",)]
+
+
+@virtual
 async def test_a_call_that_waits_for_room_is_ended_by_the_close() -> None:
     service = FakeService(then=hang())
     client = client_of(service, limits=Limits(in_flight=1, queued_users=1))
     tasks = [start(client.send(user, titled(number))) for number, user in enumerate("abc")]
     await turns()
     report = await client.aclose(drain=0.0)
-    assert (report.unknown, report.not_sent) == (("a",), ("c", "b"))
+    assert (report.unknown, report.not_sent) == (("a",), ("b", "c"))
     assert [isinstance(await outcome_of(task), ClientClosedError) for task in tasks] == [False, True, True]
 
 
@@ -228,20 +307,3 @@ async def test_calls_that_gave_up_waiting_for_room_are_forgotten() -> None:
         await asyncio.gather(*tasks)
         assert idle(client)
     assert sum(service.processed.values()) == 2
-
-
-@virtual
-async def test_a_call_that_waited_for_room_and_joins_a_batch_takes_no_more_room_than_its_ids() -> None:
-    service = FakeService(then=answer(after=1.0))
-    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
-        tasks = [start(client.send("first", OTHER))]
-        await turns()
-        tasks.append(start(client.send("a", MESSAGE)))
-        other = start(client.send("gone", titled(1)))
-        await turns()
-        tasks.append(start(client.send("b", MESSAGE)))
-        await turns()
-        other.cancel()
-        await asyncio.gather(*tasks)
-        assert idle(client)
-    assert service.sent == [("first",), ("a", "b")]

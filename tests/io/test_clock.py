@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, start
 from support.virtual_time import turns, virtual
 
+from pushsdk import Batching, Limits, NotSentError, RetryPolicy, Timeout
+from pushsdk._core.batching import Batches, Call, Content, Options
 from pushsdk._core.outcome import Failure
+from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io import clock
-from pushsdk._io.clock import Company, Deadlines, Scope
+from pushsdk._io.clock import DeadlineScope, TimerWheel
+from pushsdk._io.coalescer import QueuedBatch
 
 
 class Item:
@@ -34,7 +40,7 @@ def timers() -> int:
 
 @virtual
 async def test_each_item_expires_once_after_its_deadline_and_within_a_tick() -> None:
-    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
     items = {delay: Item() for delay in (0.5, 0.0001, 0.0039, 0.25, 0.2501, 3.0)}
     for delay, item in items.items():
         keeper.add(item, before + delay)
@@ -50,7 +56,7 @@ async def test_each_item_expires_once_after_its_deadline_and_within_a_tick() -> 
 @virtual
 async def test_what_is_removed_while_a_late_loop_reads_does_not_expire() -> None:
     loop = asyncio.get_running_loop()
-    keeper, read, unread = Deadlines(loop), Item(), Item()
+    keeper, read, unread = TimerWheel(loop), Item(), Item()
     tick = keeper.add(read, now() + 1.0)
     keeper.add(unread, now() + 1.0)
     loop.jump(60.0)  # type: ignore[attr-defined]
@@ -64,7 +70,7 @@ async def test_what_is_removed_while_a_late_loop_reads_does_not_expire() -> None
 @virtual
 async def test_on_a_loop_that_is_late_in_every_turn_each_item_has_turns_of_its_own_and_expires() -> None:
     loop = asyncio.get_running_loop()
-    keeper, items = Deadlines(loop), [Item() for _ in range(20)]
+    keeper, items = TimerWheel(loop), [Item() for _ in range(20)]
     for number, item in enumerate(items):
         keeper.add(item, now() + number)
     late = {}
@@ -80,7 +86,7 @@ async def test_on_a_loop_that_is_late_in_every_turn_each_item_has_turns_of_its_o
 
 @virtual
 async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() -> None:
-    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
     removed, kept = Item(), Item()
     for delay in (0.1, 0.2, 0.3):
         keeper.remove(removed, keeper.add(removed, before + delay))
@@ -95,7 +101,7 @@ async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() 
 
 @virtual
 async def test_an_earlier_deadline_moves_the_timer_and_a_later_one_does_not() -> None:
-    keeper, before = Deadlines(asyncio.get_running_loop()), now()
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
     late, early, equal = Item(), Item(), Item()
     keeper.add(late, before + 5.0)
     keeper.add(early, before + 1.0)
@@ -109,8 +115,8 @@ async def test_an_earlier_deadline_moves_the_timer_and_a_later_one_does_not() ->
 
 @virtual
 async def test_what_has_no_deadline_is_ended_by_the_close_only() -> None:
-    keeper = Deadlines(asyncio.get_running_loop())
-    with Scope(keeper, math.inf) as scope:
+    keeper = TimerWheel(asyncio.get_running_loop())
+    with DeadlineScope(keeper, math.inf) as scope:
         assert timers() == 0
         keeper.add(Item(), math.inf)
         asyncio.get_running_loop().call_later(100.0, keeper.end_scopes, Failure.CLOSED)
@@ -121,8 +127,8 @@ async def test_what_has_no_deadline_is_ended_by_the_close_only() -> None:
 
 @virtual
 async def test_a_scope_ends_its_await_and_goes_on_after_the_block() -> None:
-    keeper, before = Deadlines(asyncio.get_running_loop()), now()
-    with Scope(keeper, before + 1.0) as scope:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    with DeadlineScope(keeper, before + 1.0) as scope:
         await asyncio.sleep(10.0)
     assert scope.expired is Failure.DEADLINE
     assert before + 1.0 <= now() <= before + 1.005
@@ -132,8 +138,8 @@ async def test_a_scope_ends_its_await_and_goes_on_after_the_block() -> None:
 
 @virtual
 async def test_a_scope_that_is_left_in_time_says_so() -> None:
-    keeper = Deadlines(asyncio.get_running_loop())
-    with Scope(keeper, now() + 1.0) as scope:
+    keeper = TimerWheel(asyncio.get_running_loop())
+    with DeadlineScope(keeper, now() + 1.0) as scope:
         await asyncio.sleep(0.5)
     await asyncio.sleep(2.0)
     assert scope.expired is None
@@ -141,9 +147,9 @@ async def test_a_scope_that_is_left_in_time_says_so() -> None:
 
 @virtual
 async def test_the_inner_of_two_scopes_ends_alone() -> None:
-    keeper, before = Deadlines(asyncio.get_running_loop()), now()
-    with Scope(keeper, before + 2.0) as outer:
-        with Scope(keeper, before + 1.0) as inner:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    with DeadlineScope(keeper, before + 2.0) as outer:
+        with DeadlineScope(keeper, before + 1.0) as inner:
             await asyncio.sleep(10.0)
         assert (inner.expired, outer.expired) == (Failure.DEADLINE, None)
         await asyncio.sleep(10.0)
@@ -153,9 +159,9 @@ async def test_the_inner_of_two_scopes_ends_alone() -> None:
 
 @virtual
 async def test_two_scopes_that_end_in_the_same_tick_both_end() -> None:
-    keeper, before = Deadlines(asyncio.get_running_loop()), now()
-    with Scope(keeper, before + 1.0) as outer:
-        with Scope(keeper, before + 1.0) as inner:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    with DeadlineScope(keeper, before + 1.0) as outer:
+        with DeadlineScope(keeper, before + 1.0) as inner:
             await asyncio.sleep(10.0)
         await turns()
     assert (inner.expired, outer.expired) == (Failure.DEADLINE, Failure.DEADLINE)
@@ -166,10 +172,10 @@ async def test_two_scopes_that_end_in_the_same_tick_both_end() -> None:
 @pytest.mark.parametrize("delay", [0.5, 1.0 - 0.0013, 1.002])
 @virtual
 async def test_a_cancellation_from_outside_goes_through_also_together_with_the_deadline(delay: float) -> None:
-    keeper = Deadlines(asyncio.get_running_loop())
+    keeper = TimerWheel(asyncio.get_running_loop())
 
     async def work() -> None:
-        with Scope(keeper, now() + 1.0):
+        with DeadlineScope(keeper, now() + 1.0):
             await asyncio.sleep(10.0)
 
     task = asyncio.ensure_future(work())
@@ -187,9 +193,9 @@ async def test_a_cancellation_from_outside_goes_through_also_together_with_the_d
 
 @virtual
 async def test_an_error_in_the_block_is_not_hidden_by_the_deadline() -> None:
-    keeper = Deadlines(asyncio.get_running_loop())
+    keeper = TimerWheel(asyncio.get_running_loop())
     with pytest.raises(KeyError):  # noqa: SIM117 - the scope is what is tested
-        with Scope(keeper, now() + 1.0):
+        with DeadlineScope(keeper, now() + 1.0):
             try:
                 await asyncio.sleep(10.0)
             except asyncio.CancelledError:
@@ -199,8 +205,8 @@ async def test_an_error_in_the_block_is_not_hidden_by_the_deadline() -> None:
 
 @virtual
 async def test_a_scope_ends_once_for_the_first_reason() -> None:
-    keeper = Deadlines(asyncio.get_running_loop())
-    with Scope(keeper, now() + 1.0) as scope:
+    keeper = TimerWheel(asyncio.get_running_loop())
+    with DeadlineScope(keeper, now() + 1.0) as scope:
         scope.expire(Failure.CLOSED)
         scope.expire(Failure.DEADLINE)
         await asyncio.sleep(10.0)
@@ -209,74 +215,51 @@ async def test_a_scope_ends_once_for_the_first_reason() -> None:
     keeper.close()
 
 
-class Member(Item):
-    """An item that knows its deadline, ``delay`` seconds from now."""
+@virtual
+async def test_each_call_of_a_batch_ends_at_its_own_deadline_by_one_entry_of_the_wheel() -> None:
+    service, before, ended = FakeService(answer(after=8.0)), now(), list[float]()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("busy", MESSAGE))
 
-    def __init__(self, delay: float) -> None:
-        super().__init__()
-        self.deadline = now() + delay
+        async def send(number: int) -> None:
+            await asyncio.sleep(number / 7)
+            with pytest.raises(NotSentError):
+                await client.send(f"user-{number}", MESSAGE, timeout=2.0)
+            ended.append(now() - before)
 
-
-DELAYS = (3.0, 0.5, 7.0, 0.5001, 0.502, 3.0, math.inf, 4.0)
+        calls = [start(send(number)) for number in range(10)]
+        await asyncio.sleep(1.9)
+        assert sum(map(len, client._engine.timers._buckets.values())) == 2
+        await asyncio.gather(busy, *calls)
+        assert idle(client)
+    assert ended == pytest.approx([2.0 + number / 7 for number in range(10)], abs=0.005)
 
 
 @virtual
-@pytest.mark.parametrize("delays", [DELAYS, DELAYS[::-1], sorted(DELAYS)], ids=["mixed", "reversed", "ascending"])
-async def test_each_of_a_company_expires_at_its_own_deadline_by_one_place_in_the_sweep(
-    delays: Sequence[float],
-) -> None:
-    keeper, before = Deadlines(asyncio.get_running_loop()), now()
-    members = [Member(delay) for delay in delays]
-    company = Company(keeper, members)
-    for member in members:
-        company.include(member.deadline)
-        assert sum(map(len, keeper._buckets.values())) <= 1
-    await asyncio.sleep(10.0)
-    for delay, member in zip(delays, members, strict=True):
-        if delay < math.inf:
-            assert delay <= member.ends[0][0] - before <= delay + 0.005
-            assert {reason for _, reason in member.ends} == {Failure.DEADLINE}
-        else:
-            assert member.ends == []
-    assert timers() == 0
+async def test_a_call_that_has_left_its_batch_does_not_expire_and_one_that_came_later_does() -> None:
+    service, before = FakeService(answer(after=8.0)), now()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("busy", MESSAGE))
+        await turns()
+        gone, late = start(client.send("gone", MESSAGE, timeout=2.0)), start(client.send("late", MESSAGE, timeout=2.0))
+        await asyncio.sleep(1.0)
+        gone.cancel()
+        assert isinstance(await outcome_of(gone), asyncio.CancelledError)
+        assert isinstance(await outcome_of(late), NotSentError)
+        assert now() == pytest.approx(before + 2.0, abs=0.005)
+        await busy
+        assert idle(client)
 
 
 @virtual
 async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once() -> None:
-    deadline = 32001 / clock.TICKS_PER_SECOND
-    assert int(deadline * clock.TICKS_PER_SECOND) + 1 == 32001
-    member = Member(0.0)
-    member.deadline = deadline
-    company = Company(Deadlines(asyncio.get_running_loop()), [member])
-    company.include(deadline)
+    ticks = count(int(now() * clock.TICKS_PER_SECOND) + 100)
+    deadline = next(n / 250 for n in ticks if int(n / clock.TICKS_PER_SECOND * clock.TICKS_PER_SECOND) + 1 == n)
+    wheel, call = TimerWheel(asyncio.get_running_loop()), Call(("a",), b"", deadline, 1)
+    call.waiter = asyncio.get_running_loop().create_future()
+    content = Content(b"{}", None, Options(RetryPolicy.safe(), Timeout()))
+    entry = QueuedBatch(SimpleNamespace(timers=wheel), Batches(Batching(), LearnedSizes()).alone(content, call))
+    entry.include(deadline)
     await asyncio.sleep(max(0.0, deadline - now()) + 0.1)
-    assert len(member.ends) == 1
-    assert timers() == 0
-
-
-@virtual
-async def test_who_has_left_a_company_does_not_expire_and_who_came_later_does() -> None:
-    keeper = Deadlines(asyncio.get_running_loop())
-    gone, stays, late = Member(1.0), Member(2.0), Member(1.5)
-    members = [gone, stays]
-    company = Company(keeper, members)
-    company.include(gone.deadline)
-    members.remove(gone)
-    await asyncio.sleep(1.2)
-    members.append(late)
-    company.include(late.deadline)
-    await asyncio.sleep(1.0)
-    assert (gone.ends, bool(late.ends), bool(stays.ends)) == ([], True, True)
-
-
-@virtual
-async def test_a_company_that_is_closed_leaves_the_sweep_and_takes_nobody() -> None:
-    keeper = Deadlines(asyncio.get_running_loop())
-    member = Member(1.0)
-    company = Company(keeper, [member])
-    company.include(member.deadline)
-    company.close()
-    company.include(member.deadline - 0.5)
-    assert not any(keeper._buckets.values())
-    await asyncio.sleep(2.0)
-    assert member.ends == []
+    assert call.waiter.result() is Failure.DEADLINE
+    assert (timers(), entry.deadline) == (0, math.inf)

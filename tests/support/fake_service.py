@@ -187,5 +187,5 @@ def idle(client: AsyncPushClient) -> bool:
         engine.coalescer.ledger.active
         or engine.coalescer._tasks
         or engine.campaigns
-        or any(engine.deadlines._buckets.values())
+        or any(engine.timers._buckets.values())
     )
