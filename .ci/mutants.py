@@ -1891,8 +1891,8 @@ SYNC_CODE = [
     Mutant(
         "a result that its thread did not take is told to nobody",
         LOOP_THREAD,
-        "        if call.ended and late is not None:",
-        "        if not call.begun and late is not None:",
+        "        if call.ended and report is not None:",
+        "        if not call.begun and report is not None:",
         T_SYNC + "interrupts.py",
     ),
     Mutant(

@@ -60,7 +60,7 @@ class Call:
     work: Callable[[], Coroutine[Any, Any, Any]]
 
     def __init__(self) -> None:
-        #: What the loop asks the waiting thread to do. None comes last, when the call has ended.
+        #: Work for the waiting thread, from the loop. None comes last, when the call has ended.
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
         # Set by the loop.
         self.task: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class Call:
         self.end(unknown if self.begun else closed_error())
 
 
-Late = Callable[[Call], None]
+Report = Callable[[Call], None]
 
 
 class LoopThread:
@@ -105,9 +105,9 @@ class LoopThread:
         self._close = close
         # Calls that were submitted and have not ended.
         self._calls: set[Call] = set()
-        #: Whether the shutdown has begun. Set in the loop.
+        #: True once the shutdown has begun. Set in the loop.
         self.closing = False
-        # Whether the loop has nothing left to do. Set in the loop.
+        # True once the loop has nothing left to do. Set in the loop.
         self._over = False
         self.selector: selectors.BaseSelector | None = None
         if sys.platform == "win32":  # pragma: no cover - and no fork there, for which the selector is kept
@@ -117,7 +117,7 @@ class LoopThread:
             self.loop = asyncio.SelectorEventLoop(self.selector)
         self.loop.set_default_executor(DaemonThreads())
         self.thread = threading.Thread(target=self._run, name="pushsdk", daemon=True)
-        #: Whether a fork has copied it: its thread runs in the parent only.
+        #: True in a forked child: the thread runs in the parent only. Set by ``_leave``.
         self.is_inherited = False
         in_child(self, LoopThread._leave)
 
@@ -125,12 +125,12 @@ class LoopThread:
 
     @property
     def has_started(self) -> bool:
-        """Whether the thread was started; it may have ended since."""
+        """Return True if the thread was started; it may have ended since."""
         return self.thread.ident is not None
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is the loop's own thread, which can't wait for the loop."""
+        """Return True in the loop's own thread, which can't wait for the loop."""
         return self.thread.ident == threading.get_ident()
 
     def check_thread(self) -> None:
@@ -155,10 +155,10 @@ class LoopThread:
                 raise ClientClosedError("the interpreter is ending: make the first call before") from None
             raise
 
-    def perform(self, call: Call, late: Late | None = None) -> Any:
+    def perform(self, call: Call, report: Report | None = None) -> Any:
         """Have the loop perform the call, and wait. An exception that ends the waiting cancels the call.
 
-        ``late`` is called in the loop if the call had ended before, or had not begun: then nothing else reports it.
+        ``report`` is called in the loop if the call had ended before, or had not begun: then nothing else reports it.
         Raises ClientClosedError.
         """
         try:
@@ -170,7 +170,7 @@ class LoopThread:
             return call.result
         except BaseException as error:
             if error is not call.error:
-                self._abandon(call, late)
+                self._abandon(call, report)
                 raise
             # An exception holds the frames that it went through, and they hold the call.
             call.error = None
@@ -216,10 +216,10 @@ class LoopThread:
             return False
         return first
 
-    def _abandon(self, call: Call, late: Late | None) -> None:
+    def _abandon(self, call: Call, report: Report | None) -> None:
         """Cancel a call that its thread no longer waits for, and give it a moment to end."""
         try:
-            self.loop.call_soon_threadsafe(self._cancel, call, late)
+            self.loop.call_soon_threadsafe(self._cancel, call, report)
         except RuntimeError:
             return
         until = time.monotonic() + UNWIND
@@ -240,7 +240,7 @@ class LoopThread:
         loop = self.loop
         try:
             while not self._over:
-                # What a callback of the user's raises to end the interpreter must not end everybody's calls.
+                # A user's callback that raises to end the interpreter must not end the calls of other threads.
                 with contextlib.suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -262,14 +262,14 @@ class LoopThread:
         self._calls.discard(call)
         call.cut_off()  # did not begin
 
-    def _cancel(self, call: Call, late: Late | None) -> None:
+    def _cancel(self, call: Call, report: Report | None) -> None:
         if call.task is not None:
             call.task.cancel()
         if not call.begun:
             self._calls.discard(call)
             call.cut_off()
-        if call.ended and late is not None:
-            late(call)
+        if call.ended and report is not None:
+            report(call)
 
     async def _shut_down(self, drain: float) -> DrainReport:
         if self.closing:
@@ -299,7 +299,7 @@ class LoopThread:
         self.is_inherited = True
         _open.discard(self)
         for call in self._calls:
-            # What was asked of this thread has been asked of the parent's.
+            # Work that is queued for this thread is the parent's to do.
             while not call.callbacks.empty():
                 call.callbacks.get()
             call.end(
@@ -337,14 +337,14 @@ atexit.register(_at_exit)
 
 
 def read(user_ids: object, most: int) -> Any:
-    """The ids of one send, read here and now."""
+    """Read the ids of one send, one more than the most at most."""
     if isinstance(user_ids, IN_MEMORY) or not isinstance(user_ids, Iterable):
         return user_ids
     return tuple(itertools.islice(user_ids, most + 1))
 
 
 def readable(name: str, items: object, ask: Callable[[Callback], None]) -> Any:
-    """The users or requests of a broadcast as the loop may read them. Raises ValidationError for an async iterable."""
+    """Return users or requests in a form that the loop can read. Raises ValidationError if they are async."""
     if isinstance(items, AsyncIterable):
         raise ValidationError(
             f"{name} is an async iterable, which belongs to an event loop: pass a plain one, or use AsyncPushClient"

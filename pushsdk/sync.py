@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import threading
 import warnings
 import weakref
@@ -27,7 +26,6 @@ from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
-from pushsdk._io.sender import emitter
 from pushsdk._loop_thread import AT_EXIT, Call, LoopThread, read, readable
 from pushsdk._runs.options import RunPath, guarded
 from pushsdk._runs.progress import Progress
@@ -37,28 +35,21 @@ from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
 
-__all__ = ["PushClient", "tell_late"]
+__all__ = ["PushClient", "report_abandoned"]
 
-
-logger: logging.Logger = logging.getLogger("pushsdk")
 # Seconds between two looks at a ``threading.Event`` that stops a run.
 LOOK_EVERY = 0.05
 
 
-def tell_late(client: AsyncPushClient, user_ids: Any, call: Call) -> None:
-    """In the loop: what the call would have returned or raised, nobody will see."""
+def report_abandoned(client: AsyncPushClient, user_ids: Any, call: Call) -> None:
+    """In the loop: report what the call would have returned or raised, which its caller does not get."""
     engine = client._engine
-    if engine.loop is None:  # the thread left before anything was done
+    if engine.loop is None:  # the caller was interrupted before the loop did anything
         return
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
-    emit = emitter(engine.settings.on_event)
     for outcome, ids, attempts in _endings(users, call):
-        event = SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts)
         engine.counters.abandoned += 1
-        engine.coalescer.ledger.abandoned.append(event)
-        logger.info("a send of %d users ended %s after its caller had left", len(ids), outcome.value)
-        if emit is not None:
-            emit(event)
+        engine.coalescer.ledger.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
 
 
 def _endings(users: tuple[str, ...], call: Call) -> list[tuple[Outcome, tuple[str, ...], tuple[Attempt, ...]]]:
@@ -68,10 +59,8 @@ def _endings(users: tuple[str, ...], call: Call) -> list[tuple[Outcome, tuple[st
     if isinstance(error, PartialError):
         ended = ((outcome, error.users(outcome)) for outcome in Outcome)
         return [(outcome, tuple(ids), error.attempts) for outcome, ids in ended if ids]
-    if isinstance(error, PushError):
-        return [(error.outcome, users, error.attempts)]
-    # A mistake in the call, found before anything was sent.
-    return []
+    # Any other error is a mistake in the call, found before anything was sent.
+    return [(error.outcome, users, error.attempts)] if isinstance(error, PushError) else []
 
 
 class _Portal:
@@ -213,7 +202,7 @@ class PushClient:
         call.work = lambda: client.send(
             users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, dedupe_key=dedupe_key
         )
-        receipt: Receipt = thread.perform(call, lambda call: tell_late(client, users, call))
+        receipt: Receipt = thread.perform(call, lambda call: report_abandoned(client, users, call))
         return receipt
 
     def create_campaign(
@@ -309,7 +298,7 @@ class PushClient:
         if stop is not None and not isinstance(stop, threading.Event):
             raise ConfigurationError("stop is a threading.Event: set it in another thread to end it early")
         thread, client = self._enter()
-        options["on_progress"] = _told(options.get("on_progress"), call)
+        options["on_progress"] = _in_caller(options.get("on_progress"), call)
         call.work = functools.partial(_stoppable, functools.partial(start, client), stop)
         report: BroadcastReport = thread.perform(call)
         return report
@@ -325,7 +314,7 @@ class PushClient:
 async def _stoppable(
     start: Callable[[asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]], stop: threading.Event | None
 ) -> BroadcastReport:
-    """In the loop: the run, with the caller's ``threading.Event`` watched for it."""
+    """In the loop: start the run, and watch the caller's ``threading.Event`` for it."""
     if stop is None:
         return await start(None)
     event = asyncio.Event()
@@ -342,8 +331,8 @@ async def _stoppable(
         watching.cancel()
 
 
-def _told(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
-    """``on_progress``, for the loop: the thread that waits is asked to call it."""
+def _in_caller(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
+    """Return an ``on_progress`` for the loop that has the waiting thread call the caller's."""
     if on_progress is None or not callable(on_progress):
         return on_progress
     tell = guarded(on_progress)

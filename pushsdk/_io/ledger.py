@@ -68,14 +68,16 @@ class Ledger:
         self._counters.abandoned += 1
         for outcome in Outcome:
             ended = [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]
-            if not ended:
-                continue
-            users = tuple(user for part, _ in ended for user in part)
-            event = SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(ended))
-            self.abandoned.append(event)
-            logger.info("a send of %d users ended %s after its caller had left", len(users), outcome.value)
-            if self._emit is not None:
-                self._emit(event)
+            if ended:
+                users = tuple(user for part, _ in ended for user in part)
+                self.report(SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(ended)))
+
+    def report(self, event: SendAbandoned) -> None:
+        """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
+        self.abandoned.append(event)
+        logger.info("a send of %d users ended %s after its caller had left", len(event.user_ids), event.outcome.value)
+        if self._emit is not None:
+            self._emit(event)
 
     def end(self, call: Call) -> None:
         """The call is complete, unless it never began."""

@@ -25,7 +25,7 @@ from pushsdk import _loop_thread as loop_thread
 from pushsdk._io.threads import DaemonThreads
 from pushsdk._loop_thread import Call, LoopThread, Reader
 from pushsdk.emulator import Fault
-from pushsdk.sync import tell_late
+from pushsdk.sync import report_abandoned
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -111,7 +111,7 @@ def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again
 
 def test_a_first_call_that_is_interrupted_before_anything_was_done_tells_nobody(service: Service) -> None:
     client = PushClient()
-    tell_late(client._portal.client, "u", Call())
+    report_abandoned(client._portal.client, "u", Call())
     assert client.stats().abandoned == 0
 
 
@@ -142,9 +142,9 @@ def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
         client.send("first", HELLO)
         call = Call()
         call.error = TypeError()
-        tell_late(client._portal.client, "u", call)
+        report_abandoned(client._portal.client, "u", call)
         call.cut_off()
-        tell_late(client._portal.client, "u", call)
+        report_abandoned(client._portal.client, "u", call)
     assert [each.outcome for each in events if isinstance(each, SendAbandoned)] == [Outcome.NOT_SENT]
 
 
@@ -153,7 +153,7 @@ def test_a_call_that_never_began_is_counted_without_a_listener_too(service: Serv
         client.send("first", HELLO)
         call = Call()
         call.cut_off()
-        tell_late(client._portal.client, "u", call)
+        report_abandoned(client._portal.client, "u", call)
         assert client.stats().abandoned == 1
 
 
