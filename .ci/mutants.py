@@ -1319,14 +1319,14 @@ AUDIENCE = [
     ),
     Mutant(
         "an id that is NULL or empty goes into the plan",
-        READERS + "_tables.py",
+        READERS + "_duck.py",
         "if not all(map(operator.itemgetter(0), rows)):",
         "if False:",
         T_TABLES,
     ),
     Mutant(
         "a file name is a pattern for DuckDB",
-        READERS + "_tables.py",
+        READERS + "_duck.py",
         're.sub(r"([*?\\[])", r"[\\1]", str(path))',
         "str(path)",
         T_TABLES,

@@ -6,21 +6,21 @@ Everything here is sync and meant for a thread of its own; nothing is read befor
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
 from typing import IO, Any, Literal, TypeVar
 
 import msgspec
 
-from pushsdk._broadcast._personal import Fill
+from pushsdk._broadcast._duck import Parquet, Query
 from pushsdk._broadcast._source import Counts, Source, once, plain
-from pushsdk._broadcast._tables import Parquet, Query
 from pushsdk._broadcast._text_files import FORMATS, TextFiles, read_text
 from pushsdk._broadcast.chunks import Chunk, chunks_of
 from pushsdk._broadcast.distinct import DistinctRows, Row
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest
+from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
 
 __all__ = ["Audience", "AudienceSummary", "Personalized"]
@@ -230,21 +230,13 @@ class Personalized:
             yield from batch
 
     def batches(self) -> Iterator[list[PushRequest]]:
-        """The same in batches, for a thread."""
-        fill = Fill(self._message)
-        columns = fill.names if self._into == "text" else None
-        make = self._make(fill)
+        """Yield the requests in batches, for a thread."""
+        columns = placeholder_names(self._message) if self._into == "text" else None
         for rows in self._audience._rows(self._distinct, columns):
-            yield [make(user, fields) for user, fields in rows]
+            yield [self._request(user, row) for user, row in rows]
 
-    def _make(self, fill: Fill) -> Callable[[str, dict[str, Any]], PushRequest]:
-        base = self._custom_fields or {}
-        # PushRequest takes what encode_message takes: a mapping goes out as it is.
-        filled: Callable[[Mapping[str, Any]], Any] = fill
-        message: Any = self._message
-        if self._into == "text":
-            common = UNSET if self._custom_fields is None else base
-            return lambda user, row: PushRequest(user_ids=(user,), message=filled(row), custom_fields=common)
-        if self._into == "both":
-            return lambda user, row: PushRequest(user_ids=(user,), message=filled(row), custom_fields={**base, **row})
-        return lambda user, row: PushRequest(user_ids=(user,), message=message, custom_fields={**base, **row})
+    def _request(self, user: str, row: dict[str, Any]) -> PushRequest:
+        # PushRequest takes what encode_message takes: a mapping is sent as it is.
+        message: Any = self._message if self._into == "custom_fields" else fill(self._message, row)
+        fields = self._custom_fields if self._into == "text" else {**(self._custom_fields or {}), **row}
+        return PushRequest(user_ids=(user,), message=message, custom_fields=UNSET if fields is None else fields)

@@ -15,7 +15,7 @@ import msgspec
 
 from pushsdk._core import models
 from pushsdk._core.models import UNSET, Model, Path, show_path
-from pushsdk._core.placeholders import has_malformed_placeholder
+from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
 
 __all__ = ["RULES", "Problem", "Rule", "lint"]
 
@@ -86,7 +86,6 @@ _PLATFORM: Mapping[str, str] = {
     "relevanceScore": "iosEnabled",
 }
 
-_TEXTS = ("title", "subtitle", "body")
 _COUNTS = ("ttl", "badgeCount", "startTs")
 
 
@@ -228,7 +227,7 @@ def _subtitle_language(node: _Node) -> _Found:
 
 
 def _malformed_placeholder(node: _Node) -> _Found:
-    for name in _TEXTS:
+    for name in TEXTS:
         for language, text in _fields(node.fields.get(name)).items():
             if isinstance(text, str) and has_malformed_placeholder(text):
                 yield (name, language), "a placeholder is not of the form {{ field_name | 'fallback' }}"

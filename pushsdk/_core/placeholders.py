@@ -5,6 +5,7 @@ Texts in, texts out. What a placeholder may not look like is said here; whether 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +13,21 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.errors import ValidationError
+from pushsdk._core.models import MobilePush
 
-__all__ = ["Placeholder", "find_placeholders", "has_malformed_placeholder", "placeholder", "render"]
+__all__ = [
+    "TEXTS",
+    "Placeholder",
+    "fill",
+    "find_placeholders",
+    "has_malformed_placeholder",
+    "placeholder",
+    "placeholder_names",
+    "render",
+]
+
+TEXTS = ("title", "subtitle", "body")
+"""The fields of a message whose texts may hold placeholders (section 2.5)."""
 
 # No part can run past the next "{{", so however hostile the text, each of its characters is looked at a bounded
 # number of times. The interface shows no escape, hence no quote, "{{" or "}}" in a part.
@@ -61,11 +75,34 @@ def render(text: str, fields: Mapping[str, Any]) -> str:
     A missing field, or None, gives the fallback; any other value its ``str``. What can't be parsed stays as it is.
     """
 
-    def fill(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         value = fields.get(match[1].rstrip())
         return match[2] if value is None else str(value)
 
-    return _PLACEHOLDER.sub(fill, text)
+    return _PLACEHOLDER.sub(value_of, text)
+
+
+def placeholder_names(message: MobilePush | Mapping[str, Any]) -> frozenset[str]:
+    """Return the names in the placeholders of a message."""
+    texts = itertools.chain.from_iterable(each.values() for each in _texts_of(message).values())
+    return frozenset(each.name for text in texts for each in find_placeholders(text))
+
+
+def fill(message: MobilePush | Mapping[str, Any], fields: Mapping[str, Any]) -> MobilePush | Mapping[str, Any]:
+    """Return the message as a user with these fields sees it."""
+    filled = {
+        name: {language: render(text, fields) for language, text in texts.items()}
+        for name, texts in _texts_of(message).items()
+    }
+    if isinstance(message, MobilePush):
+        return msgspec.structs.replace(message, **filled)
+    return {**message, **filled}
+
+
+def _texts_of(message: MobilePush | Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Return the texts of a message that has any, by field and language."""
+    values = ((name, message.get(name) if isinstance(message, Mapping) else getattr(message, name)) for name in TEXTS)
+    return {name: texts for name, texts in values if isinstance(texts, Mapping)}
 
 
 def has_malformed_placeholder(text: str) -> bool:

@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from pushsdk._broadcast._personal import Fill
 from pushsdk._broadcast._source import plain
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, fingerprint_of
 from pushsdk._core.models import MobilePush
+from pushsdk._core.placeholders import fill
 from pushsdk.arrow._schemas import CHUNK_ID, FIELDS, USER_IDS
 
 __all__ = ["Chunk", "Personal", "Recipe", "claim_key"]
@@ -68,7 +68,7 @@ class Recipe:
         self._message = wire.encode_message(message)
         self._custom_fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
         self._base = dict(custom_fields or {})
-        self._fill = Fill(message)
+        self._original = message
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
         """The chunks of the plan. Raises ValidationError that names the column, and the chunk where it is about one."""
@@ -118,8 +118,8 @@ class Recipe:
             return ((wire.encode_user_ids(users)[1:-1], self._message, self._custom_fields),)
         each = zip(map(wire.encode_user_id, users), rows, strict=True)
         if self.personal == "placeholders":
-            fill = self._fill
-            return tuple([(user, wire.encode_message(fill(row)), self._custom_fields) for user, row in each])
+            filled = ((user, fill(self._original, row)) for user, row in each)
+            return tuple([(user, wire.encode_message(message), self._custom_fields) for user, message in filled])
         base, message = self._base, self._message
         return tuple([(user, message, wire.encode_custom_fields({**base, **row})) for user, row in each])
 

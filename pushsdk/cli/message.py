@@ -12,15 +12,13 @@ from rich.text import Text
 
 from pushsdk._core.lint import lint as problems_of
 from pushsdk._core.models import MobilePush
-from pushsdk._core.placeholders import render
+from pushsdk._core.placeholders import TEXTS, render
 from pushsdk.cli._exit import Exit, usage
 from pushsdk.cli._files import read_fields, read_resource
 from pushsdk.cli._options import File, Flag
 from pushsdk.cli._terminal import print_json, say, visible, warn
 
 __all__ = ["lint", "preview"]
-
-_TEXTS = ("title", "subtitle", "body")
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -38,7 +36,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 def shown(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Shown]:
     """Return the message in each of its languages, as a user with these fields sees it."""
-    texts = {name: message.get(name) or {} for name in _TEXTS}
+    texts = {name: message.get(name) or {} for name in TEXTS}
     languages = dict.fromkeys(language for each in texts.values() for language in each)
     buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
     return [

@@ -25,10 +25,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from pushsdk._broadcast._duck import Connection, cause_of, check_select, duckdb_module, explained
+from pushsdk._broadcast._duck import (
+    Connection,
+    Fields,
+    cause_of,
+    check_select,
+    duckdb_module,
+    explained,
+    no_id,
+    quoted,
+    sql_of_id,
+    sql_of_kind,
+    types_of,
+)
 from pushsdk._broadcast._source import ROWS, plain
 from pushsdk._broadcast._text_files import delimiter_of
-from pushsdk._broadcast._values import Fields, no_id, quoted, sql_of_id, sql_of_kind, types_of
 from pushsdk._broadcast.distinct import Row
 from pushsdk._core.errors import ValidationError
 

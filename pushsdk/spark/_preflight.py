@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from pushsdk._broadcast._personal import Fill
 from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import Batching, Rate, Share
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
@@ -104,7 +104,7 @@ class Order(msgspec.Struct, frozen=True):
                 raise ConfigurationError("fields are for personal=: say what they fill")
             return ()
         if fields is None:
-            named = Fill(self.message).names
+            named = placeholder_names(self.message)
             fields = [name for name in columns if name in named]
             if not fields:
                 raise ConfigurationError(

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from support.audiences import made
 
 from pushsdk import MobilePush, PushRequest, ValidationError, placeholder, render
-from pushsdk._broadcast._personal import Fill
 from pushsdk._broadcast.audience import Audience, AudienceSummary
 from pushsdk._core import wire
 from pushsdk._core.models import UNSET
+from pushsdk._core.placeholders import fill
 
 CSV = "user_id,first_name,points\na,Ann,3\nb,,7\na,Again,9\n"
 MESSAGE = MobilePush(
@@ -82,7 +82,7 @@ def test_a_mapping_is_filled_as_well_and_keeps_what_we_do_not_know(audience: Aud
 
 def test_a_message_without_placeholders_is_sent_as_it_is(audience: Audience) -> None:
     plain = MobilePush(title={"en": "100% {{ odd }}"})
-    assert all(each.message is plain for each in audience.personalize(plain, into="text"))
+    assert all(each.message == plain for each in audience.personalize(plain, into="text"))
 
 
 def test_requests_come_in_batches_and_again_and_are_counted(audience: Audience) -> None:
@@ -157,7 +157,7 @@ def test_what_is_filled_is_what_render_gives(
 ) -> None:
     given = {"title": title, "subtitle": subtitle, "body": body}
     expected = {field: {lang: render(text, row) for lang, text in given[field].items()} for field in given}
-    assert Fill(given)(row) == expected
-    filled = Fill(MobilePush(**given))(row)
+    assert fill(given, row) == expected
+    filled = fill(MobilePush(**given), row)
     assert isinstance(filled, MobilePush)
     assert {field: getattr(filled, field) for field in given} == expected

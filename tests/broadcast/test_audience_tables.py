@@ -16,7 +16,7 @@ import pytest
 from support.audiences import ids_of, made, refused, rows_of
 
 from pushsdk import ValidationError
-from pushsdk._broadcast import _duck, _tables
+from pushsdk._broadcast import _duck
 from pushsdk._broadcast.audience import Audience, AudienceSummary
 from pushsdk._core import wire
 
@@ -137,7 +137,7 @@ def test_a_column_of_nothing_but_null_is_refused_by_its_first_row() -> None:
 
 
 def test_where_a_second_look_finds_no_bad_row_it_is_refused_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tables._Table, "_parts", lambda self, place: [_tables._Place("it", "(SELECT 1 AS user_id)")])
+    monkeypatch.setattr(_duck._Table, "_parts", lambda self, place: [_duck._Place("it", "(SELECT 1 AS user_id)")])
     assert refused(Audience.query("SELECT NULL::INTEGER AS user_id")) == "the query: user_id is NULL or empty in a row"
 
 
@@ -508,7 +508,7 @@ def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: p
             raise duckdb.OutOfMemoryException("no room")
         yield []
 
-    monkeypatch.setattr(_tables.Query, "_distinct", none)
+    monkeypatch.setattr(_duck.Query, "_distinct", none)
     audience = Audience.query("SELECT unnest(['a', 'b', 'a']) AS user_id")
     assert ids_of(audience, distinct=True) == ["a", "b"]
     assert audience.summary == AudienceSummary(read=3, users=2, repeated=1)
@@ -520,7 +520,7 @@ def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pyt
         with _duck.explained("it"):
             raise duckdb.OutOfMemoryException("no room")
 
-    monkeypatch.setattr(_tables.Query, "_distinct", some)
+    monkeypatch.setattr(_duck.Query, "_distinct", some)
     with pytest.raises(ValidationError, match="it: DuckDB needs more than"):
         ids_of(Audience.query("SELECT 'a' AS user_id"), distinct=True)
 
