@@ -699,7 +699,7 @@ SENDING = [
     Mutant(
         "a pause holds nothing back",
         IO + "sender.py",
-        "self._slots.pause(until)",
+        "self.slots.pause(until)",
         "pass",
         "tests/faults/test_waits.py",
     ),

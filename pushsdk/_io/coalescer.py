@@ -10,21 +10,18 @@ import asyncio
 import logging
 import math
 import types
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from pushsdk._core import wire
 from pushsdk._core.batching import Batch, Batches, Call, Content, Key
-from pushsdk._core.events import Event
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
-from pushsdk._core.results import Counters, Receipt
+from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk._io.clock import NEVER, TICKS_PER_SECOND, TimerWheel
+from pushsdk._io.clock import NEVER, TICKS_PER_SECOND
 from pushsdk._io.delivery import Delivery
 from pushsdk._io.ledger import Ledger, conclude, unsettled
-from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Sender
-from pushsdk._io.slots import Backlog, Slots
 
 __all__ = ["Coalescer"]
 
@@ -44,43 +41,20 @@ def _next_turn() -> Generator[None, None, None]:
 class Coalescer:
     """Takes calls in, sends them in as few requests as may be, and tells each caller what became of its users."""
 
-    def __init__(
-        self,
-        sender: Sender,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        timers: TimerWheel,
-        slots: Slots,
-        backlog: Backlog,
-        counters: Counters,
-        sizes: LearnedSizes,
-        batching: Batching,
-        limits: Limits,
-        emit: Callable[[Event], None] | None,
-        observer: Observer | None = None,
-    ) -> None:
+    def __init__(self, sender: Sender, *, sizes: LearnedSizes, batching: Batching, limits: Limits) -> None:
         self._sender = sender
-        self._observer = observer
-        self._loop = loop
-        self.timers = timers
-        self._slots = slots
-        self._rate_limiter = slots.rate_limiter
-        self._backlog = backlog
+        self._observer = sender.observer
+        self._loop = sender.timers.loop
+        self.timers = sender.timers
+        self._slots = sender.slots
+        self._rate_limiter = sender.slots.rate_limiter
+        self._backlog = sender.backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
         self._batches = Batches(batching, sizes)
-        self.ledger = Ledger(counters, emit)
+        self.ledger = Ledger(sender.counters, sender.emit)
         self._active = self.ledger.active
-        self._delivery = Delivery(
-            sender,
-            self.ledger,
-            slots=slots,
-            sizes=sizes,
-            batching=batching,
-            counters=counters,
-            emit=emit,
-            observer=observer,
-        )
+        self._delivery = Delivery(sender, self.ledger, sizes=sizes, batching=batching)
         # Batches that wait for company, and what ends that.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from pushsdk._core import wire
 from pushsdk._core.batching import Batch
-from pushsdk._core.events import Event, RequestSplit
+from pushsdk._core.events import RequestSplit
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, sum_up
 from pushsdk._core.policy import Batching
-from pushsdk._core.results import Counters
 from pushsdk._core.splitting import LearnedSizes, Piece, Rejected, RejectedMessages, Splitter, call_of, pieces_of
 from pushsdk._io.ledger import Ledger, unsettled
-from pushsdk._io.observer import Observer
 from pushsdk._io.sender import Claimant, Job, Sender
-from pushsdk._io.slots import Slots
 
 __all__ = ["Delivery"]
 
@@ -41,26 +37,11 @@ class PieceClaim(Claimant, Protocol):
 class Delivery:
     """Sends batches that have their place."""
 
-    def __init__(
-        self,
-        sender: Sender,
-        ledger: Ledger,
-        *,
-        slots: Slots,
-        sizes: LearnedSizes,
-        batching: Batching,
-        counters: Counters,
-        emit: Callable[[Event], None] | None,
-        observer: Observer | None = None,
-    ) -> None:
+    def __init__(self, sender: Sender, ledger: Ledger, *, sizes: LearnedSizes, batching: Batching) -> None:
         self._sender = sender
         self._ledger = ledger
-        self._slots = slots
         self._sizes = sizes
         self._split_on = batching.split_on
-        self._counters = counters
-        self._emit = emit
-        self._observer = observer
         self._messages = RejectedMessages()
 
     async def deliver(self, batch: Batch) -> None:
@@ -80,7 +61,7 @@ class Delivery:
     async def drive(self, batch: Batch) -> None:
         """``deliver`` for several callers, in a task of its own: whatever happens to it, they are told."""
         failure = Failure.CANCELLED
-        watched = None if self._observer is None else self._observer.batch(batch.calls, batch.users)
+        watched = None if self._sender.observer is None else self._sender.observer.batch(batch.calls, batch.users)
         try:
             await self.deliver(batch)
         except Exception:
@@ -100,7 +81,7 @@ class Delivery:
         """The batch ended before any request took its place over."""
         if batch.has_slot:
             batch.has_slot = False
-            self._slots.release()
+            self._sender.slots.release()
 
     async def _split(self, batch: Batch, pieces: list[Piece], rejected: Rejected[Piece] | None) -> None:
         """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
@@ -159,10 +140,10 @@ class Delivery:
         if splitter.report(piece, verdict):
             self._ledger.settle_piece(piece, verdict)
             return
-        self._counters.splits += 1
-        if self._emit is not None:
+        self._sender.counters.splits += 1
+        if self._sender.emit is not None:
             calls = len({id(call_of(segment)) for segment in piece.segments})
-            self._emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
+            self._sender.emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
     def _job(self, batch: Batch, piece: Piece, claim: PieceClaim | None) -> Job:
         content, segments, policy = batch.content, piece.segments, batch.content.options.policy

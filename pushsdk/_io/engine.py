@@ -127,7 +127,6 @@ class Engine:
         self.sender = Sender(
             self.transport,
             settings.credentials,
-            loop=loop,
             timers=self.timers,
             slots=self.slots,
             backlog=self.backlog,
@@ -137,19 +136,7 @@ class Engine:
             emit=emit,
             observer=self.observer,
         )
-        self.coalescer = Coalescer(
-            self.sender,
-            loop=loop,
-            timers=self.timers,
-            slots=self.slots,
-            backlog=self.backlog,
-            counters=self.counters,
-            sizes=self.sizes,
-            batching=settings.batching,
-            limits=settings.limits,
-            emit=emit,
-            observer=self.observer,
-        )
+        self.coalescer = Coalescer(self.sender, sizes=self.sizes, batching=settings.batching, limits=settings.limits)
         #: Campaigns and sends with dedupe keys on their way, and who waits until there is nothing on its way.
         self.campaigns: set[object] = set()
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []

@@ -9,42 +9,15 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import tenacity
 
 from pushsdk._core.errors import PushError
 from pushsdk._core.policy import RetryPolicy
+from pushsdk._io.sender import Steps
 
-__all__ = ["Steps", "repeat"]
-
-
-class Steps(Protocol):
-    """What the loop asks of the request that it repeats."""
-
-    def may_repeat(self) -> bool:
-        """Whether the last attempt may be followed by another, by the policy's own rules."""
-        ...
-
-    def backoff(self, number: int) -> float:
-        """Seconds to wait after attempt ``number``."""
-        ...
-
-    def at_least(self) -> float:
-        """The shortest wait that the service allows, in seconds."""
-        ...
-
-    def may_go_on(self, number: int, wait: float) -> bool:
-        """Whether deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds. Pays for it."""
-        ...
-
-    async def again(self) -> None:
-        """The next attempt. Raises PushError where it failed."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait between attempts."""
-        ...
+__all__ = ["repeat"]
 
 
 async def repeat(first: PushError, steps: Steps, policy: RetryPolicy) -> None:

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -29,10 +29,7 @@ from pushsdk._io.observer import Observer
 from pushsdk._io.slots import Backlog, Slots, Ticket
 from pushsdk._io.transport import Transport
 
-if TYPE_CHECKING:
-    from pushsdk._io.retrying import Steps
-
-__all__ = ["Claimant", "Job", "Sender", "emitter"]
+__all__ = ["Claimant", "Job", "Sender", "Steps", "emitter"]
 
 logger = logging.getLogger("pushsdk")
 # Without a handler of the application's, nothing is to appear on its stderr.
@@ -104,7 +101,6 @@ class Sender:
         transport: Transport,
         credentials: Credentials,
         *,
-        loop: asyncio.AbstractEventLoop,
         timers: TimerWheel,
         slots: Slots,
         backlog: Backlog,
@@ -116,15 +112,15 @@ class Sender:
     ) -> None:
         self._transport = transport
         self._credentials = credentials
-        self._loop = loop
-        self._timers = timers
-        self._slots = slots
-        self._backlog = backlog
-        self._counters = counters
+        self._loop = timers.loop
+        self.timers = timers
+        self.slots = slots
+        self.backlog = backlog
+        self.counters = counters
         # A stale pooled connection is replaced at most this often: then every one of the pool had been stale.
         self._replacements = pool_size + 1
-        self._emit = emit
-        self._observer = observer
+        self.emit = emit
+        self.observer = observer
         self._repeated = repeat
         self.budget = RetryBudget()
         #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
@@ -135,7 +131,7 @@ class Sender:
 
     async def run(self, job: Job, *, has_slot: bool = False) -> Verdict:
         """Send until it is decided. ``has_slot`` where the caller took a place for the first attempt already."""
-        self._counters.requests += 1
+        self.counters.requests += 1
         if not has_slot and not await self._take_slot(job):
             return job.verdict()
         if await self._attempt(job):
@@ -148,46 +144,46 @@ class Sender:
     async def wait(self, job: Job, seconds: float) -> None:
         """The wait between two attempts; ``job.failure`` says why it was cut short."""
         size = len(job.body)
-        self._backlog.enter(job.users, size)
-        scope = DeadlineScope(self._timers, job.deadline)
+        self.backlog.enter(job.users, size)
+        scope = DeadlineScope(self.timers, job.deadline)
         self._waits.add(scope)
         try:
             with scope:
                 await asyncio.sleep(seconds)
         finally:
             self._waits.remove(scope)
-            self._backlog.leave(job.users, size)
+            self.backlog.leave(job.users, size)
         job.failure = scope.expired
 
     async def _repeat(self, job: Job) -> None:
         try:
-            await self._repeated(error_for(job.verdict()), _Steps(self, job), job.policy)
+            await self._repeated(error_for(job.verdict()), Steps(self, job), job.policy)
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__)
 
     async def _take_slot(self, job: Job) -> bool:
-        if not self.closed and self._slots.try_take(job.users):
+        if not self.closed and self.slots.try_take(job.users):
             return True
         size = len(job.body)
-        self._backlog.enter(job.users, size)
+        self.backlog.enter(job.users, size)
         try:
             job.failure = await self._wait_for_slot(job)
         finally:
-            self._backlog.leave(job.users, size)
+            self.backlog.leave(job.users, size)
         if job.failure is Failure.PAUSED and job.evidence.retry_after is None:
-            job.evidence = Evidence(retry_after=max(0.0, self._slots.paused_until - self._loop.time()))
+            job.evidence = Evidence(retry_after=max(0.0, self.slots.paused_until - self._loop.time()))
         return job.failure is None
 
     async def _wait_for_slot(self, job: Job) -> Failure | None:
         if self.closed:
             return Failure.CLOSED
-        if self._slots.paused_until > job.deadline:
+        if self.slots.paused_until > job.deadline:
             return Failure.PAUSED
         failure: Failure | None = None
-        with DeadlineScope(self._timers, job.deadline) as scope:
-            failure = await Ticket(self._loop, job.users, job.deadline).take(self._slots)
+        with DeadlineScope(self.timers, job.deadline) as scope:
+            failure = await Ticket(self._loop, job.users, job.deadline).take(self.slots)
         return scope.expired or failure
 
     async def _attempt(self, job: Job) -> bool:
@@ -204,11 +200,11 @@ class Sender:
                     limit = min(limit, started + job.timeout.attempt)
                 key = self._credentials.fixed
                 # A stale connection that is replaced belongs to the attempt that goes on.
-                if self._observer is not None and job.watched is None:
+                if self.observer is not None and job.watched is None:
                     first = not job.attempts
-                    job.watched = self._observer.attempt(job.endpoint, job.users, job.own, first=first)
+                    job.watched = self.observer.attempt(job.endpoint, job.users, job.own, first=first)
                 try:
-                    with DeadlineScope(self._timers, limit) as scope:
+                    with DeadlineScope(self.timers, limit) as scope:
                         if key is None:
                             key = await self._ask_for_key(job, evidence)
                         await self._transport.post(
@@ -252,9 +248,9 @@ class Sender:
                 job.watched.end(None, job.evidence.failure)
                 job.watched = None
             if job.failure is Failure.UNCLAIMED and job.own == own:
-                self._slots.return_unused(job.users)
+                self.slots.return_unused(job.users)
             else:
-                self._slots.release()
+                self.slots.release()
 
     async def _ask_for_key(self, job: Job, evidence: Evidence) -> HeaderSecret:
         # Until there is a key, nothing can have left, whatever ends the wait for it.
@@ -278,29 +274,29 @@ class Sender:
     def _note(self, job: Job, attempt: Attempt) -> None:
         job.attempts = (*job.attempts, attempt)
         job.own += 1
-        self._counters.attempts += 1
+        self.counters.attempts += 1
         if job.watched is not None:
             job.watched.end(attempt, job.evidence.failure)
             job.watched = None
         if attempt.repeatable and attempt.outcome is Outcome.REJECTED:
             if attempt.status in THROTTLES:
-                self._slots.throttled(attempt.started)
+                self.slots.throttled(attempt.started)
             if attempt.retry_after is not None:
                 self._pause(min(attempt.retry_after, job.policy.max_retry_after))
-        if self._emit is not None:
-            self._emit(AttemptEnded(endpoint=job.endpoint, users=job.users, number=job.own, attempt=attempt))
+        if self.emit is not None:
+            self.emit(AttemptEnded(endpoint=job.endpoint, users=job.users, number=job.own, attempt=attempt))
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
             until = self._loop.time() + seconds
             logger.info("the service asked for a pause of %.3f s", seconds)
-            self._slots.pause(until)
+            self.slots.pause(until)
             self.when_paused(until)
             for scope in self._waits:
                 if scope.deadline < until:
                     scope.expire(Failure.PAUSED)
-            if self._emit is not None:
-                self._emit(ClientPaused(seconds=seconds))
+            if self.emit is not None:
+                self.emit(ClientPaused(seconds=seconds))
 
     def _may_replace(self, job: Job) -> bool:
         """Return True if a stale connection is replaced, under every policy: nothing was sent on it.
@@ -310,7 +306,7 @@ class Sender:
         if job.replaced >= self._replacements:
             return False
         job.replaced = job.replaced + 1 if job.evidence.reused else self._replacements
-        self._counters.stale_connections += 1
+        self.counters.stale_connections += 1
         return True
 
     async def _is_rotated(self, job: Job, key: str | None) -> bool:
@@ -320,15 +316,15 @@ class Sender:
         job.rekeyed = True
         fresh = key
         try:
-            with DeadlineScope(self._timers, job.deadline):
+            with DeadlineScope(self.timers, job.deadline):
                 fresh = await self._credentials.ask()
         except NoKeyError:
             return False
         return fresh != key
 
 
-class _Steps:
-    """What ``retrying`` asks, answered for one job."""
+class Steps:
+    """The retries of one job, step by step. ``retrying`` asks, by the policy and by tenacity's strategies."""
 
     __slots__ = ("_job", "_sender")
 
@@ -337,16 +333,20 @@ class _Steps:
         self._job = job
 
     def may_repeat(self) -> bool:
+        """Return True if the policy allows another attempt after the last one."""
         job = self._job
         return job.failure is None and job.policy.may_repeat(job.attempts[-1], collapsible=job.collapsible)
 
     def backoff(self, number: int) -> float:
+        """Return the seconds to wait after attempt ``number``."""
         return self._job.policy.backoff(number, self._job.attempts[-1], random.random())  # noqa: S311 - jitter
 
     def at_least(self) -> float:
+        """Return the shortest wait that the service allows, in seconds."""
         return self._job.attempts[-1].retry_after or 0.0
 
     def may_go_on(self, number: int, wait: float) -> bool:
+        """Return True, and pay, if deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds."""
         sender, job = self._sender, self._job
         if job.failure is not None:
             return False
@@ -359,10 +359,10 @@ class _Steps:
         elif not sender.budget.spend():
             job.failure = Failure.BUDGET
         else:
-            sender._counters.retries += 1
+            sender.counters.retries += 1
             logger.debug("%s of %d users: %s; again in %.3f s", job.endpoint, job.users, job.attempts[-1].reason, wait)
-            if sender._emit is not None:
-                sender._emit(
+            if sender.emit is not None:
+                sender.emit(
                     RetryScheduled(
                         endpoint=job.endpoint,
                         users=job.users,
@@ -375,6 +375,7 @@ class _Steps:
         return False
 
     async def again(self) -> None:
+        """Make the next attempt. Raises PushError if it failed."""
         sender, job = self._sender, self._job
         if job.failure is not None or not await sender._take_slot(job):
             raise error_for(job.verdict())
@@ -382,6 +383,7 @@ class _Steps:
             raise error_for(job.verdict())
 
     async def sleep(self, seconds: float) -> None:
+        """Wait between attempts."""
         await self._sender.wait(self._job, seconds)
 
 
