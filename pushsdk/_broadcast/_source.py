@@ -1,4 +1,4 @@
-"""What every kind of audience offers, the files that it is read from, and the words of errors.
+"""What every kind of audience shares: counts, the files that it is read from, and the words of errors.
 
 Column names may be shown, values never.
 """
@@ -10,17 +10,17 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 
-from pushsdk._broadcast.distinct import Distinct, DistinctRows, Row
+from pushsdk._broadcast.distinct import Distinct, DistinctRows
 from pushsdk._core.errors import ValidationError
 
-__all__ = ["Counts", "Listing", "Source", "fitting", "list_files", "missing_column", "once", "plain"]
+__all__ = ["Counts", "Listing", "fitting", "list_files", "missing_column", "once", "plain"]
 
 BATCH = 10_000
 # Rows are objects by the thousand: as many of them as live together, the garbage collector walks through, and with
@@ -42,26 +42,6 @@ class Counts(msgspec.Struct):
     repeated: int = 0
     blank: int = 0
     padded: int = 0
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Where ids come from. Each method reads anew, in batches; ``counts`` is right when the last has been taken."""
-
-    def words(self) -> str:
-        """What identifies it, as it is now."""
-
-    def count(self) -> int | None:
-        """Rows, where that can be told without reading them."""
-
-    def ids(self, counts: Counts) -> Iterator[list[str]]:
-        """All ids, in order."""
-
-    def distinct_ids(self, counts: Counts) -> Iterator[list[str]]:
-        """Each id once, in no particular order."""
-
-    def rows(self, counts: Counts, columns: Collection[str] | None) -> Iterator[list[Row]]:
-        """All rows, in order, with these of their other columns; None is all."""
 
 
 def plain(text: str, limit: int = 200) -> str:

@@ -13,7 +13,7 @@ from typing import IO, Any, Literal, TypeVar
 import msgspec
 
 from pushsdk._broadcast._duck import Parquet, Query
-from pushsdk._broadcast._source import Counts, Source, once, plain
+from pushsdk._broadcast._source import Counts, once, plain
 from pushsdk._broadcast._text_files import FORMATS, TextFiles, read_text
 from pushsdk._broadcast.chunks import Chunk, chunks_of
 from pushsdk._broadcast.distinct import DistinctRows, Row
@@ -29,6 +29,9 @@ __all__ = ["Audience", "AudienceSummary", "Personalized"]
 _TOGETHER = 10_000
 
 T = TypeVar("T")
+
+Source = TextFiles | Parquet | Query
+"""Each method reads anew, in batches; the counts that it is given are right when the last batch has been taken."""
 
 
 class AudienceSummary(msgspec.Struct, frozen=True, kw_only=True):

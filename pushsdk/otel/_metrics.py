@@ -86,21 +86,22 @@ class Instruments:
         meter.create_observable_counter(
             "pushsdk.users", [self._users], unit="{user}", description="Users by what is known of their push."
         )
-        meter.create_observable_up_down_counter(
+        up_down = meter.create_observable_up_down_counter
+        up_down(
             "pushsdk.requests.in_flight",
-            [self._reading(_in_flight)],
+            [self._reading(lambda engine: engine.slots.in_flight)],
             unit="{request}",
             description="Attempts on the wire.",
         )
-        meter.create_observable_up_down_counter(
+        up_down(
             "pushsdk.queue.users",
-            [self._reading(_queued)],
+            [self._reading(lambda engine: engine.backlog.users)],
             unit="{user}",
             description="Users that wait for a place on the wire.",
         )
         meter.create_observable_gauge(
             "pushsdk.retry_budget",
-            [self._reading(_budget, least=True)],
+            [self._reading(lambda engine: engine.sender.budget.tokens, least=True)],
             unit="{token}",
             description="What is left of the retry budget of 500; a retry costs 5.",
         )
@@ -159,18 +160,6 @@ def _count(sums: dict[Where, dict[Outcome, int]], source: _Source) -> None:
     users = sums.setdefault(source.where, dict.fromkeys(Outcome, 0))
     for outcome in Outcome:
         users[outcome] += source.counters.users[outcome]
-
-
-def _in_flight(engine: Engine) -> float:
-    return engine.slots.in_flight
-
-
-def _queued(engine: Engine) -> float:
-    return engine.backlog.users
-
-
-def _budget(engine: Engine) -> float:
-    return engine.sender.budget.tokens
 
 
 def _rate(engine: Engine) -> float | None:

@@ -51,6 +51,22 @@ _Endpoint = Literal["push", "campaigns"]
 _Value = str | int
 
 
+class _Guard:
+    """Log by its type what OpenTelemetry raises in the block, and go on: tracing must not break a send."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        logger.error("OpenTelemetry raised %s; the send goes on", kind.__name__)
+        return True
+
+
+_GUARD = _Guard()
+
+
 class Work:
     """See ``_io.observer.WatchedWork``. Its span is the current one until it ends."""
 
@@ -61,15 +77,14 @@ class Work:
         self._token = otel_context.attach(trace.set_span_in_context(span, context))
 
     def end(self, users: Mapping[Outcome, int]) -> None:
-        try:
+        with _GUARD:
             self._span.set_attributes({_FIGURES[outcome]: count for outcome, count in users.items() if count})
             worst = next((outcome for outcome in _BAD if users.get(outcome)), None)
             if worst is not None:
                 fail(self._span, worst)
-        except Exception as error:  # noqa: BLE001 - what watches must not break what it watches
-            complain(error)
         otel_context.detach(self._token)
-        end(self._span)
+        with _GUARD:
+            self._span.end()
 
 
 def callers_of(calls: Sequence[Call]) -> tuple[Context, list[Link], int]:
@@ -96,19 +111,6 @@ def fail(span: Span, kind: str) -> None:
     """Mark a span as failed, by a name for how."""
     span.set_attribute("error.type", kind.lower())
     span.set_status(StatusCode.ERROR)
-
-
-def end(span: Span) -> None:
-    """End a span, whatever its provider raises."""
-    try:
-        span.end()
-    except Exception as error:  # noqa: BLE001 - as above
-        complain(error)
-
-
-def complain(error: Exception) -> None:
-    """Log what OpenTelemetry raised, by its type."""
-    logger.error("OpenTelemetry raised %s; the send goes on", type(error).__name__)
 
 
 class ClientObserver:
@@ -150,15 +152,13 @@ class ClientObserver:
 
     def dequeued(self, calls: Sequence[Call], now: float) -> None:
         """See ``Observer.dequeued``."""
-        try:
+        with _GUARD:
             since, context = calls[0].caller
             self._instruments.queue_wait.record(max(0.0, now - since), self._server, context)
-        except Exception as error:  # noqa: BLE001 - what watches must not break what it watches
-            complain(error)
 
     def attempt(self, endpoint: _Endpoint, users: int, resends: int, *, first: bool) -> WatchedAttempt:
         """See ``Observer.attempt``."""
-        try:
+        with _GUARD:
             if users > 1 and not resends:
                 self._instruments.batch_size.record(users, self._server)
             # By chance, not every n-th: of what comes in turns, by shards or tenants, some would never be drawn.
@@ -171,8 +171,6 @@ class ClientObserver:
             attributes = self._single if users == 1 and not resends else self._attributes(endpoint, users, resends)
             span = self._tracer.start_span("POST", None, _CLIENT, attributes)
             return _Attempt(self, span, None if self._propagator is None else _injected(self._propagator, span))
-        except Exception as error:  # noqa: BLE001 - as above
-            complain(error)
         return _NOTHING
 
     def late(self, endpoint: _Endpoint, users: int, started: int) -> WatchedAttempt:
@@ -190,15 +188,13 @@ class ClientObserver:
 
     def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:
         """See ``Observer.batch``."""
-        try:
+        with _GUARD:
             context, links, left_out = callers_of(calls)
             attributes: dict[str, _Value] = {"pushsdk.calls": len(calls), "pushsdk.users": users}
             if left_out:
                 attributes["pushsdk.links_left_out"] = left_out
             span = self._tracer.start_span("push batch", context, attributes=attributes, links=links)
             return Work(span, context)
-        except Exception as error:  # noqa: BLE001 - as above
-            complain(error)
         return _NOTHING
 
     def campaign(self) -> WatchedWork:
@@ -210,11 +206,9 @@ class ClientObserver:
         return self._work("push broadcast", {"pushsdk.users": users, "pushsdk.requests": requests})
 
     def _work(self, name: str, attributes: dict[str, _Value]) -> WatchedWork:
-        try:
+        with _GUARD:
             context = _current()
             return Work(self._tracer.start_span(name, context, attributes=attributes), context)
-        except Exception as error:  # noqa: BLE001 - as above
-            complain(error)
         return _NOTHING
 
     def note(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
@@ -273,15 +267,14 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
         span, observer = self.span, self.observer
-        try:
+        with _GUARD:
             recording = span.is_recording()
             if attempt is None:
                 fail(span, failure.name if failure is not None else "cancelled")
             elif recording or observer.measured:
                 observer.note(span if recording else None, attempt, failure)
-        except Exception as error:  # noqa: BLE001 - as above
-            complain(error)
-        end(span)
+        with _GUARD:
+            span.end()
 
 
 class _LeftOut(msgspec.Struct, eq=False, gc=False):
@@ -301,13 +294,11 @@ class _LeftOut(msgspec.Struct, eq=False, gc=False):
         return nullcontext()
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
-        try:
+        with _GUARD:
             if attempt is None or attempt.outcome is not _ACCEPTED:
                 self.observer.late(self.endpoint, self.users, self.started).end(attempt, failure)
             elif self.observer.measured:
                 self.observer.note(None, attempt, failure)
-        except Exception as error:  # noqa: BLE001 - as above
-            complain(error)
 
 
 class _Nothing:
@@ -338,10 +329,8 @@ class _Attached:
 
     def __enter__(self) -> None:
         self._token: Any = None
-        try:
+        with _GUARD:
             self._token = otel_context.attach(self._context)
-        except Exception as error:  # noqa: BLE001 - as above
-            complain(error)
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
@@ -349,13 +338,12 @@ class _Attached:
 
 
 def _injected(propagator: TextMapPropagator, span: Span) -> Mapping[str, str] | None:
-    """What goes with the request of this span."""
+    """Return the headers for the request of this span."""
     carrier: dict[str, str] = {}
-    try:
+    with _GUARD:
         propagator.inject(carrier, trace.set_span_in_context(span))
-        return check_headers(carrier)
-    except ConfigurationError:
-        logger.error("the propagator set a header that the client sets itself, or that is none; nothing is sent")
-    except Exception as error:  # noqa: BLE001 - as above
-        complain(error)
+        try:
+            return check_headers(carrier)
+        except ConfigurationError:
+            logger.error("the propagator set a header that the client sets itself, or that is none; nothing is sent")
     return None
