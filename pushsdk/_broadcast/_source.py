@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._broadcast.distinct import Distinct, DistinctRows
+from pushsdk._broadcast.distinct import Distinct
 from pushsdk._core.errors import ValidationError
 
 __all__ = ["Counts", "Listing", "fitting", "list_files", "missing_column", "once", "plain"]
@@ -81,7 +81,7 @@ def fitting(value: Any, depth: int = MAX_DEPTH) -> Any:
     return {name: fitting(each, depth - 1) for name, each in value.items()}
 
 
-def once(distinct: Distinct | DistinctRows, batches: Iterator[list[Any]], counts: Counts) -> Iterator[list[Any]]:
+def once(distinct: Distinct, batches: Iterator[list[Any]], counts: Counts) -> Iterator[list[Any]]:
     """The batches without the repetitions, which are counted."""
     with distinct:
         for batch in batches:

@@ -16,7 +16,7 @@ from pushsdk._broadcast._duck import Parquet, Query
 from pushsdk._broadcast._source import Counts, once, plain
 from pushsdk._broadcast._text_files import FORMATS, TextFiles, read_text
 from pushsdk._broadcast.chunks import Chunk, chunks_of
-from pushsdk._broadcast.distinct import DistinctRows, Row
+from pushsdk._broadcast.distinct import Distinct, Row
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest
@@ -187,7 +187,7 @@ class Audience:
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:
         counts = Counts()
         rows = self._source.rows(counts, columns)
-        return self._counted(once(DistinctRows(), rows, counts) if distinct else rows, counts)
+        return self._counted(once(Distinct(rows=True), rows, counts) if distinct else rows, counts)
 
     def _counted(self, batches: Iterator[list[T]], counts: Counts) -> Iterator[list[T]]:
         for batch in batches:

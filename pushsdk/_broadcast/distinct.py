@@ -8,18 +8,17 @@ from __future__ import annotations
 import itertools
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
 from pushsdk._core.errors import RunFileError, ValidationError
 
-__all__ = ["Distinct", "DistinctRows", "Row"]
+__all__ = ["Distinct", "Row"]
 
 MEMORY = 64 * 1024 * 1024
 # Each part is read whole: 200 million ids make parts that the memory just holds.
@@ -34,26 +33,25 @@ _SEEN, _WAITING = 0.6, 0.25
 
 # A text of a class of its own is written as the text.
 _encode = msgspec.msgpack.Encoder(enc_hook=str.__str__).encode
+_decode_ids = msgspec.msgpack.Decoder(list[str]).decode
 
 Row = tuple[str, dict[str, Any]]
 """A user id, and the other columns of its row."""
-Item = TypeVar("Item")
+_decode_rows = msgspec.msgpack.Decoder(list[Row]).decode
 
 
-class _Once(ABC, Generic[Item]):
-    """Items, each id once. Feed all with ``add``, then take the rest from ``finish``; close it, or use ``with``.
+class Distinct:
+    """User ids, each once; or rows, of which the first of each id counts whatever later ones hold.
 
-    The items come out in the order they came in, until about 64 MB are used; from then on those not seen so far come
-    out of ``finish``, in no particular order. ``memory`` bounds the bytes used.
+    Feed all with ``add``, then take the rest from ``finish``; close it, or use ``with``. The items come out in the
+    order they came in, until about 64 MB are used; from then on the new ones come out of ``finish``, in no particular
+    order. ``memory`` bounds the bytes used.
     """
 
-    #: Items handed out together, at most, when they come from the disk.
-    _batch: ClassVar[int]
-    _decoder: ClassVar[msgspec.msgpack.Decoder[Any]]
-
-    def __init__(self, *, memory: int = MEMORY) -> None:
+    def __init__(self, *, rows: bool = False, memory: int = MEMORY) -> None:
         self.repeated = 0
-        """Items whose id had been there before. Complete when ``finish`` has come to its end."""
+        """Number of items whose id came before. Complete when ``finish`` has ended."""
+        self._rows = rows
         self._memory = memory
         self._seen: set[str] = set()
         # Bytes that the set costs. Counted by add.
@@ -73,7 +71,7 @@ class _Once(ABC, Generic[Item]):
         if self._spill is not None:
             self._spill.close()
 
-    def add(self, items: Sequence[Item]) -> list[list[Item]]:
+    def add(self, items: Sequence[Any]) -> list[list[Any]]:
         """Take a batch in; the items whose ids are there for the first time, as none or one batch.
 
         Raises ValidationError if an id that is not Unicode has to be spilled.
@@ -92,61 +90,39 @@ class _Once(ABC, Generic[Item]):
             self._spill = _Spill(int(self._memory * _WAITING))
         return [list(fresh.values())] if fresh else []
 
-    def finish(self) -> Iterator[list[Item]]:
+    def finish(self) -> Iterator[list[Any]]:
         """The rest, in batches and no particular order; call it once, when all is added."""
         if self._spill is None:
             return
         self._seen = set()  # nothing on disk is in it
         self.repeated += self._spill.items
+        # More rows at a time would keep the garbage collector busy.
+        size, decode = (500, _decode_rows) if self._rows else (10_000, _decode_ids)
         # Parts are small unless ids are many: a batch may hold those of several.
-        items: list[Item] = []
+        items: list[Any] = []
         for blocks in self._spill.parts():
-            fresh = self._first(itertools.chain.from_iterable(map(self._decoder.decode, blocks)))
+            fresh = self._first(itertools.chain.from_iterable(map(decode, blocks)))
             self.repeated -= len(fresh)
             items += fresh.values()
-            while len(items) >= self._batch:
-                yield items[: self._batch]
-                del items[: self._batch]
+            while len(items) >= size:
+                yield items[:size]
+                del items[:size]
         if items:
             yield items
 
-    @abstractmethod
-    def _first(self, items: Iterable[Item]) -> dict[str, Item]:
-        """The first item of each id."""
-
-    @abstractmethod
-    def _cost(self, items: dict[str, Item]) -> int:
-        """Bytes that items take in memory, at most."""
-
-
-class Distinct(_Once[str]):
-    """User ids, each once."""
-
-    _batch = 10_000
-    _decoder = msgspec.msgpack.Decoder(list[str])
-
-    def _first(self, items: Iterable[str]) -> dict[str, str]:
-        users = list(items)
-        return dict(zip(users, users, strict=True))
-
-    def _cost(self, items: dict[str, str]) -> int:
-        return _cost_of_ids(items)
-
-
-class DistinctRows(_Once[Row]):
-    """The same for rows: the first row of an id counts, and later ones are repetitions whatever they hold."""
-
-    _batch = 500  # more rows at a time would keep the garbage collector busy
-    _decoder = msgspec.msgpack.Decoder(list[Row])
-
-    def _first(self, items: Iterable[Row]) -> dict[str, Row]:
+    def _first(self, items: Iterable[Any]) -> dict[str, Any]:
+        """Return the first item of each id, by id."""
+        if not self._rows:
+            users = list(items)
+            return dict(zip(users, users, strict=True))
         first: dict[str, Row] = {}
         for row in items:
             first.setdefault(row[0], row)
         return first
 
-    def _cost(self, items: dict[str, Row]) -> int:
-        return _BLOAT * len(_packed(list(items.values()))) + _COST * len(items)
+    def _cost(self, items: dict[str, Any]) -> int:
+        """Return the bytes that items take in memory, at most."""
+        return _BLOAT * len(_packed(list(items.values()))) + _COST * len(items) if self._rows else _cost_of_ids(items)
 
 
 class _Spill:

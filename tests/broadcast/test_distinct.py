@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pushsdk import RunFileError, ValidationError
-from pushsdk._broadcast.distinct import Distinct, DistinctRows
+from pushsdk._broadcast.distinct import Distinct
 
 # Small enough that some dozens of ids fill the set, and a part has to be read in several shares.
 NEXT_TO_NOTHING = 200
@@ -150,7 +150,7 @@ rows = st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.fixed_diction
 
 
 def rows_through(batches: Sequence[Sequence[Any]], memory: int) -> tuple[list[Any], int]:
-    with DistinctRows(memory=memory) as distinct:
+    with Distinct(rows=True, memory=memory) as distinct:
         out = [row for batch in batches for fresh in distinct.add(batch) for row in fresh]
         out += [row for rest in distinct.finish() for row in rest]
         return out, distinct.repeated
