@@ -215,6 +215,15 @@ async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent() -> 
 
 
 @virtual
+async def test_after_a_claim_that_failed_nothing_more_of_a_personal_chunk_is_sent() -> None:
+    service, claims = FakeService(), ShakyClaims(add=["down"])
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
+            await Run(client, claims, personal="placeholders").send(10)
+    assert service.written == []
+
+
+@virtual
 async def test_a_request_is_over_before_its_claim_expires() -> None:
     service, claims = FakeService(then=hang()), ShakyClaims(claim_ttl=60.0)
     async with client_of(service, timeout=Timeout(total=None, attempt=None)) as client:

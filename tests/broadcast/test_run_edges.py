@@ -292,6 +292,14 @@ async def test_stopped_before_a_resend_its_users_are_counted_as_unknown() -> Non
 
 
 @virtual
+async def test_a_resend_that_is_refused_for_its_key_leaves_its_users_unknown_and_counts_them() -> None:
+    service = FakeService(lost(processed=False), then=answer(401))
+    async with client_of(service, batching=SMALL, limits=ONE) as client:
+        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", brake=Brake.off())
+        assert (report.unknown, client.stats().unknown, report.stopped_by) == (4, 4, "refused")
+
+
+@virtual
 async def test_a_limit_that_leaves_held_users_says_so(tmp_path: Path) -> None:
     service = FakeService(*[lost(processed=True)] * 4)
     async with client_of(service, batching=SMALL, limits=ONE) as client:
