@@ -2410,22 +2410,22 @@ SPARK, T_SPARK = "pushsdk/spark/", "tests/engines/test_"
 BY_SPARK = [
     Mutant(
         "a row without an id is a user",
-        SPARK + "_chunks.py",
+        SPARK + "_tasks.py",
         "waiting.append(batch.filter(pc.and_not(pc.is_valid(ids), is_empty)))",
         "waiting.append(batch.filter(pc.is_valid(ids)))",
         T_SPARK + "chunks.py",
     ),
     Mutant(
         "what was cut is cut again with the next batch",
-        SPARK + "_chunks.py",
+        SPARK + "_tasks.py",
         "waiting = table.slice(whole * max_users).to_batches()",
         "waiting = table.to_batches()",
         T_SPARK + "chunks.py",
     ),
     Mutant(
         "a run by Spark is sent without its claims",
-        "pushsdk/spark/_canary.py",
-        "return ask(lambda store: store.get([digest_of(run)])) != [None]",
+        SPARK + "_claims.py",
+        "return ask(make, lambda store: store.get([digest_of(run)])) != [None]",
         "return True",
         "tests/engines/test_folder.py",
     ),
@@ -2438,14 +2438,14 @@ BY_SPARK = [
     ),
     Mutant(
         "a run by Spark is taken up when its claims have expired",
-        SPARK + "_manifest.py",
+        SPARK + "_folder.py",
         "if age > kept / 2:",
         "if False:",
         T_SPARK + "folder.py",
     ),
     Mutant(
         "a run by Spark goes on with another claim store",
-        SPARK + "_manifest.py",
+        SPARK + "_folder.py",
         '    "claims": "another claim store",\n',
         "",
         T_SPARK + "folder.py",
@@ -2453,8 +2453,8 @@ BY_SPARK = [
     Mutant(
         "a report makes claims that are gone anew",
         SPARK + "_report.py",
-        "if not folder.claims.is_dir() or not is_there(",
-        "if not is_there(",
+        "if not folder.claims.is_dir() or not has_sentinel(",
+        "if not has_sentinel(",
         T_SPARK + "standing.py",
     ),
     Mutant(

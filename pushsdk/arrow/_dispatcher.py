@@ -20,7 +20,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._runs.plan import ChunkRequest, StoppedBy, UserRange
 from pushsdk._runs.sender import ChunkSender
 from pushsdk.arrow._chunks import Chunk
-from pushsdk.arrow._outcomes import batch_of
+from pushsdk.arrow._schemas import batch_of
 from pushsdk.claims._entry import ClaimRequest, Entry, Ranges
 from pushsdk.claims._log import ClaimLog, claim_error
 

@@ -1,10 +1,13 @@
-"""The columns that come in and go out."""
+"""The columns that come in and go out, and the rows that go out."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["CHUNK_ID", "FIELDS", "USER_IDS", "outcome_schema", "plan_schema"]
+from pushsdk._core.decisions import OUTCOMES
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
+
+__all__ = ["CHUNK_ID", "FIELDS", "USER_IDS", "batch_of", "outcome_schema", "plan_schema"]
 
 CHUNK_ID, USER_IDS, FIELDS = "chunk_id", "user_ids", "fields"
 
@@ -37,3 +40,23 @@ def outcome_schema() -> pa.Schema:
             pa.field("reason", pa.string(), nullable=False),
         ]
     )
+
+
+def batch_of(column: pa.Array, states: UserStates, unsent: str) -> pa.RecordBatch:
+    """Return one row for each user. The ids are those that came in, not copied."""
+    runs = [(stop - start, status) for start, stop, status in states.runs()]
+    columns = [
+        pa.concat_arrays([pa.repeat(OUTCOMES[status.state].value, users) for users, status in runs]),
+        pa.concat_arrays([pa.repeat(pa.scalar(status.status, pa.int32()), users) for users, status in runs]),
+        pa.concat_arrays([pa.repeat(_reason(status, unsent), users) for users, status in runs]),
+    ]
+    return pa.RecordBatch.from_arrays([column, *columns], schema=outcome_schema())
+
+
+def _reason(status: UserStatus, unsent: str) -> str:
+    """Return why a user was not accepted; ``unsent`` if nothing was tried."""
+    if status.state is UserState.PENDING:
+        return status.reason or unsent
+    if status.state is UserState.CLAIMED:
+        return "claimed by another process, and not settled so far"
+    return status.reason

@@ -11,9 +11,8 @@ import msgspec
 from pushsdk._broadcast._source import missing_column, plain
 from pushsdk._core.errors import ValidationError
 from pushsdk._runs.run_file.file import refusal
-from pushsdk.spark._chunks import EMPTY, NULL, chunk_schema
 from pushsdk.spark._folder import Folder, uri
-from pushsdk.spark._tasks import Cutter
+from pushsdk.spark._tasks import EMPTY, NULL, Cutter, chunk_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -20,7 +20,7 @@ from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClai
 from pushsdk.claims.store import LONGEST
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
-from pushsdk.spark._manifest import OWN_CLAIMS
+from pushsdk.spark._folder import OWN_CLAIMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

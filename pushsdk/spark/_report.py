@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from operator import methodcaller
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
+from pushsdk._runs.report import BroadcastReport
 from pushsdk._runs.run_file.file import refusal
 from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import Claim
-from pushsdk.spark._asking import asked
-from pushsdk.spark._canary import is_there
-from pushsdk.spark._folder import Folder
-from pushsdk.spark._manifest import OWN_CLAIMS, Manifest
+from pushsdk.spark._claims import ask, has_sentinel
+from pushsdk.spark._folder import OWN_CLAIMS, Folder, Manifest, Summary
 from pushsdk.spark._preflight import checked_claims
 
 if TYPE_CHECKING:
     import pyarrow as pa
-import os
-from pathlib import Path
-
-import msgspec
-
-from pushsdk._runs.report import BroadcastReport
-from pushsdk.spark._manifest import Summary
 
 __all__ = ["SparkReport", "read_report", "report_of"]
 
@@ -84,16 +80,14 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, User
         )
     make, _, _ = checked_claims(None, folder.claims)
     try:
-        if not folder.claims.is_dir() or not is_there(make, manifest.run):
+        if not folder.claims.is_dir() or not has_sentinel(make, manifest.run):
             raise refusal(folder.path, "its claims are gone: who was pushed is not known", outcome=Outcome.UNKNOWN)
-        with asked(make) as ask:
-            plan = ds.dataset(folder.plan(manifest.run), format="parquet")
-            for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=AT_A_TIME):
-                names, chunks = batch.column("chunk_id").to_pylist(), batch.column("user_ids")
-                keys = [claim_key(manifest.run, name) for name in names]
-                found = ask(methodcaller("get", keys))
-                for chunk, claim in zip(chunks, found, strict=True):
-                    yield chunk.values, _states(claim, len(chunk.values))
+        plan = ds.dataset(folder.plan(manifest.run), format="parquet")
+        for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=AT_A_TIME):
+            names, chunks = batch.column("chunk_id").to_pylist(), batch.column("user_ids")
+            keys = [claim_key(manifest.run, name) for name in names]
+            for chunk, claim in zip(chunks, ask(make, methodcaller("get", keys)), strict=True):
+                yield chunk.values, _states(claim, len(chunk.values))
     except ClaimStoreError as error:
         # Not as itself: that nothing was sent is not said here.
         raise refusal(folder.path, f"its claims can't be read: {error}", outcome=Outcome.UNKNOWN) from error

@@ -20,10 +20,9 @@ from pushsdk._runs.run_file.file import refusal
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
-from pushsdk.spark._canary import is_there, plant
-from pushsdk.spark._folder import Folder, uri
+from pushsdk.spark._claims import has_sentinel, plant_sentinel
+from pushsdk.spark._folder import OWN_CLAIMS, Folder, Manifest, Summary, digest_of, objection, uri
 from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of
-from pushsdk.spark._manifest import OWN_CLAIMS, Manifest, Summary, digest_of, objection
 from pushsdk.spark._preflight import (
     ROWS_PER_CHUNK,
     Order,
@@ -121,7 +120,7 @@ def _broadcast(
     if concluded is not None and concluded[1].is_final:
         return report_of(folder, manifest, *concluded)
     # A directory that is gone would be made anew.
-    if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not is_there(make, manifest.run):
+    if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
         raise refusal(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
     sender = Sender(
         folder=str(folder.path),
@@ -160,7 +159,7 @@ def _plan(
             raise  # of the frame itself
         raise refusal(folder.path, f"{told}; nothing was sent") from error
     folder.new_claims()
-    plant(claims, run)
+    plant_sentinel(claims, run)
     manifest = Manifest(
         run=run,
         max_users=max_users,

@@ -7,7 +7,7 @@ from support.arrow_plans import Told, told
 
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.arrow import outcome_schema
-from pushsdk.arrow._outcomes import batch_of
+from pushsdk.arrow._schemas import batch_of
 
 IDS = ["a", "b", "c", "d", "e", "f"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk.spark._chunks import EMPTY, NULL, chunk_schema, cut
+from pushsdk.spark._tasks import EMPTY, NULL, chunk_schema, cut
 
 COLUMNS = {"user_id": pa.string(), "rows": pa.int64()}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +18,8 @@ from pushsdk._core.idempotency import digest_of as digest_of_key
 from pushsdk._io.files import lock
 from pushsdk.claims import DirectoryClaims, MemoryClaims
 from pushsdk.spark import SparkReport, read_report
-from pushsdk.spark._asking import Asked, asked
-from pushsdk.spark._canary import is_there, plant
-from pushsdk.spark._folder import Folder, uri
-from pushsdk.spark._manifest import Manifest, Summary, digest_of, objection
+from pushsdk.spark._claims import ask, has_sentinel, plant_sentinel
+from pushsdk.spark._folder import Folder, Manifest, Summary, digest_of, objection, uri
 from pushsdk.spark._preflight import Sending
 from pushsdk.spark._tasks import Sender
 
@@ -200,9 +197,9 @@ def test_outcomes_that_can_not_be_concluded_leave_users_unknown(folder: Folder) 
 
 def test_a_store_is_known_by_the_runs_own_claim(tmp_path: Path) -> None:
     make = partial(DirectoryClaims, tmp_path / "claims")
-    plant(make, "f00d")
-    assert (is_there(make, "f00d"), is_there(make, "beef")) == (True, False)
-    assert not is_there(partial(DirectoryClaims, tmp_path / "others"), "f00d")
+    plant_sentinel(make, "f00d")
+    assert (has_sentinel(make, "f00d"), has_sentinel(make, "beef")) == (True, False)
+    assert not has_sentinel(partial(DirectoryClaims, tmp_path / "others"), "f00d")
 
 
 def test_an_executor_with_claims_of_its_own_is_told(folder: Folder, tmp_path: Path) -> None:
@@ -218,17 +215,17 @@ def test_an_executor_with_claims_of_its_own_is_told(folder: Folder, tmp_path: Pa
 
 async def test_the_runs_own_claim_is_made_and_found_where_a_loop_runs_too(tmp_path: Path) -> None:
     make = partial(DirectoryClaims, tmp_path / "claims")
-    plant(make, "f00d")
-    assert is_there(make, "f00d")
+    plant_sentinel(make, "f00d")
+    assert has_sentinel(make, "f00d")
 
 
 def test_a_store_that_fails_is_told_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(ClaimStoreError, match=r"the claim store failed \(FileNotFoundError\)"):
-        is_there(partial(DirectoryClaims, tmp_path / "no" / "claims"), "f00d")
+        has_sentinel(partial(DirectoryClaims, tmp_path / "no" / "claims"), "f00d")
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "file").touch()
     with pytest.raises(ConfigurationError, match="of something else"):
-        plant(partial(DirectoryClaims, tmp_path / "else"), "f00d")
+        plant_sentinel(partial(DirectoryClaims, tmp_path / "else"), "f00d")
 
 
 class Clinging(MemoryClaims):
@@ -251,16 +248,8 @@ class Clinging(MemoryClaims):
 def test_a_store_that_does_not_close_is_logged_by_its_kind(
     error: Exception | None, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with asked(partial(Clinging, error)) as ask:
-        assert ask(lambda store: store.get([digest_of_key("f00d")])) == [None]
+    assert ask(partial(Clinging, error), lambda store: store.get([digest_of_key("f00d")])) == [None]
     assert caplog.messages == [f"the claim store could not be closed ({told})"]
-
-
-def test_a_store_is_left_open_where_no_thread_can_close_it_any_more() -> None:
-    thread = ThreadPoolExecutor(1)
-    ask = Asked(MemoryClaims, thread)
-    thread.shutdown()
-    ask.close()
 
 
 # -- what is compared -----------------------------------------------------------------------------------------------

@@ -34,11 +34,10 @@ from pushsdk import (
 from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, _run, broadcast, read_report
-from pushsdk.spark._chunks import chunk_schema
 from pushsdk.spark._folder import Folder
 from pushsdk.spark._freeze import count
 from pushsdk.spark._preflight import Sending
-from pushsdk.spark._tasks import Cutter, Sender
+from pushsdk.spark._tasks import Cutter, Sender, chunk_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,10 +25,8 @@ from pushsdk.arrow._chunks import claim_key
 from pushsdk.claims import Claim, DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, read_report
-from pushsdk.spark._asking import asked
-from pushsdk.spark._canary import plant
-from pushsdk.spark._folder import Folder
-from pushsdk.spark._manifest import OWN_CLAIMS, Manifest, Summary
+from pushsdk.spark._claims import ask, plant_sentinel
+from pushsdk.spark._folder import OWN_CLAIMS, Folder, Manifest, Summary
 
 USERS, SIZE, RUN = 60, 10, "f00d"
 MESSAGE = {"title": {"en": "Hello"}}
@@ -67,7 +65,7 @@ class Run:
         for part, some in enumerate((self.chunks[:3], self.chunks[3:])):
             pq.write_table(pa.Table.from_pylist(some, plan_schema(True)), plan / f"part-{part}.parquet")
         self.folder.new_claims()
-        plant(self.claims, RUN)
+        plant_sentinel(self.claims, RUN)
         self.folder.seal(MANIFEST)
         self.folder.new_outcomes()
 
@@ -79,9 +77,8 @@ class Run:
 
     def put(self, chunk: int, record: bytes) -> None:
         """Have this be what is claimed of a chunk."""
-        with asked(self.claims) as ask:
-            claim = Claim(secrets.token_hex(16), record)
-            ask(lambda store: put(store, claim, key=claim_key(RUN, self.chunks[chunk]["chunk_id"]), ttl=1e6))
+        claim, key = Claim(secrets.token_hex(16), record), claim_key(RUN, self.chunks[chunk]["chunk_id"])
+        ask(self.claims, lambda store: put(store, claim, key=key, ttl=1e6))
 
 
 @pytest.fixture
