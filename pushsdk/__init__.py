@@ -74,9 +74,9 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
+    from pushsdk._runs.journal import Row
     from pushsdk._runs.progress import Progress
     from pushsdk._runs.report import BroadcastReport, read_report
-    from pushsdk._runs.run_file.journal import Row
     from pushsdk.client import (
         AsyncPushClient,
     )
@@ -109,7 +109,7 @@ _MODULES = (
     "_core.lint",
     "_core.brake",
     "_broadcast.audience",
-    "_runs.run_file.journal",
+    "_runs.journal",
     "_runs.progress",
     "_runs.report",
     "client",

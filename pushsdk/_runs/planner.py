@@ -17,8 +17,8 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.words import count
 from pushsdk._io.threads import Offload, settled
+from pushsdk._runs.journal import Journal
 from pushsdk._runs.plan import Ending, StoppedBy
-from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
 

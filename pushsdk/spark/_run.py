@@ -16,7 +16,7 @@ from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.credentials import KeySource
-from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file import refusal
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions

@@ -10,27 +10,32 @@ from typing import Any
 import pytest
 from support.virtual_time import turns, virtual
 
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import in_thread
-from pushsdk._runs.run_file.group_commit import GroupCommit
+from pushsdk._runs.log import RunFileLog
+from pushsdk._runs.plan import Event, UserRange
 
 
 class Tape:
-    """Commits numbers."""
+    """A journal that counts its commits."""
 
     def __init__(self) -> None:
-        #: How many items each commit had, and those that were reported as committed.
+        #: How many events each commit had, and the users of those that were reported as committed.
         self.groups: list[int] = []
         self.committed: list[int] = []
         self.broken = False
         self.locked = False
 
-    def commit(self, items: Sequence[int], *, at_once: bool = False) -> bool:
+    def commit(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
         if self.broken:
             raise OSError("the disk is full")
         if at_once and self.locked:
             return False
-        self.groups.append(len(items))
+        self.groups.append(len(events))
         return True
+
+    def apply(self, events: Sequence[Event]) -> None:
+        self.committed.extend(start for start, _, _ in events)
 
 
 class Thread:
@@ -45,10 +50,19 @@ class Thread:
         return work()
 
 
-def commits_of(tape: Tape, offload: Any = None) -> GroupCommit[int]:
-    return GroupCommit(
-        tape.commit,
-        tape.committed.extend,
+class Log(RunFileLog):
+    """A log on a tape, of users by their numbers."""
+
+    def note(self, user: int) -> None:
+        self.settle(UserRange(0, user, user + 1), UserStatus(UserState.ACCEPTED, 204))
+
+    async def add(self, user: int) -> bool:
+        return await self.claim(UserRange(0, user, user + 1), resent=False)
+
+
+def commits_of(tape: Tape, offload: Any = None) -> Log:
+    return Log(
+        tape,  # type: ignore[arg-type]
         loop=asyncio.get_running_loop(),
         offload=offload or in_thread,
         durable=offload is not None,

@@ -27,9 +27,9 @@ from support.run_files import (
 from pushsdk._broadcast.chunks import Chunk
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
+from pushsdk._runs import codec as records
+from pushsdk._runs.journal import IN_DOUBT, Journal, Row, Tally
 from pushsdk._runs.plan import Ending, Event, Header
-from pushsdk._runs.run_file import codec as records
-from pushsdk._runs.run_file.journal import IN_DOUBT, Journal, Row, Tally
 
 
 @pytest.fixture

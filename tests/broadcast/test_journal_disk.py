@@ -18,8 +18,8 @@ from support.run_files import BROADCAST, CLAIMED, ENVIRONMENT, PENDING, chunk, e
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._runs.run_file import file as runfile
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs import run_file as runfile
+from pushsdk._runs.journal import Journal
 
 CLAIM = event(CLAIMED, 0, 3)
 
@@ -210,7 +210,7 @@ FULL_DISK = """
 import json, subprocess, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.journal import Journal
 from support.run_files import CLAIMED, event, make_run, seen
 
 folder = Path(sys.argv[1])

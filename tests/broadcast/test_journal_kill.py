@@ -28,7 +28,7 @@ from support.run_files import (
 from support.run_killer import HEADER, events_of, plan
 
 from pushsdk._core.errors import RunFileError
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.journal import Journal
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -194,7 +194,7 @@ FORKED = """
 import os, signal, sys
 from pathlib import Path
 from pushsdk._core.errors import RunFileError
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.journal import Journal
 from support.run_files import ACCEPTED, CLAIMED, event
 
 path = Path(sys.argv[1])

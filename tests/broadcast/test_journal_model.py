@@ -16,8 +16,8 @@ from support.run_files import make_run, pieces
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._runs.journal import IN_DOUBT, PENDING, Journal, Row, Tally
 from pushsdk._runs.plan import Event
-from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal, Row, Tally
 
 
 class User(NamedTuple):

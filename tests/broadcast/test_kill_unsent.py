@@ -138,7 +138,7 @@ def reasons(path: Path) -> set[str]:
     ("place", "unknown"),
     [
         # The connection is had, and nothing claimed yet.
-        ("pushsdk._runs.run_file.group_commit.GroupCommit.add", 0),
+        ("pushsdk._runs.log.RunFileLog.claim", 0),
         # What is claimed may have left, for all that the next process can know.
         ("pushsdk._io.exchange.Head.write", 10),
     ],

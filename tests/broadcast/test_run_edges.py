@@ -36,8 +36,8 @@ from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import in_thread, settled
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.run_file.file import Place
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.journal import Journal
+from pushsdk._runs.run_file import Place
 from pushsdk._runs.sender import ChunkSender
 
 SMALL = Batching(max_users=4)
@@ -74,7 +74,7 @@ async def test_a_cancellation_stays_one_where_the_file_fails_as_well(durable: bo
             raise RunFileError("the disk is full")
 
         for run in client._engine.runs:
-            run._log._commits._commit = broken
+            run._journal.commit = broken
         running.cancel()
         await asyncio.wait([running])
         assert running.cancelled()
@@ -89,7 +89,7 @@ async def test_cancelled_twice_it_still_waits_for_the_commit_under_way(tmp_path:
             await turns(1)
         later = Later()
         for run in client._engine.runs:
-            run._log._commits._offload = later
+            run._log._offload = later
         running.cancel()
         await later.started.wait()
         await turns(3)
@@ -503,7 +503,7 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
         held[0].execute("BEGIN")
         held[0].execute("SELECT * FROM head").fetchall()
         for run in client._engine.runs:
-            run._log._commits._offload = away
+            run._log._offload = away
         report = await running
     assert (report.accepted, report.unknown) == (16, 0)
     assert works == 1

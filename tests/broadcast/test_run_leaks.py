@@ -28,7 +28,7 @@ from pushsdk import (
     RetryPolicy,
     RunFileError,
 )
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.journal import Journal
 
 TEN = Batching(max_users=10)
 NO_BRAKE = Brake.off()

@@ -34,7 +34,7 @@ from pushsdk import (
     RunFileError,
     read_report,
 )
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.journal import Journal
 
 TEN = Batching(max_users=10)
 NO_BRAKE = Brake.off()

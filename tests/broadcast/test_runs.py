@@ -36,7 +36,7 @@ from pushsdk._broadcast.chunks import Chunk, chunks_of
 from pushsdk._core.outcome import Failure
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.journal import Journal
 
 SMALL = Batching(max_users=4)
 NO_BRAKE = Brake.off()

@@ -18,8 +18,8 @@ from support.command_line import COMMAND, run_apart
 
 from pushsdk import AsyncPushClient, cli
 from pushsdk._broadcast.chunks import Chunk
+from pushsdk._runs.journal import Journal
 from pushsdk._runs.plan import Header
-from pushsdk._runs.run_file.journal import Journal
 from pushsdk.emulator import Fault
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}

@@ -83,7 +83,7 @@ def live(job: dict[str, Any]) -> None:
     if "dies_at" in job:
         # Where the process is killed when it gets there.
         name, _, method = job["dies_at"].rpartition(".")
-        setattr(pkgutil.resolve_name(name), method, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        setattr(pkgutil.resolve_name(name), method, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     result = asyncio.run(work(job))
     os.write(1, json.dumps(result).encode() + b"\n")
 

@@ -20,8 +20,7 @@ from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._runs.plan import Ending, Event, Header, UserRange
-from pushsdk._runs.run_file.codec import (
+from pushsdk._runs.codec import (
     Damaged,
     LogEntry,
     Meta,
@@ -35,7 +34,8 @@ from pushsdk._runs.run_file.codec import (
     read_sizes,
     unpack,
 )
-from pushsdk._runs.run_file.file import Connection, Place, RunFile, refusal
+from pushsdk._runs.plan import Ending, Event, Header, UserRange
+from pushsdk._runs.run_file import Connection, Place, RunFile, refusal
 
 __all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal", "Row", "Tally"]
 

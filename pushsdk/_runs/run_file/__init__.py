@@ -1,1 +1,0 @@
-"""The run file: its rows, its commits, its lock."""
