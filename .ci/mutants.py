@@ -527,7 +527,7 @@ COALESCING = [
     ),
     Mutant(
         "a crowd is through before its callers know",
-        IO + "ledger.py",
+        IO + "delivery.py",
         "asyncio.get_running_loop().call_soon(self._end_all, piece)",
         "self._end_all(piece)",
         T_CALLS,
@@ -611,7 +611,7 @@ COALESCING = [
     ),
     Mutant(
         "a call of several users is told the receipt of a call of one",
-        IO + "ledger.py",
+        IO + "delivery.py",
         "SETTLED if call.repeated or len(users) > 1 else one",
         "one",
         T_CALLS,
@@ -646,14 +646,14 @@ COALESCING = [
     ),
     Mutant(
         "a client waits for calls that have ended",
-        IO + "ledger.py",
+        IO + "delivery.py",
         "self.active.difference_update(piece.segments)",
         "pass",
         T_CALLS,
     ),
     Mutant(
         "a crowd is not waited for by one who asks before it ends",
-        IO + "ledger.py",
+        IO + "delivery.py",
         "            self.end(call_of(segment))\n",
         "            pass\n",
         T_CALLS,
@@ -674,7 +674,7 @@ COALESCING = [
     ),
     Mutant(
         "how an abandoned send ended is not kept",
-        IO + "ledger.py",
+        IO + "delivery.py",
         "self.abandoned.append(event)",
         "pass",
         T_CALLS,
@@ -988,7 +988,7 @@ TRANSPORT = [
     ),
     Mutant(
         "what is left open is judged by the last that was refused",
-        IO + "ledger.py",
+        IO + "delivery.py",
         "any(may_repeat(each) for _, each in parts)",
         "may_repeat(parts[-1][1])",
         "tests/client/test_may_repeat.py",
@@ -2614,7 +2614,7 @@ BY_ARROW = [
         "pushsdk/_io/slots.py",
         "        self.rate_limiter.refund(users)\n",
         "",
-        T_ARROW + "dispatcher.py",
+        T_CLAIMS + "sends.py",
     ),
     Mutant(
         "time without anything to send is an outage",

@@ -19,8 +19,7 @@ from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.clock import NEVER, TICKS_PER_SECOND
-from pushsdk._io.delivery import Delivery
-from pushsdk._io.ledger import Ledger, conclude, unsettled
+from pushsdk._io.delivery import Delivery, Ledger, conclude, unsettled
 from pushsdk._io.sender import Sender
 
 __all__ = ["Coalescer"]

@@ -14,8 +14,8 @@ from pushsdk._core.outcome import Evidence, Failure, Verdict, sum_up
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import Piece, Segment, call_of
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._io.delivery import Ledger
 from pushsdk._io.engine import Engine
-from pushsdk._io.ledger import Ledger
 from pushsdk.claims._entry import ClaimRequest, Entry, Ranges
 from pushsdk.claims._log import ClaimLog, claim_error
 

@@ -26,6 +26,7 @@ from pushsdk import (
     PartialError,
     PayloadTooLargeError,
     PushError,
+    Rate,
     RateLimitedError,
     Receipt,
     RejectedError,
@@ -349,6 +350,18 @@ async def test_a_culprit_that_was_found_by_splitting_is_settled() -> None:
     async with service.client(claims=claims) as client:
         assert [type(each) for each in await together(client, "a", "bad", "c")] == [Receipt, RejectedError, Receipt]
         assert claims.states() == [[ACCEPTED], [REJECTED], [ACCEPTED]]
+
+
+@virtual
+async def test_a_request_whose_users_are_all_recorded_costs_no_rate() -> None:
+    service, claims = FakeService(), ShakyClaims()
+    async with service.client(claims=claims) as client:
+        await client.send("user-1", HELLO, dedupe_key="job")
+    async with service.client(claims=claims, rate=Rate(requests_per_second=0.01)) as client:
+        started = asyncio.get_running_loop().time()
+        assert (await client.send("user-1", HELLO, dedupe_key="job")).deduplicated == 1
+        await client.send("user-2", HELLO)
+        assert asyncio.get_running_loop().time() - started < 1.0
 
 
 # -- what a person mends --------------------------------------------------------------------------------------------
