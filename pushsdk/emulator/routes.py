@@ -42,15 +42,13 @@ class DeleteQuery(Query, frozen=True):
     all: bool = False
 
 
-class UsersQuery(Query, frozen=True):
-    search: _Line = ""
-    after: str = ""
-    limit: _Limit = 100
-
-
 class PageQuery(Query, frozen=True):
     after: str = ""
     limit: _Limit = 100
+
+
+class UsersQuery(PageQuery, frozen=True):
+    search: _Line = ""
 
 
 class WaitQuery(Query, frozen=True):

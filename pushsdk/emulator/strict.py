@@ -44,15 +44,6 @@ SHOWN: Mapping[type[Struct], Mapping[str, str]] = {
 }
 
 
-class _Need(Struct, frozen=True):
-    """A row: an object of this shape needs ``field``, or whatever ``met`` looks for; ``advice`` says what to do."""
-
-    shape: type[Struct]
-    field: str
-    advice: str
-    met: Callable[[Mapping[str, Any]], bool] | None = None
-
-
 class _Node(Struct, frozen=True):
     """An object of the body, where it stands, and what it should be."""
 
@@ -94,9 +85,9 @@ def _only_what_is_shown(root: _Node) -> None:
         for name, shown in SHOWN.get(node.shape, {}).items():
             if node.fields.get(name, shown) != shown:
                 raise Unreadable(f"unknown value, the interface shows only {shown} - at `{node.path}.{name}`")
-        for need in _NEEDED:
-            if node.shape is need.shape and not (need.met or _given(need.field))(node.fields):
-                raise Unreadable(f"missing {need.field}: {need.advice} - at `{node.path}`")
+        for shape, field, advice, *special in _NEEDED:
+            if node.shape is shape and not (special[0](node.fields) if special else node.fields.get(field)):
+                raise Unreadable(f"missing {field}: {advice} - at `{node.path}`")
 
 
 def _nodes(node: _Node) -> Iterator[_Node]:
@@ -125,10 +116,6 @@ def _folded(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def _given(name: str) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda fields: bool(fields.get(name))
-
-
 def _has_text(message: Mapping[str, Any]) -> bool:
     texts = [*message.get("title", {}).values(), *message.get("body", {}).values()]
     return any(text.strip() for text in texts) or message.get("contentAvailable") is True
@@ -138,16 +125,17 @@ def _has_platform(message: Mapping[str, Any]) -> bool:
     return message.get("iosEnabled") is True or message.get("androidEnabled") is True
 
 
-_NEEDED = (
+# An object of this shape needs the field, or what the function looks for; the advice says what to do.
+_NEEDED: tuple[tuple[type[Struct], str, str, *tuple[Callable[[Mapping[str, Any]], bool], ...]], ...] = (
     # userIds and message of a push: shapes requires them already.
-    _Need(shapes.CampaignBody, "name", "give the campaign a name"),
-    _Need(shapes.CampaignBody, "segment", "say with a query and a primaryKey who gets it"),
-    _Need(shapes.CampaignBody, "schedule", "say with a type when it starts, as START_NOW"),
-    _Need(shapes.CampaignBody, "message", "a campaign sends one"),
-    _Need(shapes.Segment, "query", "it selects the audience"),
-    _Need(shapes.Segment, "primaryKey", "it names the column of the query that holds the user"),
-    _Need(shapes.Schedule, "type", "say when it starts, as START_NOW"),
-    _Need(shapes.Message, "type", "say what it is, as MOBILE_PUSH"),
-    _Need(shapes.Message, "title or body", "give it a text, or set contentAvailable for a silent push", _has_text),
-    _Need(shapes.Message, "iosEnabled or androidEnabled", "set at least one to true", _has_platform),
+    (shapes.CampaignBody, "name", "give the campaign a name"),
+    (shapes.CampaignBody, "segment", "say with a query and a primaryKey who gets it"),
+    (shapes.CampaignBody, "schedule", "say with a type when it starts, as START_NOW"),
+    (shapes.CampaignBody, "message", "a campaign sends one"),
+    (shapes.Segment, "query", "it selects the audience"),
+    (shapes.Segment, "primaryKey", "it names the column of the query that holds the user"),
+    (shapes.Schedule, "type", "say when it starts, as START_NOW"),
+    (shapes.Message, "type", "say what it is, as MOBILE_PUSH"),
+    (shapes.Message, "title or body", "give it a text, or set contentAvailable for a silent push", _has_text),
+    (shapes.Message, "iosEnabled or androidEnabled", "set at least one to true", _has_platform),
 )
