@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start
@@ -230,6 +231,28 @@ async def test_a_call_that_waits_for_room_is_ended_by_the_close() -> None:
     report = await client.aclose(drain=0.0)
     assert (report.unknown, report.not_sent) == (("a",), ("b", "c"))
     assert [isinstance(await outcome_of(task), ClientClosedError) for task in tasks] == [False, True, True]
+
+
+@virtual
+async def test_a_call_that_was_let_in_while_the_client_closes_and_lingers_is_ended_by_the_close() -> None:
+    client = client_of(FakeService(), limits=Limits(queued_users=1), batching=Batching(linger=60.0))
+    tasks = [start(client.send("a", MESSAGE, timeout=90.0)), start(client.send("b", OTHER, timeout=90.0))]
+    await turns()
+    report = await client.aclose(drain=5.0)
+    assert (report.accepted, report.not_sent) == (("a",), ("b",))
+    assert [isinstance(await outcome_of(task), ClientClosedError) for task in tasks] == [False, True]
+
+
+@virtual
+async def test_an_observer_remembers_the_caller_from_before_the_wait_for_room() -> None:
+    async with client_of(FakeService(), limits=Limits(in_flight=1, queued_users=1)) as client:
+        coalescer, seen = client._engine.coalescer, list[float]()
+        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
+        await turns()
+        coalescer._observer = SimpleNamespace(caller=lambda at: seen.append(at) or at, dequeued=lambda *_: None)
+        tasks.append(start(client.send("c", titled(0))))
+        await asyncio.gather(*tasks)
+    assert len(seen) == 1
 
 
 @virtual
