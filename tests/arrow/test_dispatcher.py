@@ -264,6 +264,35 @@ async def test_users_whom_another_process_claims_before_the_message_is_given_up_
 
 
 @virtual
+async def test_nobody_is_rejected_unless_users_who_were_tried_alone_were_rejected() -> None:
+    claims = ShakyClaims()
+
+    def taken() -> None:
+        """Another process claims the users who are tried alone, and is killed."""
+        ((key, (claim, expires)),) = claims._claims.items()
+        record = ClaimRecord.decode(claim.record)
+        states = record.states()
+        for number in range(8):
+            place = number * 39 // 7
+            states.set(place, place + 1, UserStatus(UserState.CLAIMED, reason="another"))
+        record = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json()))
+        claims._claims[key] = Claim("b" * 32, record.encode()), expires
+
+    def then(request: Any) -> Any:
+        if len(service.sent) == 1:
+            asyncio.get_running_loop().call_later(1.5, taken)
+        elif len(service.sent) == 2:
+            return refused(after=1.0)
+        return answer(400, after=1.0)
+
+    service = FakeService(then=then)
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        found = await Run(client, claims, brake=NO_BRAKE).send(40, size=40)
+    assert outcomes(found) == {"REJECTED": 32, "UNKNOWN": 8}
+    assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
+
+
+@virtual
 async def test_of_a_chunk_that_another_process_has_begun_its_own_users_are_counted() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with client_of(service) as client:
