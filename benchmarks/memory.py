@@ -135,8 +135,9 @@ async def run(*, quick: bool) -> dict[str, Any]:
             Goal(f"MiB peak, {name}", one(found["peak_mib"])),
             Goal(f"MiB peak, floor of {name}: its tasks alone", one(floor_peak)),
             Goal(f"KiB over the floor per waiting send, {name}", one(over)),
-            Goal(f"queued users at most, {name}", one(found["queued_users"]), at_most=limits.queued_users),
-            Goal(f"queued bytes at most, {name}", one(found["queued_bytes"]), at_most=limits.queued_bytes),
+            # One call at most exceeds the limits.
+            Goal(f"queued users at most, {name}", one(found["queued_users"]), at_most=limits.queued_users + GROUP),
+            Goal(f"queued bytes at most, {name}", one(found["queued_bytes"]), at_most=limits.queued_bytes + 1024),
         ]
         notes.append(
             f"{name}: {count:,} sends from {tasks:,} tasks in {found['seconds']:.1f} s "
