@@ -2606,7 +2606,7 @@ BY_ARROW = [
         "a chunk that can't be claimed is left without a word",
         ARROW + "_dispatcher.py",
         "            chunk.error = claim_error(request.error)\n",
-        "            chunk.is_too_large = True\n",
+        "            chunk.is_left_open = True\n",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(

@@ -5,6 +5,7 @@ Decides and counts; the shell awaits. No order is promised between calls.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -147,6 +148,11 @@ class Batch(msgspec.Struct, eq=False, gc=False):
     def is_full(self) -> bool:
         """Whether nothing more can be merged into it."""
         return self.users >= self.max_users or self.size >= self.max_bytes
+
+    @property
+    def latest(self) -> float:
+        """Return the deadline of the whole: the latest of its calls."""
+        return max([call.deadline for call in self.calls], default=math.inf)
 
     def remove(self, call: Call) -> None:
         """Take the call out: its caller left before the batch did."""

@@ -23,9 +23,9 @@ __all__ = [
     "Cuttable",
     "LearnedSizes",
     "MessageRecord",
+    "MessageRecords",
     "Piece",
     "Rejected",
-    "RejectedMessages",
     "Segment",
     "Splitter",
     "attempts_of",
@@ -121,8 +121,8 @@ class MessageRecord(msgspec.Struct, eq=False):
     """Set once the message itself, not a user, seems to be rejected. Means nothing if ``accepted`` is set."""
 
 
-class RejectedMessages:
-    """The records of the last 256 messages of which a merged request was rejected."""
+class MessageRecords:
+    """The records of the last 256 messages."""
 
     __slots__ = ("_records",)
 
@@ -130,15 +130,13 @@ class RejectedMessages:
         self._records: dict[Hashable, MessageRecord] = {}
 
     def record(self, key: Hashable) -> MessageRecord:
-        """Return the record of this message, begun with its first rejected request."""
-        if key not in self._records and len(self._records) >= 256:
-            del self._records[next(iter(self._records))]
-        return self._records.setdefault(key, MessageRecord())
-
-    def accepted(self, key: Hashable) -> None:
-        """Note that this message was accepted, if it has a record."""
-        if self._records and key in self._records:
-            self._records[key].accepted = True
+        """Return the record of this message, a new one if there is none."""
+        record = self._records.get(key)
+        if record is None:
+            if len(self._records) >= 256:
+                del self._records[next(iter(self._records))]
+            record = self._records[key] = MessageRecord()
+        return record
 
 
 class Cuttable(Protocol):

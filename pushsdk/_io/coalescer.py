@@ -187,7 +187,7 @@ class Coalescer:
             return
         elif not batch.started:
             self._leave(call, batch, told)
-        elif call.deadline >= max([other.deadline for other in batch.calls]):
+        elif call.deadline >= batch.latest - 1 / TICKS_PER_SECOND:
             # The request ends with this call: its verdict comes within these turns.
             for _ in range(TURNS_TO_UNWIND):
                 await _next_turn()
@@ -302,6 +302,11 @@ class QueuedBatch:
         """Expire the calls whose deadline has come, and wait for the next deadline."""
         # Rounding may put a deadline at the very end of its tick.
         due, rest = self._tick / TICKS_PER_SECOND, math.inf
+        if due < self._batch.latest <= due + 1 / TICKS_PER_SECOND:
+            # The calls of a crowd: all end with the last of them, whose deadline is that of their request.
+            self.deadline = math.inf
+            self.include(self._batch.latest)
+            return
         for call in self._batch.calls:
             if call.deadline <= due:
                 call.expire(reason)

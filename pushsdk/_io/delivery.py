@@ -22,9 +22,9 @@ from pushsdk._core.policy import Batching
 from pushsdk._core.results import Counters, Receipt
 from pushsdk._core.splitting import (
     LearnedSizes,
+    MessageRecords,
     Piece,
     Rejected,
-    RejectedMessages,
     Segment,
     Splitter,
     attempts_of,
@@ -161,7 +161,7 @@ class Delivery:
         self._ledger = ledger
         self._sizes = sizes
         self._split_on = batching.split_on
-        self._messages = RejectedMessages()
+        self._messages = MessageRecords()
 
     async def deliver(self, batch: Batch) -> None:
         """Send the batch, whole or split, until every call in it is settled. Its place is taken already."""
@@ -174,7 +174,7 @@ class Delivery:
             await self._split(batch, [], (whole, verdict))
             return
         if verdict.outcome is Outcome.ACCEPTED:
-            self._messages.accepted(batch.content)
+            self._messages.record(batch.content).accepted = True
         self._ledger.settle_piece(whole, verdict)
 
     async def drive(self, batch: Batch) -> None:

@@ -148,7 +148,8 @@ class Runner:
             # Read ahead, and beyond the limit.
             self._read.clear()
             return bool(untried)
-        for part, verdict in untried:
+        # After a limit the run goes on another time, and its message may be accepted then.
+        for part, verdict in [] if self._limited else untried:
             self._sender.reject(part, verdict)
         return False
 

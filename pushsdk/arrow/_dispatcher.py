@@ -44,9 +44,9 @@ class OpenChunk:
         self.entry = entry
         #: Requests that are still to come. Set by ``Dispatcher._expect``.
         self.requests = 0
-        #: A request was too large for the service: its users may be left open. Set by ``PartClaim``, as is the next.
-        self.is_too_large = False
-        #: Why a claim failed: nothing more of the chunk is sent.
+        #: Users are left open for a later call: their request is too large, or the message seems to be to blame.
+        self.is_left_open = False
+        #: Why a claim failed: nothing more of the chunk is sent. Set by ``PartClaim``.
         self.error: Exception | None = None
 
     def open(self) -> list[tuple[int, int]]:
@@ -101,7 +101,7 @@ class PartClaim:
         request, self._request = self._request, None
         if request is None:
             return
-        self._chunk.is_too_large |= status.status == TOO_LARGE
+        self._chunk.is_left_open |= status.status == TOO_LARGE
         if request.done:
             self._log.settle(request.entry, request.claimed, status)
         else:
@@ -287,7 +287,7 @@ class Dispatcher:
             share, self._share = self._share, None
             first = 1 if opened.chunk.is_personal else len(opened.chunk.users)
             self._engine.slots.rate_limiter.begin(self._loop.time(), first, share.place / share.of)
-        while self._sender.ending is None and not opened.is_too_large and (ranges := opened.open()):
+        while self._sender.ending is None and not opened.is_left_open and (ranges := opened.open()):
             await self._send_open(opened, ranges)
             self._is_resumed |= entry.is_known
             if opened.error is not None:
@@ -296,7 +296,7 @@ class Dispatcher:
                 # Users whom another process had and gave back are found when this is written.
                 await self._claims.written(entry, self._claims.latest())
         if opened.open():
-            # Stopped, or too large: another process may know more of these users.
+            # Stopped, or left open: another process may know more of these users.
             await self._claims.look(entry)
 
     async def _send_open(self, opened: OpenChunk, ranges: Ranges) -> None:
@@ -310,8 +310,9 @@ class Dispatcher:
                 sending.create_task(self._deliver_part(opened, part))
 
     async def _deliver_part(self, opened: OpenChunk, part: ChunkRequest) -> None:
-        for rest, verdict in await self._sender.deliver(part):
-            self._sender.reject(rest, verdict)
+        if await self._sender.deliver(part) and not self._sender.message.accepted:
+            # Users who were not sent to alone: they are rejected only by a run, at its end.
+            opened.is_left_open = True
         self._expect(opened, opened.requests - 1)
 
     def _expect(self, opened: OpenChunk, requests: int) -> None:

@@ -293,6 +293,22 @@ async def test_nobody_is_rejected_unless_users_who_were_tried_alone_were_rejecte
 
 
 @virtual
+async def test_users_who_were_not_tried_are_not_rejected_but_left_to_the_next_call() -> None:
+    claims = MemoryClaims()
+    # The first chunk is rejected with each of its users who are tried alone; later chunks are accepted.
+    stale = {f"user-{number * 39 // 7}" for number in range(8)}
+    service = FakeService(then=lambda request: answer(400 if stale & {*request.user_ids} else 204))
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        found = await Run(client, claims, brake=NO_BRAKE).send(80, size=40)
+        assert outcomes(found) == {"REJECTED": 8, "NOT_SENT": 32, "ACCEPTED": 40}
+        assert {each.reason for each in found.values() if each.outcome == "NOT_SENT"} == {"HTTP 400"}
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        again = await Run(client, claims, brake=NO_BRAKE).send(80, size=40)
+    assert outcomes(again) == {"REJECTED": 8, "ACCEPTED": 72}
+    assert set(service.processed.values()) == {1}
+
+
+@virtual
 async def test_of_a_chunk_that_another_process_has_begun_its_own_users_are_counted() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with client_of(service) as client:
@@ -559,7 +575,8 @@ async def test_a_message_that_everybody_is_refused_is_not_cut_for_each_chunk() -
     service = FakeService(then=answer(400))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         found = await Run(client, MemoryClaims(), brake=NO_BRAKE).send(1000, size=100)
-    assert outcomes(found) == {"REJECTED": 1000}
+    # 8 users of the first chunk, and one of each other.
+    assert outcomes(found) == {"REJECTED": 17, "NOT_SENT": 983}
     assert len(service.sent) < 40
 
 

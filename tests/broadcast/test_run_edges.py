@@ -243,6 +243,18 @@ async def test_a_message_that_was_accepted_is_not_to_blame_for_stale_ids() -> No
     assert (report.accepted, report.not_sent) == (299, 0)
 
 
+@virtual
+async def test_a_limit_rejects_nobody_who_was_not_tried(tmp_path: Path) -> None:
+    stale = {users(400)[number * 99 // 7] for number in range(8)}
+    service = FakeService(then=lambda request: answer(400 if stale & {*request.users} else 204))
+    async with client_of(service, batching=Batching(max_users=100), limits=ONE) as client:
+        run = tmp_path / "run"
+        first = await client.broadcast(users(400), MESSAGE, run=run, limit=100, brake=Brake.off())
+        assert (first.rejected, first.not_sent, first.stopped_by) == (8, 392, "limit")
+        report = await client.broadcast(users(400), MESSAGE, run=run, brake=Brake.off())
+    assert (report.accepted, report.rejected) == (392, 8)
+
+
 @pytest.mark.parametrize(
     ("timeout", "seconds"), [(Timeout(total=5.0, attempt=None), 5.0), (2.0, 2.0), (Timeout(attempt=3.0), 3.0)]
 )

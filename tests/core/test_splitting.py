@@ -17,8 +17,8 @@ from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
     LearnedSizes,
     MessageRecord,
+    MessageRecords,
     Piece,
-    RejectedMessages,
     Splitter,
     attempts_of,
     call_of,
@@ -425,18 +425,8 @@ def test_a_part_of_a_call_has_the_calls_deadline():
 # -- the rest ---------------------------------------------------------------------------------------------------
 
 
-def test_a_rejected_message_is_remembered_with_its_acceptance():
-    messages = RejectedMessages()
-    messages.accepted("a")
-    assert not messages.record("a").accepted
-    messages.accepted("a")
-    messages.accepted("b")
-    assert messages.record("a") is messages.record("a")
-    assert (messages.record("a").accepted, messages.record("b").accepted) == (True, False)
-
-
-def test_of_rejected_messages_the_last_256_are_remembered():
-    messages = RejectedMessages()
+def test_the_last_256_messages_are_remembered():
+    messages = MessageRecords()
     for number in range(300):
         messages.record(number).accepted = True
     assert messages.record(299).accepted

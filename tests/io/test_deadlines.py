@@ -175,6 +175,20 @@ async def test_callers_of_a_shared_request_that_ends_with_their_deadline_are_tol
 
 
 @virtual
+async def test_callers_of_a_shared_request_with_nearly_the_same_deadline_are_told_how_it_ended() -> None:
+    service = FakeService(then=hang(connecting=True))
+    async with client_of(service, batching=Batching(linger=0.1), timeout=1.0) as client:
+        tasks = []
+        for number in range(20):
+            tasks.append(start(client.send(f"user-{number}", MESSAGE)))
+            await asyncio.sleep(0.00019)
+        ended = asyncio.get_running_loop().time() + 1.0
+        errors = [await outcome_of(task) for task in tasks]
+        assert asyncio.get_running_loop().time() <= ended + GRACE
+    assert [error.outcome for error in errors] == [Outcome.NOT_SENT] * 20
+
+
+@virtual
 async def test_a_caller_past_its_deadline_before_anything_left_was_not_sent_and_the_others_go() -> None:
     service = FakeService(answer(after=1.0))
     async with client_of(service, limits=Limits(in_flight=1), timeout=1.5) as client:

@@ -103,6 +103,17 @@ async def test_an_acceptance_makes_a_remembered_message_worth_splitting_again() 
 
 
 @virtual
+async def test_a_message_that_was_accepted_before_is_never_to_blame() -> None:
+    users = [f"user-{number}" for number in range(40)]
+    corners = [users[number * 39 // 7] for number in range(8)]
+    service = FakeService(then=refuses(*corners))
+    async with client_of(service) as client:
+        await client.send("somebody", MESSAGE)
+        ended = await send_all(client, users)
+    assert Counter(map(type, ended)) == {RejectedError: 8, Receipt: 32}
+
+
+@virtual
 async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests() -> None:
     service, told = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204)), list[Event]()
     async with client_of(service, on_event=told.append) as client:
