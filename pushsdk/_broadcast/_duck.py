@@ -162,9 +162,10 @@ def types_of(made: Connection, sql: str, parameters: Sequence[Any] = ()) -> dict
 
 
 def sql_of_id(name: str, key: str, types: Mapping[str, str], *, option: str = "primary_key=") -> str:
-    """What makes the column ``key`` of ``name`` a text. ``option`` is what its name is given with, for an error.
+    """Return the SQL that turns the column ``key`` of the source ``name`` into text.
 
-    Raises ValidationError where there is no such column, or its type is none of ids.
+    ``option`` is the argument that names the column, for an error. Raises ValidationError if there is no such column,
+    or if its type can't hold ids.
     """
     kind = types.get(key)
     if kind is None:
@@ -179,12 +180,12 @@ def sql_of_id(name: str, key: str, types: Mapping[str, str], *, option: str = "p
 
 
 def sql_of_kind(id_sql: str, key: str) -> str:
-    """What tells, of a row whose id is NULL, which kind of value that is; NULL where nothing but NULL can be."""
+    """Return the SQL for the kind of value in a row whose id is NULL; NULL if the column holds no other kinds."""
     return f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
 
 
 def no_id(missing: bool, kind: str | None) -> str:
-    """What an id is that is none: ``missing`` or else empty, and what ``sql_of_kind`` told."""
+    """Return in words why a value is not an id. ``kind`` is the result of ``sql_of_kind``; not ``missing`` is empty."""
     if not missing:
         return "empty"
     return "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
@@ -263,7 +264,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class _Table(ABC):
-    """What both have: columns, of which one holds the ids."""
+    """The columns of an audience, one of which holds the ids: the base of ``Parquet`` and ``Query``."""
 
     def __init__(self, name: str, key: str) -> None:
         duckdb_module()
@@ -318,7 +319,7 @@ class _Table(ABC):
     def _opened(self) -> AbstractContextManager[tuple[Connection, _Place]]: ...
 
     def _parts(self, place: _Place) -> list[_Place]:
-        """Where to look for a row: places whose rows are counted each for itself."""
+        """Return the places of the rows, for an error; each place counts its rows from 1."""
         return [place]
 
     def _id_sql(self, made: Connection, place: _Place) -> str:

@@ -1,4 +1,4 @@
-"""What every kind of audience shares: counts, the files that it is read from, and the words of errors.
+"""The common parts of all audiences: counts, the files that are read, and the words of errors.
 
 Column names may be shown, values never.
 """

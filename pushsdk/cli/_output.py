@@ -1,4 +1,4 @@
-"""What rich draws: the progress of a run on stderr, and figures in columns on stdout."""
+"""Output drawn by rich: the progress of a run on stderr, and figures in columns on stdout."""
 
 from __future__ import annotations
 

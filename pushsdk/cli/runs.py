@@ -74,7 +74,7 @@ class Content:
 @Parameter(name="*", group=Group("Course", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How a run is sent, when it stops by itself, and how it shows."""
+    """Options of a run: how it is sent, when it stops by itself, and how it shows its progress."""
 
     limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
     """Stop after this many users; a resume continues from there."""

@@ -101,9 +101,9 @@ class PushView(_Quiet, frozen=True, kw_only=True):
 
 
 class Notification(_Quiet, frozen=True, kw_only=True):
-    """What one device shows of one push.
+    """A push as one device shows it.
 
-    ``push`` is the id of what was sent. ``message`` has the documented fields that concern this platform, under their
+    ``push`` is the id of the push. ``message`` has the documented fields that concern this platform, under their
     names in the interface; ``fields`` fill the placeholders in its texts. A ``silent`` push wakes the app and shows
     nothing. ``simulated`` lists what the emulator made up.
     """

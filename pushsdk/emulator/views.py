@@ -171,7 +171,7 @@ def request_view(request: Summary, body: bytes) -> RequestView:
 
 
 def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float) -> UserView:
-    """What a user got, and what the devices show of it now: of large messages nothing."""
+    """Return the pushes that a user got, and how the devices show them now. Large messages are not shown."""
     pushes = [_push_view(each, _sent(each.body) if weight(each.body) <= LARGE else _Sent()) for each in got]
     sent = [push for push in pushes if push.message is not None]  # a campaign may have none, and shows nothing then
     return UserView(

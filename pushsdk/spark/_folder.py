@@ -65,14 +65,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     claims: str
     """The kind of the claim store."""
     max_users: int
-    """Of a chunk."""
+    """The number of users in one chunk at most."""
     chunks: int
     users: int
     repeated: int
     checksum: str
     """The sum of the hashes of all ids: of the same users in any order."""
     tasks: int
-    """Of the first sending; another may have others."""
+    """The number of tasks that sent first; a later call may use another number."""
     created: float
     """Seconds since the epoch."""
     claim_ttl: float
