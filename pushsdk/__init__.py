@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from pushsdk._version import __version__
 
 if TYPE_CHECKING:
-    from pushsdk._broadcast.audience import Audience, AudienceSummary, Personalized
-    from pushsdk._core.brake import Brake
+    from pushsdk._audience.audience import Audience, AudienceSummary, Personalized
     from pushsdk._core.errors import (
         AuthenticationError,
         BroadcastError,
@@ -74,13 +73,14 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
-    from pushsdk._runs.journal import Row
+    from pushsdk._core.stop_policy import Brake
     from pushsdk._runs.progress import Progress
     from pushsdk._runs.report import BroadcastReport, read_report
+    from pushsdk._runs.run_file.journal import Row
     from pushsdk.client import (
         AsyncPushClient,
     )
-    from pushsdk.sync import PushClient
+    from pushsdk.sync.client import PushClient
 
 else:  # a type checker would take any name for one that this finds
 
@@ -107,13 +107,13 @@ _MODULES = (
     "_core.events",
     "_core.placeholders",
     "_core.lint",
-    "_core.brake",
-    "_broadcast.audience",
-    "_runs.journal",
+    "_core.stop_policy",
+    "_audience.audience",
+    "_runs.run_file.journal",
     "_runs.progress",
     "_runs.report",
     "client",
-    "sync",
+    "sync.client",
 )
 
 __all__ = [

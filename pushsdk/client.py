@@ -13,14 +13,14 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from pushsdk._broadcast.chunks import ChunkSource, RequestSource
+from pushsdk._audience.chunks import ChunkSource, RequestSource
 from pushsdk._core import wire
+from pushsdk._core.address import check_base_url, check_headers, check_proxy, sealed
 from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
 from pushsdk._core.batching import Call, Content, Options
-from pushsdk._core.endpoint import check_base_url, check_headers, check_proxy, sealed
+from pushsdk._core.error_mapping import BODY_KEPT, error_for
 from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
 from pushsdk._core.events import Event
-from pushsdk._core.explain import BODY_KEPT, error_for
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
@@ -30,9 +30,9 @@ from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
 from pushsdk._runs import api as runs
+from pushsdk._runs.keyed import keyed_sends
 from pushsdk._runs.options import RunPath, Wishes
 from pushsdk._runs.report import BroadcastReport
-from pushsdk.claims._keyed import keyed_sends
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import RunOptions
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from pushsdk._core.brake import Brake
 from pushsdk._core.events import Event
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.stop_policy import Brake
 from pushsdk._runs.options import OnUnknown
 from pushsdk._runs.progress import Progress
 from pushsdk.claims.store import ClaimStore

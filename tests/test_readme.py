@@ -23,7 +23,7 @@ import pushsdk
 import pushsdk.emulator
 from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError, RetryPolicy, Timeout
 from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Rule, judge
-from pushsdk._core.pacing import CAPACITY, COST, REFUND
+from pushsdk._core.rate_limit import CAPACITY, COST, REFUND
 from pushsdk.emulator import Fault
 
 ROOT = Path(__file__).parents[1]
@@ -202,7 +202,7 @@ def test_jobs_come_again_as_often_as_their_table_says() -> None:
 
 
 def test_the_demo_is_as_it_is_said_to_be() -> None:
-    from pushsdk.cli.demo import demo, faults_for
+    from pushsdk.cli.commands.demo import demo, faults_for
 
     users = inspect.signature(demo).parameters["users"].default
     assert f"pushes to {users + users // 10:,} users" in README

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pushsdk._core.decisions import OUTCOMES, decide
+from pushsdk._core.error_mapping import error_for, may_repeat, partial_error, recorded_error
 from pushsdk._core.errors import PushError, ValidationError
-from pushsdk._core.explain import error_for, may_repeat, partial_error, recorded_error
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of

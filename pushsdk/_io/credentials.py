@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
-from pushsdk._core.endpoint import HeaderSecret, check_key
+from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.errors import ConfigurationError
 
 __all__ = ["Credentials", "KeySource", "NoKeyError"]

@@ -12,22 +12,22 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.batching import Call, Options
+from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
-from pushsdk._core.explain import closed_error
 from pushsdk._core.outcome import Failure, Outcome
-from pushsdk._core.pacing import RateLimiter
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk._io.clock import TURNS_TO_READ, TimerWheel
-from pushsdk._io.coalescer import Coalescer
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
-from pushsdk._io.observer import Observer
+from pushsdk._io.limiter import Backlog, Slots
+from pushsdk._io.queue import Coalescer
 from pushsdk._io.sender import Sender, emitter
-from pushsdk._io.slots import Backlog, Slots
 from pushsdk._io.threads import Offload, in_thread
+from pushsdk._io.timers import TURNS_TO_READ, TimerWheel
+from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import AiohttpTransport, Session, Transport
 
 __all__ = ["Engine", "Settings"]

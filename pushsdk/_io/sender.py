@@ -15,18 +15,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.address import HeaderSecret
+from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Endpoint, Event, RetryScheduled
-from pushsdk._core.explain import error_for
 from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, judge, sum_up
-from pushsdk._core.pacing import RetryBudget, parse_retry_after
 from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
-from pushsdk._io.clock import DeadlineScope, TimerWheel
 from pushsdk._io.credentials import Credentials, NoKeyError
-from pushsdk._io.observer import Observer
-from pushsdk._io.slots import Backlog, Slots, Ticket
+from pushsdk._io.limiter import Backlog, Slots, Ticket
+from pushsdk._io.timers import DeadlineScope, TimerWheel
+from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import Transport
 
 __all__ = ["Claimant", "Job", "Sender", "Steps", "emitter"]

@@ -23,10 +23,10 @@ from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
-from pushsdk._core.endpoint import EXPOSED, HeaderSecret
+from pushsdk._core.address import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure, is_json
-from pushsdk._io.exchange import (
+from pushsdk._io.fast_post import (
     HEAD_LIMITS,
     Answer,
     Claim,
@@ -39,7 +39,7 @@ from pushsdk._io.exchange import (
     is_own,
     look,
 )
-from pushsdk._io.observer import WatchedAttempt
+from pushsdk._io.tracing import WatchedAttempt
 from pushsdk._version import __version__
 
 __all__ = ["AiohttpTransport", "Session", "Transport", "check_session", "check_ssl"]

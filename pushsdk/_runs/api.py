@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pushsdk._broadcast._source import plain
-from pushsdk._broadcast.chunks import ChunkSource, RequestSource
+from pushsdk._audience.chunks import ChunkSource, RequestSource
+from pushsdk._audience.source import plain
 from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError, RunFileError
 from pushsdk._core.outcome import Outcome
@@ -23,14 +23,14 @@ from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import settled
-from pushsdk._runs.journal import Journal
 from pushsdk._runs.options import Wishes
 from pushsdk._runs.pipeline import Runner
 from pushsdk._runs.plan import Header
 from pushsdk._runs.planner import Planner, PlanningStoppedError
 from pushsdk._runs.progress import Progress
 from pushsdk._runs.report import BroadcastReport, report_of
-from pushsdk._runs.run_file import refusal
+from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
 __all__ = ["broadcast", "resume", "send_each"]

@@ -16,8 +16,8 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import Offload
-from pushsdk._runs.journal import NEVER_SETTLED, Journal
 from pushsdk._runs.plan import ChunkRequest, Ending, Event, UserRange
+from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
 __all__ = ["RunFileLog"]
 

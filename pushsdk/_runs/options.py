@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import RetryPolicy, Timeout
+from pushsdk._core.stop_policy import Brake
 from pushsdk._runs.progress import OnProgress, Progress
 
 __all__ = ["OnUnknown", "RunPath", "Wishes", "guarded"]

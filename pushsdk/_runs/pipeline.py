@@ -8,16 +8,16 @@ import math
 from collections import deque
 from collections.abc import Iterator
 
-from pushsdk._broadcast.chunks import Chunk
+from pushsdk._audience.chunks import Chunk
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
-from pushsdk._runs.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.options import Wishes
 from pushsdk._runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
 from pushsdk._runs.progress import ProgressReporter
+from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkSender
 
 __all__ = ["Runner"]

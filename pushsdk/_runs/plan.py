@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pushsdk._broadcast.chunks import Chunk
+from pushsdk._audience.chunks import Chunk
 from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.outcome import Attempt

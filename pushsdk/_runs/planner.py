@@ -9,16 +9,16 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import aclosing
 from typing import Any
 
-from pushsdk._broadcast.chunks import Chunk, ChunkSource, RequestSource, chunks_of
-from pushsdk._broadcast.distinct import Distinct
+from pushsdk._audience.chunks import Chunk, ChunkSource, RequestSource, chunks_of
+from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.words import count
 from pushsdk._io.threads import Offload, settled
-from pushsdk._runs.journal import Journal
 from pushsdk._runs.plan import Ending, StoppedBy
+from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
 

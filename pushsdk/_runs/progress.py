@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from pushsdk._core.user_states import UserState
-from pushsdk._runs.journal import Journal
+from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["TICK", "OnProgress", "Progress", "ProgressReporter"]
 

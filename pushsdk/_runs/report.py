@@ -13,9 +13,9 @@ import msgspec
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
-from pushsdk._runs.journal import Journal, Row
 from pushsdk._runs.plan import Ending, StoppedBy
-from pushsdk._runs.run_file import Place, refusal
+from pushsdk._runs.run_file.file import Place, refusal
+from pushsdk._runs.run_file.journal import Journal, Row
 
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
 

@@ -14,16 +14,16 @@ from typing import Protocol
 
 import msgspec
 
-from pushsdk._core.brake import Brake, Watch
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, why_stopped
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
+from pushsdk._core.stop_policy import Brake, Watch
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._io.clock import DeadlineScope
 from pushsdk._io.engine import Engine
+from pushsdk._io.limiter import Ticket
 from pushsdk._io.sender import Job
-from pushsdk._io.slots import Ticket
+from pushsdk._io.timers import DeadlineScope
 from pushsdk._runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
 from pushsdk._runs.progress import TICK
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from pushsdk._broadcast._source import plain
+from pushsdk._audience.source import plain
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, fingerprint_of

@@ -11,18 +11,18 @@ from queue import SimpleQueue
 import msgspec
 
 from pushsdk._core import wire
-from pushsdk._core.brake import Brake
 from pushsdk._core.decisions import TOO_LARGE
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
+from pushsdk._core.stop_policy import Brake
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
+from pushsdk._runs.claim_entry import ClaimRequest, Entry, Ranges
+from pushsdk._runs.claim_log import ClaimLog, claim_error
 from pushsdk._runs.plan import ChunkRequest, StoppedBy, UserRange
 from pushsdk._runs.sender import ChunkSender
 from pushsdk.arrow._chunks import Chunk
 from pushsdk.arrow._schemas import batch_of
-from pushsdk.claims._entry import ClaimRequest, Entry, Ranges
-from pushsdk.claims._log import ClaimLog, claim_error
 
 __all__ = ["AHEAD", "Dispatcher"]
 

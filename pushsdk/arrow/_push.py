@@ -8,19 +8,19 @@ from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
-from pushsdk._core.brake import Brake
-from pushsdk._core.endpoint import sealed
+from pushsdk._core.address import sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.results import DrainReport
+from pushsdk._core.stop_policy import Brake
 from pushsdk._io.credentials import KeySource
-from pushsdk._loop_thread import Call, LoopThread, Reader
+from pushsdk._runs.claim_log import ClaimLog
 from pushsdk.arrow._chunks import Recipe
 from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
-from pushsdk.claims._log import ClaimLog
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
+from pushsdk.sync.loop_thread import Call, LoopThread, Reader
 
 __all__ = ["push_batches"]
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from pushsdk._core.endpoint import sealed
+from pushsdk._core.address import sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, LoopBound, Put
 

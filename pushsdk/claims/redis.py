@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pushsdk._core.endpoint import sealed
+from pushsdk._core.address import sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, LoopBound, Put
 

@@ -9,8 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pushsdk.cli._exit import CommandError, Exit, ends_plainly, in_shell, usage
-from pushsdk.cli._terminal import warn
+from pushsdk.cli.exit import CommandError, Exit, ends_plainly, in_shell, usage
+from pushsdk.cli.terminal import warn
 
 __all__ = ["main"]
 

@@ -83,7 +83,7 @@ def _made() -> App:
                 made.command(families[family])
             options: dict[str, Any] = {"name": member, "help": "\n\n".join(words), "sort_key": order}
             parent, options["group"] = (families[family], None) if family else (made, group)
-            parent.command(f"pushsdk.cli.{where}", **options)
+            parent.command(f"pushsdk.cli.commands.{where}", **options)
     made.register_install_completion_command(help="Install the completion of commands and options for your shell.")
     return made
 

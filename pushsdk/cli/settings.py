@@ -19,11 +19,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.endpoint import HeaderSecret, check_base_url, check_key, check_proxy, sealed
+from pushsdk._core.address import HeaderSecret, check_base_url, check_key, check_proxy, sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.files import objection
-from pushsdk.cli._exit import usage
+from pushsdk.cli.exit import usage
 from pushsdk.options import ClientOptions
 
 __all__ = ["KEYS", "Found", "Settings", "check", "find", "read_key", "resolve"]

@@ -2,9 +2,9 @@
 
 from pushsdk.emulator.faults import Fault, load_faults
 from pushsdk.emulator.limits import LimitStatuses, ServiceLimits
-from pushsdk.emulator.records import Campaign, Push
 from pushsdk.emulator.server import Emulator, Inbox
-from pushsdk.emulator.store import StoreError
+from pushsdk.emulator.store.queries import StoreError
+from pushsdk.emulator.store.records import Campaign, Push
 
 __all__ = [
     "Campaign",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from pushsdk.emulator.records import Endpoint
+from pushsdk.emulator.store.records import Endpoint
 
 __all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal", "Refused", "is_host"]
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import Limiter, ServiceLimits
-from pushsdk.emulator.records import Entry
-from pushsdk.emulator.store import InboxRef, Store
+from pushsdk.emulator.store.queries import InboxRef, Store
+from pushsdk.emulator.store.records import Entry
 
 __all__ = ["Event", "EventLog", "InboxState", "Inboxes"]
 

@@ -19,18 +19,18 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
-from pushsdk.emulator.app import Service
-from pushsdk.emulator.control import Control
+from pushsdk.emulator.campaigns.segment import Tables, segment_available
+from pushsdk.emulator.control.handlers import Control
+from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refusal, is_host
 from pushsdk.emulator.http_io import PRIVATE, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
-from pushsdk.emulator.records import Campaign, Delivered, Push, Summary
-from pushsdk.emulator.routes import ROOT
-from pushsdk.emulator.search import parse
-from pushsdk.emulator.segment import Tables, segment_available
-from pushsdk.emulator.store import InboxRef, Store
+from pushsdk.emulator.service import Service
+from pushsdk.emulator.store.queries import InboxRef, Store
+from pushsdk.emulator.store.records import Campaign, Delivered, Push, Summary
+from pushsdk.emulator.store.search import parse
 
 __all__ = ["Emulator", "Inbox"]
 

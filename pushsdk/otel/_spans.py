@@ -21,13 +21,13 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
 
+from pushsdk._core.address import check_headers
 from pushsdk._core.batching import Call
-from pushsdk._core.endpoint import check_headers
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Attempt, Failure, Outcome
 from pushsdk._io.engine import Engine
-from pushsdk._io.observer import WatchedAttempt, WatchedWork
 from pushsdk._io.sender import PATHS
+from pushsdk._io.tracing import WatchedAttempt, WatchedWork
 from pushsdk._version import __version__
 from pushsdk.otel._metrics import SCHEMA, Instruments, Where
 

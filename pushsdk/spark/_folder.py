@@ -22,7 +22,7 @@ from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock
-from pushsdk._runs.run_file import refusal
+from pushsdk._runs.run_file.file import refusal
 
 __all__ = ["OWN_CLAIMS", "Folder", "Kind", "Manifest", "Summary", "digest_of", "objection", "uri"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pushsdk._broadcast._source import missing_column, plain
+from pushsdk._audience.source import missing_column, plain
 from pushsdk._core.errors import ValidationError
-from pushsdk._runs.run_file import refusal
+from pushsdk._runs.run_file.file import refusal
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._tasks import EMPTY, NULL, Cutter, chunk_schema
 

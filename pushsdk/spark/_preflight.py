@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from pushsdk._core.brake import Brake
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import Batching, Rate, Share
+from pushsdk._core.stop_policy import Brake
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST

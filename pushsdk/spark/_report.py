@@ -15,9 +15,9 @@ from pushsdk._core.errors import ClaimStoreError, ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
-from pushsdk._runs.journal import Row
 from pushsdk._runs.report import BroadcastReport
-from pushsdk._runs.run_file import refusal
+from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import Claim
 from pushsdk.spark._claims import ask, has_sentinel
 from pushsdk.spark._folder import OWN_CLAIMS, Folder, Manifest, Summary

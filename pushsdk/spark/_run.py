@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pushsdk._broadcast._source import plain
-from pushsdk._core.brake import Brake
+from pushsdk._audience.source import plain
 from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
+from pushsdk._core.stop_policy import Brake
 from pushsdk._io.credentials import KeySource
-from pushsdk._runs.run_file import refusal
+from pushsdk._runs.run_file.file import refusal
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions

@@ -16,8 +16,8 @@ from msgspec import Struct
 from pushsdk._core.placeholders import render
 from pushsdk.emulator import Campaign, Emulator, Fault, Inbox, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
-from pushsdk.emulator.records import Summary
-from pushsdk.emulator.search import parse
+from pushsdk.emulator.store.records import Summary
+from pushsdk.emulator.store.search import parse
 from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
 
 __all__ = ["ArmedFaults", "EmulatorThread", "PushInbox", "SentPush"]

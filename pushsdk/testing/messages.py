@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from pushsdk.emulator import Fault
-from pushsdk.emulator.records import Summary
+from pushsdk.emulator.store.records import Summary
 
 __all__ = ["plural", "quoted", "show_fault", "show_texts", "show_users", "summary"]
 

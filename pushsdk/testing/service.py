@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 from multidict import CIMultiDict
 
-from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._io.exchange import Claim
-from pushsdk._io.observer import WatchedAttempt
+from pushsdk._io.fast_post import Claim
+from pushsdk._io.tracing import WatchedAttempt
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
 

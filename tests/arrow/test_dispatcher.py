@@ -29,11 +29,11 @@ from pushsdk import (
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._runs.claim_log import ClaimLog
 from pushsdk._runs.sender import ChunkSender
 from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
 from pushsdk.claims import Claim, MemoryClaims, Put
-from pushsdk.claims._log import ClaimLog
 
 NO_BRAKE = Brake.off()
 

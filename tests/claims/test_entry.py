@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pushsdk import ValidationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._runs.claim_entry import MOST_REFUSALS, ClaimRequest, Entry
 from pushsdk.claims import Claim, Put
-from pushsdk.claims._entry import MOST_REFUSALS, ClaimRequest, Entry
 
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 ENDS = [REJECTED, UNKNOWN, PENDING]

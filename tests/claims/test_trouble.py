@@ -27,7 +27,8 @@ from pushsdk import (
 )
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put, _entry, _log
+from pushsdk._runs import claim_entry, claim_log
+from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import Answer, FakeRequest, FakeService
 
@@ -315,7 +316,7 @@ async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() ->
     service, claims = FakeService(), Restless()
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), ClaimStoreError)
-    assert claims.ops.count("swap") == _entry.MOST_REFUSALS - 1
+    assert claims.ops.count("swap") == claim_entry.MOST_REFUSALS - 1
     assert service.requests == []
 
 
@@ -501,7 +502,7 @@ async def test_a_claim_that_was_lost_to_another_payload_is_an_alarm(caplog: pyte
 
 @virtual
 async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_log, "KEPT", 2)
+    monkeypatch.setattr(claim_log, "KEPT", 2)
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 30)
     async with service.client(claims=claims) as client:
         for key in "abc":

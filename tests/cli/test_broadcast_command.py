@@ -17,9 +17,9 @@ import pytest
 from support.command_line import COMMAND, run_apart
 
 from pushsdk import AsyncPushClient, cli
-from pushsdk._broadcast.chunks import Chunk
-from pushsdk._runs.journal import Journal
+from pushsdk._audience.chunks import Chunk
 from pushsdk._runs.plan import Header
+from pushsdk._runs.run_file.journal import Journal
 from pushsdk.emulator import Fault
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}
@@ -317,7 +317,7 @@ def test_the_command_that_resumes_is_quoted_and_has_the_options_of_this_one(broa
 
 
 def test_no_password_of_a_proxy_is_in_that_command():
-    from pushsdk.cli.runs import resume_command
+    from pushsdk.cli.commands.runs import resume_command
 
     assert resume_command("a", {"proxy": "http://me:passw0rd@p.example"}) == "pushsdk resume a"
     assert (
@@ -327,7 +327,7 @@ def test_no_password_of_a_proxy_is_in_that_command():
 
 
 def test_the_command_that_resumes_has_the_numbers_that_were_given():
-    from pushsdk.cli.runs import resume_command
+    from pushsdk.cli.commands.runs import resume_command
 
     assert resume_command("a", {"rate": 1_234_567.0, "timeout": 0.5}) == "pushsdk resume a --rate 1234567 --timeout 0.5"
 

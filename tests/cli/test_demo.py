@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pushsdk import cli
-from pushsdk.cli import demo as demo_module
-from pushsdk.cli.demo import demo, faults_for
+from pushsdk.cli.commands import demo as demo_module
+from pushsdk.cli.commands.demo import demo, faults_for
 from pushsdk.emulator import Emulator
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support import wire_tls
 
-from pushsdk.cli import doctor
-from pushsdk.cli.doctor import probe
+from pushsdk.cli.commands import doctor
+from pushsdk.cli.commands.doctor import probe
 
 KEY = "s3cret-key"
 

@@ -20,10 +20,10 @@ from support.command_line import COMMAND
 
 from pushsdk import cli
 from pushsdk._version import __version__
-from pushsdk.cli import emulator as emulator_module
-from pushsdk.cli._exit import CommandError
-from pushsdk.cli._interrupt import heard
-from pushsdk.cli.emulator import Behaviour, _heeded, _ran, emulator
+from pushsdk.cli.commands import emulator as emulator_module
+from pushsdk.cli.commands.emulator import Behaviour, _heeded, _ran, emulator
+from pushsdk.cli.exit import CommandError
+from pushsdk.cli.interrupt import heard
 from pushsdk.emulator import Emulator
 
 
@@ -417,10 +417,10 @@ def test_the_version_is_the_packages(monkeypatch, capsys):
 
 
 def test_the_help_names_the_commands_and_loads_none(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "pushsdk.cli.emulator")
+    monkeypatch.delitem(sys.modules, "pushsdk.cli.commands.emulator")
     assert run(monkeypatch, "--help") == 0
     assert "emulator" in capsys.readouterr().out
-    assert "pushsdk.cli.emulator" not in sys.modules
+    assert "pushsdk.cli.commands.emulator" not in sys.modules
 
 
 def test_the_help_of_the_emulator_names_exec(command):

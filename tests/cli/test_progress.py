@@ -29,10 +29,11 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk._runs.progress import Progress
-from pushsdk.cli import _interrupt, _output, runs
-from pushsdk.cli._exit import CommandError, Exit, code_of, ends_plainly
-from pushsdk.cli._interrupt import Interrupt
-from pushsdk.cli._output import duration, progress
+from pushsdk.cli import interrupt, output
+from pushsdk.cli.commands import runs
+from pushsdk.cli.exit import CommandError, Exit, code_of, ends_plainly
+from pushsdk.cli.interrupt import Interrupt
+from pushsdk.cli.output import duration, progress
 
 PLANNING = Progress(stage="planning", planned=20_000, not_sent=20_000, seconds=3.0)
 SENDING = Progress(
@@ -49,7 +50,7 @@ WORDS = "sending: 10,000 of 20,000 users, 9,000 accepted, 1 rejected, 999 unknow
 @pytest.mark.parametrize("mode", ["auto", "plain"])
 def test_without_a_terminal_it_is_lines_on_stderr_when_there_is_news(capsys, monkeypatch, mode):
     clock = itertools.chain([0.0, 0.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.5, 7.0, 7.0])
-    monkeypatch.setattr(_output.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
     with progress(mode) as tell:
         for told in (PLANNING, SENDING, SENDING, WAITING, SENDING, WAITING):
             tell(told)
@@ -74,7 +75,7 @@ def test_one_user_is_not_many(capsys):
 
 
 def test_a_wait_says_what_it_waits_for_and_the_end_is_a_line_too(capsys, monkeypatch):
-    monkeypatch.setattr(_output.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(output.time, "monotonic", lambda: 0.0)
     done = Progress(stage="sending", planned=9, accepted=9)
     with progress("plain") as tell:
         tell(Progress(stage="waiting", planned=9, not_sent=6, in_flight=3, trouble="HTTP 429"))
@@ -104,7 +105,7 @@ def test_none_is_silence(capsys):
 def terminal(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr(
-        _output, "Console", lambda **_: Console(file=file, force_terminal=True, color_system=None, width=130)
+        output, "Console", lambda **_: Console(file=file, force_terminal=True, color_system=None, width=130)
     )
     return file
 
@@ -168,12 +169,12 @@ async def test_a_run_that_was_interrupted_at_its_very_end_was_interrupted():
 
 async def test_what_does_not_end_when_cancelled_is_ended_with_the_process(capsys, monkeypatch):
     codes = []
-    monkeypatch.setattr(_interrupt.os, "_exit", codes.append)
-    monkeypatch.setattr(_interrupt, "_GRACE", 0.01)
-    interrupt = Interrupt("last words")
+    monkeypatch.setattr(interrupt.os, "_exit", codes.append)
+    monkeypatch.setattr(interrupt, "_GRACE", 0.01)
+    stopper = Interrupt("last words")
 
     async def work():
-        with interrupt.listening():
+        with stopper.listening():
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             with pytest.raises(asyncio.CancelledError):

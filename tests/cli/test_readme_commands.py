@@ -12,7 +12,7 @@ from pathlib import Path
 from support.claim_puts import ONE, put
 
 from pushsdk.claims import SqliteClaims
-from pushsdk.cli._exit import Exit
+from pushsdk.cli.exit import Exit
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

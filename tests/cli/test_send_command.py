@@ -217,7 +217,7 @@ def test_a_file_that_is_not_utf_8_shows_nothing_of_itself(command, service, file
 
 
 def test_a_file_of_any_size_is_not_read(command, service, file, monkeypatch):
-    monkeypatch.setattr("pushsdk.cli._files._LARGEST", 10)
+    monkeypatch.setattr("pushsdk.cli.files._LARGEST", 10)
     assert "larger than" in command("send", "ann", "--message", file(MESSAGE)).err
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pushsdk import ConfigurationError, Rate, RetryPolicy, Timeout
 from pushsdk.cli import settings as module
-from pushsdk.cli._exit import CommandError, Exit
+from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.settings import check, find, read_key, resolve
 
 SECRET = "s3cret-key"

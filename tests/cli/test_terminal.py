@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from pushsdk._runs.progress import Progress
-from pushsdk.cli import _output
-from pushsdk.cli._terminal import escaped, visible
+from pushsdk.cli import output
+from pushsdk.cli.terminal import escaped, visible
 from pushsdk.emulator import Fault
 
 # C0 without NUL, DEL, C1; marks, embeddings, overrides and isolates of direction; separators; what takes no width.
@@ -109,8 +109,8 @@ def test_what_is_printed_as_json_is_the_same_data(command, folder, words, name):
 
 @pytest.mark.parametrize("mode", ["plain", "json", "auto"])
 def test_no_failure_that_progress_tells_of_is_hostile(mode, capsys, monkeypatch):
-    monkeypatch.setattr(_output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
-    with _output.progress(mode) as tell:
+    monkeypatch.setattr(output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
+    with output.progress(mode) as tell:
         tell(Progress(stage="waiting", planned=1, not_sent=1, trouble=EVIL))
     printed = capsys.readouterr().err
     drawn = {"\x1b", "\r"} if mode == "auto" else set()

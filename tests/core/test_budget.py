@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.pacing import CAPACITY, COST, RetryBudget
+from pushsdk._core.rate_limit import CAPACITY, COST, RetryBudget
 
 
 def spent(times: int) -> RetryBudget:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from support.control_api import Api
 
-from pushsdk.emulator.campaigns import Campaigns
-from pushsdk.emulator.records import Campaign, Entry
-from pushsdk.emulator.segment import Found, SegmentError
+from pushsdk.emulator.campaigns.lifecycle import Campaigns
+from pushsdk.emulator.campaigns.segment import Found, SegmentError
 from pushsdk.emulator.shapes import read_campaign
-from pushsdk.emulator.store import Store, StoreError
+from pushsdk.emulator.store.queries import Store, StoreError
+from pushsdk.emulator.store.records import Campaign, Entry
 
 NOW = 1_800_000_000.0
 SEGMENT = {"query": "SELECT * FROM users", "primaryKey": "user_id"}

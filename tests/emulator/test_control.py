@@ -12,7 +12,7 @@ from support.control_api import Api
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.store import StoreError
+from pushsdk.emulator.store.queries import StoreError
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
 STRANGE = [
@@ -597,7 +597,7 @@ async def test_an_answer_that_is_nested_too_deeply_says_so(api, monkeypatch):
     value: list[object] = []
     for _ in range(100_000):
         value = [value]
-    monkeypatch.setattr("pushsdk.emulator.views.presets", lambda: value)
+    monkeypatch.setattr("pushsdk.emulator.control.views.presets", lambda: value)
     assert await api.refused("GET", "/presets") == (500, "a value in the answer is nested too deeply to be shown")
     while value:
         value = value.pop()

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pushsdk._io.files import lock
-from pushsdk.emulator import database
-from pushsdk.emulator.database import Database, StoreError
+from pushsdk.emulator.store.database import Database, StoreError
+from pushsdk.emulator.store.queries import database
 
 ROOT = Path(__file__).parents[2]
 COUNT = "SELECT count(*) + 1 FROM inboxes"
@@ -62,7 +62,7 @@ def python(code, *arguments):
 HOLD = """
 import sys
 from pathlib import Path
-from pushsdk.emulator.database import Database
+from pushsdk.emulator.store.database import Database
 database = Database(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
 print(database._path, flush=True)
 sys.stdin.read()
@@ -428,7 +428,7 @@ def test_a_file_that_is_forgotten_without_an_end_is_closed(tmp_path):
 def test_a_forked_child_touches_nothing(temporary):
     code = """
 import os, sys
-from pushsdk.emulator.database import Database, StoreError
+from pushsdk.emulator.store.database import Database, StoreError
 database = Database(None)
 with database.reading() as db:
     pass

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from support.store_entries import push, refused
 
-from pushsdk.emulator.app import GroupCommit
-from pushsdk.emulator.store import Store, StoreError
+from pushsdk.emulator.service import GroupCommit
+from pushsdk.emulator.store.queries import Store, StoreError
 
 
 class Counting(Store):

@@ -12,8 +12,8 @@ import pytest
 from support.control_api import Api
 
 from pushsdk.emulator import Emulator, Fault
+from pushsdk.emulator.control.routes import ROOT, ROUTES, Route
 from pushsdk.emulator.guard import Guard
-from pushsdk.emulator.routes import ROOT, ROUTES, Route
 
 PATHS = ["/", "/main.js", "/nothing", f"{ROOT}/health", f"{ROOT}/openapi.json", f"{ROOT}/users", f"{ROOT}/inboxes"]
 TOKEN = "a token of some length"

@@ -12,7 +12,7 @@ from pushsdk.emulator import inboxes as module
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.inboxes import Inboxes
-from pushsdk.emulator.store import InboxRef, Store
+from pushsdk.emulator.store.queries import InboxRef, Store
 
 OUTAGE = Fault.status(503, name="outage")
 

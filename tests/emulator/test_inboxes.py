@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
-from pushsdk.emulator.store import StoreError
+from pushsdk.emulator.store.queries import StoreError
 
 BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
 
@@ -243,7 +243,7 @@ async def test_a_taken_port_leaves_the_store_free(wire, tmp_path, running):
 
 
 async def test_what_fails_at_the_start_ends_what_was_begun(tmp_path, running, monkeypatch):
-    from pushsdk.emulator.campaigns import Campaigns
+    from pushsdk.emulator.campaigns.lifecycle import Campaigns
 
     def fail(self):
         raise StoreError("damaged")

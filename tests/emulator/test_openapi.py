@@ -13,8 +13,8 @@ from support.control_api import Api
 
 from pushsdk._version import __version__
 from pushsdk.emulator import Emulator
-from pushsdk.emulator.control import Control
-from pushsdk.emulator.routes import ROOT, ROUTES, find, openapi
+from pushsdk.emulator.control.handlers import Control
+from pushsdk.emulator.control.routes import ROOT, ROUTES, find, openapi
 
 METHODS = {"get", "put", "post", "delete", "patch"}
 # JSON Schema 2020-12, as far as it is used here.

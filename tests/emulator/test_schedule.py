@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pushsdk.emulator.campaigns import Start, start_of
+from pushsdk.emulator.campaigns.lifecycle import Start, start_of
 
 NOW = 1_795_255_200.0  # 2026-11-21 10:00 UTC
 YEARS = 10 * 366 * 86_400

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pushsdk.emulator.search import Search, folded, parse
+from pushsdk.emulator.store.search import Search, folded, parse
 
 
 @pytest.mark.parametrize(

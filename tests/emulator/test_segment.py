@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pushsdk._broadcast.distinct import Row
-from pushsdk.emulator.segment import (
+from pushsdk._audience.distinct import Row
+from pushsdk.emulator.campaigns.segment import (
     Answer,
     Failed,
     Found,
@@ -428,7 +428,7 @@ def test_without_duckdb_nothing_is_run(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_importing_the_module_imports_no_duckdb() -> None:
-    code = "import sys, pushsdk.emulator.segment; sys.exit('duckdb' in sys.modules)"
+    code = "import sys, pushsdk.emulator.campaigns.segment; sys.exit('duckdb' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 

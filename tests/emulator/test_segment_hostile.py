@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pushsdk.emulator import segment
-from pushsdk.emulator.segment import Failed, Job, SegmentError, Tables, run
+from pushsdk.emulator.campaigns.lifecycle import segment
+from pushsdk.emulator.campaigns.segment import Failed, Job, SegmentError, Tables, run
 
 SECRET = "sekret"
 GOOD = "SELECT user_id FROM users"

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from support.store_entries import campaign, push, put, refused
 
-from pushsdk.emulator.database import StoreError
-from pushsdk.emulator.search import parse
-from pushsdk.emulator.store import NO_INBOX, Store
+from pushsdk.emulator.store.database import StoreError
+from pushsdk.emulator.store.queries import NO_INBOX, Store
+from pushsdk.emulator.store.search import parse
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pushsdk.emulator.search import parse
-from pushsdk.emulator.store import Store
+from pushsdk.emulator.store.queries import Store
+from pushsdk.emulator.store.search import parse
 
 ROOT = Path(__file__).parents[2]
 SERVE = """

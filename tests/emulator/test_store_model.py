@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.store_entries import campaign, push, refused
 
-from pushsdk.emulator.search import parse
-from pushsdk.emulator.store import Store
+from pushsdk.emulator.store.queries import Store
+from pushsdk.emulator.store.search import parse
 
 KEYS = st.sampled_from("abc")
 USERS = st.lists(st.sampled_from(["ann", "bob", "eve", "Ann", "a\0", "é"]), min_size=1, max_size=6)

@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 from support.control_api import Api
 
-from pushsdk.emulator import Emulator, Fault, streams
+from pushsdk.emulator import Emulator, Fault
+from pushsdk.emulator.control import streams
 
 
 @pytest.fixture

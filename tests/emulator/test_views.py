@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk.emulator import views
-from pushsdk.emulator.faults import Fault, Rules
-from pushsdk.emulator.records import Campaign, Delivered, Summary
-from pushsdk.emulator.views import (
+from pushsdk.emulator.control import views
+from pushsdk.emulator.control.views import (
     CampaignView,
     RequestView,
     UserView,
@@ -23,6 +21,8 @@ from pushsdk.emulator.views import (
     request_view,
     user_view,
 )
+from pushsdk.emulator.faults import Fault, Rules
+from pushsdk.emulator.store.records import Campaign, Delivered, Summary
 
 
 def request(**fields: Any) -> Summary:

@@ -18,7 +18,7 @@ from support.wire_rig import QUICK, client_of
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
-from pushsdk._io import exchange
+from pushsdk._io import fast_post
 
 OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 EARLY = pytest.mark.parametrize("said", [response(204), response(503), b""], ids=["204", "503", "EOF"])
@@ -126,7 +126,7 @@ async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -
 async def test_a_204_for_what_the_peer_has_not_got_is_unknown_and_its_connection_is_used_no_more(
     injected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "monotonic", asyncio.get_running_loop().time)
+    monkeypatch.setattr(fast_post, "monotonic", asyncio.get_running_loop().time)
     await answer_unread((False, True, False), injected=injected)
 
 

@@ -23,7 +23,7 @@ from support.wire_faults import answering, fin, step, take, when
 from support.wire_network import black_hole, spoiled, stray_204
 from support.wire_server import WireServer
 
-from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.address import HeaderSecret
 
 SESSION = object()
 BODY = b'{"userIds":["u"],"message":{}}'

@@ -13,9 +13,9 @@ from support.mock_aiohttp import mocked
 from support.wire_network import closed_port
 from support.wire_server import WireServer
 
-from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure, Outcome, judge
-from pushsdk._io.exchange import Claim
+from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import AiohttpTransport
 
 KEY = HeaderSecret("key")

@@ -64,7 +64,7 @@ WRITING = """
 
     def run_file():
         from pushsdk import Outcome
-        from pushsdk._runs.run_file import Place, RunFile
+        from pushsdk._runs.run_file.file import Place, RunFile
         place = Place(path, write=True)
         assert place.make()
         file = RunFile.create(place, durable=False)
@@ -81,7 +81,7 @@ WRITING = """
         return file, commit
 
     def emulator():
-        from pushsdk.emulator.database import Database
+        from pushsdk.emulator.store.database import Database
         database = Database(path)
         def commit():
             with database.writing() as db:

@@ -22,7 +22,7 @@ from support.throttling import Bucket
 from support.virtual_time import turns, virtual
 
 from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
-from pushsdk._core.pacing import RateLimiter
+from pushsdk._core.rate_limit import RateLimiter
 
 
 def now() -> float:

@@ -47,9 +47,9 @@ from support.wire_network import (
 )
 from support.wire_server import Script, Wire, WireServer
 
-from pushsdk._core.endpoint import HeaderSecret
+from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._io.exchange import _Socket
+from pushsdk._io.fast_post import _Socket
 from pushsdk._io.transport import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, AiohttpTransport, _Body
 
 KEY = HeaderSecret("key")

@@ -17,7 +17,7 @@ from support.virtual_time import run
 
 from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
 from pushsdk._core.outcome import Failure, join
-from pushsdk._core.pacing import CAPACITY, COST
+from pushsdk._core.rate_limit import CAPACITY, COST
 
 GRACE = 0.010
 

@@ -12,7 +12,7 @@ from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, CampaignRequest, ConfigurationError, PushClient
-from pushsdk._core.endpoint import HeaderSecret, sealed
+from pushsdk._core.address import HeaderSecret, sealed
 from pushsdk.arrow import push_batches
 from pushsdk.claims import MemoryClaims
 

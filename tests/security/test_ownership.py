@@ -14,7 +14,7 @@ from pushsdk import ConfigurationError, PushClient, RunFileError, read_report
 from pushsdk._io.files import database_objection, objection
 from pushsdk.claims import ClaimStore, DirectoryClaims, SqliteClaims
 from pushsdk.cli.settings import find
-from pushsdk.emulator.database import Database, StoreError
+from pushsdk.emulator.store.database import Database, StoreError
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other rights")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pushsdk import ValidationError
-from pushsdk._broadcast.audience import Audience
+from pushsdk._audience.audience import Audience
 
 __all__ = ["ids_of", "made", "refused", "rows_of"]
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from pushsdk.emulator import Emulator
-from pushsdk.emulator.routes import ROOT, find
+from pushsdk.emulator.control.routes import ROOT, find
 
 __all__ = ["Api", "Events"]
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 import pushsdk
-from pushsdk._broadcast.chunks import Chunk
+from pushsdk._audience.chunks import Chunk
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._runs.journal import Journal
 from pushsdk._runs.plan import Event, Header, UserRange
+from pushsdk._runs.run_file.journal import Journal
 
 __all__ = [
     "ACCEPTED",
@@ -124,7 +124,7 @@ def run(*arguments: object) -> str:
 HALF_DONE = """
 import resource, signal, sys
 from pathlib import Path
-from pushsdk._runs.journal import Journal
+from pushsdk._runs.run_file.journal import Journal
 from support.run_files import ACCEPTED, BROADCAST, event
 
 path, first = Path(sys.argv[1]), sys.argv[2:] == ["first"]

@@ -15,10 +15,10 @@ import sys
 import time
 from pathlib import Path
 
-from pushsdk._broadcast.chunks import Chunk
+from pushsdk._audience.chunks import Chunk
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._runs.journal import Journal
 from pushsdk._runs.plan import Event, Header
+from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pushsdk.emulator.records import Campaign, Card, Entry
-from pushsdk.emulator.store import InboxRef, Store
+from pushsdk.emulator.store.queries import InboxRef, Store
+from pushsdk.emulator.store.records import Campaign, Card, Entry
 
 __all__ = ["campaign", "push", "put", "refused"]
 

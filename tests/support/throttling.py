@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from pushsdk._core.pacing import RateLimiter
+from pushsdk._core.rate_limit import RateLimiter
 
 __all__ = ["Bucket", "Day", "Outage", "Service", "Window", "busy"]
 

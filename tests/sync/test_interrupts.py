@@ -19,9 +19,9 @@ from support.service_thread import HANGS, Service
 
 import pushsdk
 from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
-from pushsdk import _loop_thread as loop_thread
-from pushsdk._loop_thread import Call, LoopThread
 from pushsdk.emulator import Fault
+from pushsdk.sync import loop_thread
+from pushsdk.sync.loop_thread import Call, LoopThread
 
 HELLO = MobilePush(body={"en": "hi"})
 

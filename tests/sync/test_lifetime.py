@@ -14,11 +14,11 @@ from support.programs import run_program
 from support.service_thread import HANGS, Service
 
 from pushsdk import ClientClosedError, DrainReport, MobilePush, Outcome, PushClient, PushError
-from pushsdk import _loop_thread as loop_thread
 from pushsdk._io.threads import DaemonThreads
-from pushsdk._loop_thread import Call
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
+from pushsdk.sync import loop_thread
+from pushsdk.sync.loop_thread import Call
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -317,7 +317,7 @@ QUIET: dict[str, str] = {
             raise AssertionError
     client.send("u", MobilePush())
     atexit._clear()
-    from pushsdk import _loop_thread as loop_thread
+    from pushsdk.sync import loop_thread
     atexit.register(late)
     atexit.register(loop_thread._at_exit)
     """,
@@ -403,7 +403,7 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
     service: Service, fault: Fault, least: float, most: float
 ) -> None:
     service.faults = [fault]
-    limits = "\n    from pushsdk import _loop_thread as loop_thread\n    loop_thread.AT_EXIT = 2.0\n"
+    limits = "\n    from pushsdk.sync import loop_thread\n    loop_thread.AT_EXIT = 2.0\n"
     ended = run_program(HEAD + limits + DAEMON)
     assert (ended.code, ended.err) == (0, "")
     assert least < float(ended.out) < most
@@ -411,7 +411,7 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
 
 def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: Service) -> None:
     body = """
-    from pushsdk import _loop_thread as loop_thread
+    from pushsdk.sync import loop_thread
     loop_thread.AT_EXIT = loop_thread.GRACE = 0.2
     held = threading.Event()
     def on_event(event):

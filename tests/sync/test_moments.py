@@ -21,11 +21,11 @@ from pushsdk import (
     RetryPolicy,
     SendAbandoned,
 )
-from pushsdk import _loop_thread as loop_thread
 from pushsdk._io.threads import DaemonThreads
-from pushsdk._loop_thread import Call, LoopThread, Reader
 from pushsdk.emulator import Fault
-from pushsdk.sync import report_abandoned
+from pushsdk.sync import loop_thread
+from pushsdk.sync.client import report_abandoned
+from pushsdk.sync.loop_thread import Call, LoopThread, Reader
 
 HELLO = MobilePush(body={"en": "hi"})
 

@@ -12,7 +12,7 @@ import pytest
 from support.service_thread import HANGS, Service
 
 from pushsdk import ClientClosedError, MobilePush, PushClient
-from pushsdk import _loop_thread as loop_thread
+from pushsdk.sync import loop_thread
 
 HELLO = MobilePush(body={"en": "hi"})
 

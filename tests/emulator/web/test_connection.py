@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pushsdk.emulator import Emulator
-from pushsdk.emulator.records import Card, Entry
-from pushsdk.emulator.store import Store
+from pushsdk.emulator.store.queries import Store
+from pushsdk.emulator.store.records import Card, Entry
 
 MANY = 100_000
 

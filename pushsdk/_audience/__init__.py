@@ -1,0 +1,1 @@
+"""The readers of audiences: text, Parquet, SQL and columns."""

@@ -1,0 +1,227 @@
+"""The slots of requests in flight, who is next, and the bounded queue in front of them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict, deque
+from itertools import islice
+from typing import Protocol
+
+from pushsdk._core.outcome import Failure
+from pushsdk._core.policy import Limits
+from pushsdk._core.rate_limit import RateLimiter
+from pushsdk._io.timers import DeadlineScope, TimerWheel
+
+__all__ = ["Backlog", "Slots", "Ticket", "Waiting"]
+
+
+class Waiting(Protocol):
+    """What waits for a place."""
+
+    @property
+    def users(self) -> int:
+        """How many users its request has."""
+        ...
+
+    def grant(self) -> bool:
+        """Take the place; False where it is not wanted any more."""
+        ...
+
+    def give_up(self, reason: Failure, *, before: float) -> None:
+        """End what has its deadline before this time."""
+        ...
+
+
+class Slots:
+    """``Limits.in_flight`` places, first come first served, held per attempt and not while waiting between them."""
+
+    __slots__ = ("_free", "_limit", "_loop", "_queue", "_timer", "rate_limiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, rate_limiter: RateLimiter) -> None:
+        self._loop = loop
+        #: Says when the next may start.
+        self.rate_limiter = rate_limiter
+        self._limit = limit
+        self._free = limit
+        self._queue: deque[Waiting] = deque()
+        # Set while the rate limiter holds the queue back.
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """How many places are taken."""
+        return self._limit - self._free
+
+    @property
+    def paused_until(self) -> float:
+        """Nothing starts before this time."""
+        return self.rate_limiter.paused_until
+
+    def try_take(self, users: int) -> bool:
+        """Take a place now, where one is free and nobody is before us."""
+        if not self._free or self._queue:
+            return False
+        now = self._loop.time()
+        if self.rate_limiter.delay(now) > 0:
+            return False
+        self._free -= 1
+        self.rate_limiter.charge(now, users)
+        return True
+
+    def enqueue(self, waiting: Waiting) -> None:
+        """Be granted a place in turn; perhaps before this returns."""
+        self._queue.append(waiting)
+        self._pump()
+
+    def release(self) -> None:
+        """Give a place back."""
+        self._free += 1
+        if self._queue:
+            self._pump()
+
+    def return_unused(self, users: int) -> None:
+        """Give a place back that no request of so many users was sent from."""
+        self.rate_limiter.refund(users)
+        self.release()
+
+    def pause(self, until: float) -> None:
+        """Start nothing before ``until``; who can't wait so long ends at once."""
+        self.rate_limiter.pause(until)
+        self.give_up(Failure.PAUSED, before=until)
+
+    def throttled(self, started: float) -> None:
+        """A request that started then was answered with a throttle."""
+        self.rate_limiter.throttled(started, self._loop.time())
+
+    def give_up(self, reason: Failure, *, before: float = math.inf) -> None:
+        """End what waits and has its deadline before this time."""
+        for waiting in tuple(self._queue):
+            waiting.give_up(reason, before=before)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pump(self) -> None:
+        while self._free and self._queue:
+            now = self._loop.time()
+            delay = self.rate_limiter.delay(now)
+            if delay > 0:
+                self._hold(now + delay)
+                return
+            waiting = self._queue.popleft()
+            users = waiting.users
+            self._free -= 1
+            if waiting.grant():
+                self.rate_limiter.charge(now, users)
+            else:
+                self._free += 1
+
+    def _hold(self, until: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(until, self._pump)
+
+
+class Ticket:
+    """A place waited for by one coroutine."""
+
+    __slots__ = ("_deadline", "_future", "users")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float) -> None:
+        self.users = users
+        self._deadline = deadline
+        self._future: asyncio.Future[Failure | None] = loop.create_future()
+
+    async def take(self, slots: Slots) -> Failure | None:
+        """Wait for the place. None when it is ours, else why there is none."""
+        slots.enqueue(self)
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            if self._future.done() and not self._future.cancelled() and self._future.result() is None:
+                slots.release()
+            raise
+
+    def grant(self) -> bool:
+        """See ``Waiting.grant``."""
+        if self._future.done():
+            return False
+        self._future.set_result(None)
+        return True
+
+    def give_up(self, reason: Failure, *, before: float) -> None:
+        """See ``Waiting.give_up``."""
+        if self._deadline < before and not self._future.done():
+            self._future.set_result(reason)
+
+
+class Backlog:
+    """The users and bytes that wait for a slot, and the calls that wait until there are fewer of them.
+
+    A call is let in, and encoded, while the queue is below its limits: they are exceeded by at most one call.
+    """
+
+    __slots__ = ("_last", "_max_bytes", "_max_users", "_waiting", "bytes", "is_full", "users")
+
+    def __init__(self, limits: Limits) -> None:
+        self._max_users = limits.queued_users
+        self._max_bytes = limits.queued_bytes
+        #: What waits now. Counted by ``enter`` and ``leave``.
+        self.users = 0
+        self.bytes = 0
+        #: True if a new call has to wait. An attribute: each ``send`` looks at it.
+        self.is_full = False
+        # The bytes that entered last: an estimate of the next call.
+        self._last = 0
+        # The calls that wait for room, first come first served, and what wakes each of them.
+        self._waiting: OrderedDict[DeadlineScope, asyncio.Future[None]] = OrderedDict()
+
+    def enter(self, users: int, size: int) -> None:
+        """Count what waits for a slot from now on."""
+        self.users += users
+        self.bytes += size
+        self._last = size
+        if self.users >= self._max_users or self.bytes >= self._max_bytes:
+            self.is_full = True
+
+    def leave(self, users: int, size: int) -> None:
+        """Count what is in flight from now on, or was given up."""
+        self.users -= users
+        self.bytes -= size
+        if self.is_full:
+            self._wake()
+
+    async def wait_for_room(self, timers: TimerWheel, deadline: float) -> Failure | None:
+        """Wait in turn until the queue is below its limits. Return the failure if the wait ends before."""
+        scope = DeadlineScope(timers, deadline)
+        self._waiting[scope] = timers.loop.create_future()
+        try:
+            with scope:
+                while self._is_over() or next(iter(self._waiting)) is not scope:
+                    await self._waiting[scope]
+                    self._waiting[scope] = timers.loop.create_future()
+        finally:
+            del self._waiting[scope]
+            self._wake()
+        return scope.expired
+
+    def give_up(self, reason: Failure, *, before: float) -> None:
+        """End the calls that wait for room and have their deadline before this time."""
+        for scope in self._waiting:
+            if scope.deadline < before:
+                scope.expire(reason)
+
+    def _is_over(self) -> bool:
+        return self.users >= self._max_users or self.bytes >= self._max_bytes
+
+    def _wake(self) -> None:
+        """Wake as many calls as there may be room for: they run in one loop turn, and equal messages are merged."""
+        self.is_full = self._is_over() or bool(self._waiting)
+        if self._waiting and not self._is_over():
+            room = min(self._max_users - self.users, (self._max_bytes - self.bytes) // max(1, self._last) + 1)
+            for future in islice(self._waiting.values(), room):
+                if not future.done():
+                    future.set_result(None)

@@ -1,0 +1,110 @@
+"""Output drawn by rich: the progress of a run on stderr, and figures in columns on stdout."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from rich import progress as bars
+from rich.console import Console
+from rich.table import Column
+from rich.text import Text
+
+from pushsdk._core.words import count
+from pushsdk._runs.progress import Progress
+from pushsdk.cli.terminal import print_json, visible, warn
+
+__all__ = ["Figure", "Mode", "duration", "print_figures", "progress"]
+
+Mode = Literal["auto", "plain", "json", "none"]
+Show = Callable[[Progress], None]
+Figure = tuple[str, str, str, str]
+"""A name, a number, a remark, a style."""
+
+_EVERY = 5.0  # seconds between two plain lines
+# Changes of the stage that get a line at once. The end of a wait shows in the counts, and the wait may be short.
+_NEWS = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
+
+
+@contextmanager
+def progress(mode: Mode) -> Iterator[Show]:
+    """Yield the function that ``on_progress`` calls: drawn on a terminal, else lines, or JSON lines, or nothing."""
+    console = Console(stderr=True, highlight=False)
+    if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
+        columns = (
+            bars.TextColumn("{task.description}", style="bold cyan"),
+            bars.BarColumn(bar_width=20),
+            bars.TextColumn("{task.fields[words]}", markup=False, table_column=Column(ratio=1, overflow="fold")),
+        )
+        # Redrawn only on news: a thread for this would compete with the sending.
+        with bars.Progress(*columns, console=console, auto_refresh=False, transient=True, expand=True) as drawn:
+            bar = drawn.add_task("", words="")
+            yield lambda state: drawn.update(
+                bar,
+                description=state.stage,
+                total=None if state.stage == "planning" else state.planned,
+                completed=_finished(state),
+                words=_in_words(state),
+                refresh=True,
+            )
+    elif mode == "json":
+        yield lambda state: print_json(state, sys.stderr)
+    elif mode == "none":
+        yield lambda state: None
+    else:
+        yield _in_lines(time.monotonic)
+
+
+def _in_lines(clock: Callable[[], float]) -> Show:
+    due, stage = -math.inf, ""
+
+    def show(state: Progress) -> None:
+        nonlocal due, stage
+        at_the_end = state.stage == "sending" and _finished(state) == state.planned
+        if clock() >= due or (stage, state.stage) in _NEWS or at_the_end:
+            due = clock() + _EVERY
+            warn(f"{state.stage}: {_in_words(state)}")
+        stage = state.stage
+
+    return show
+
+
+def _in_words(state: Progress) -> str:
+    if state.stage == "planning":
+        return count(state.planned)
+    parts = [f"{_finished(state):,} of {count(state.planned)}", f"{state.accepted:,} accepted"]
+    parts += [f"{number:,} {name}" for name in ("rejected", "unknown") if (number := getattr(state, name))]
+    if state.rate:
+        parts.append(f"{state.rate:,.0f}/s")
+    if state.eta is not None and state.not_sent + state.in_flight:
+        parts.append(f"{duration(state.eta)} left")
+    if state.paused:
+        parts.append(f"throttled for {duration(state.paused)}")
+    if state.stage == "waiting" and state.trouble:
+        parts.append(visible(state.trouble))
+    return ", ".join(parts)
+
+
+def _finished(state: Progress) -> int:
+    return state.planned - state.not_sent - state.in_flight
+
+
+def print_figures(figures: Iterable[Figure]) -> None:
+    """Print names and numbers in columns."""
+    rows = list(figures)
+    names, numbers = (max(len(row[column]) for row in rows) for column in (0, 1))
+    console = Console(highlight=False, soft_wrap=True)
+    for name, number, remark, style in rows:
+        line = Text(f"{name:<{names}}  {number:>{numbers}}", style=style)
+        console.print(line + Text(f"  {remark}", style="dim") if remark else line)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as ``0:05``, ``12:34`` or ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,1 @@
+"""The control API: the routes that tests and the page use."""

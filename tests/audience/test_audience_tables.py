@@ -1,0 +1,549 @@
+"""Audiences from Parquet files and from SQL: which types are ids, what their columns become, what DuckDB may do."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support.audiences import ids_of, made, refused, rows_of
+
+from pushsdk import ValidationError
+from pushsdk._audience import duckdb_reader
+from pushsdk._audience.audience import Audience, AudienceSummary
+from pushsdk._core import wire
+
+
+def parquet(path: Path, sql: str) -> Path:
+    """A Parquet file of what the query gives."""
+    with duckdb.connect() as made:
+        name = str(path).replace("'", "''")
+        made.execute(f"COPY ({sql}) TO '{name}' (FORMAT parquet)")
+    return path
+
+
+def columns_of(sql: str) -> dict[str, Any]:
+    """The other columns of the one row of the query."""
+    [(_, fields)] = rows_of(Audience.query(f"SELECT 'a' AS user_id, {sql}"))
+    return fields
+
+
+# -- ids ------------------------------------------------------------------------------------------------------------
+
+BIG = 2**127 - 1
+TYPES = [
+    ("' a '", " a "),
+    ("'a' || chr(0) || 'é\U0001f600'", "a\0é\U0001f600"),
+    ("-5::TINYINT", "-5"),
+    ("255::UTINYINT", "255"),
+    ("-5::SMALLINT", "-5"),
+    ("7::USMALLINT", "7"),
+    ("7", "7"),
+    ("7::UINTEGER", "7"),
+    ("9007199254740993::BIGINT", "9007199254740993"),
+    ("18446744073709551615::UBIGINT", "18446744073709551615"),
+    ("12345678901234567890::DECIMAL(20,0)", "12345678901234567890"),
+    ("'6ba7b810-9dad-11d1-80b4-00c04fd430c8'::UUID", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+    ("'b'::ENUM('a', 'b')", "b"),
+]
+# Those that Parquet has no type for.
+SQL_TYPES = [
+    (f"{BIG}::HUGEINT", str(BIG)),
+    (f"{BIG}::UHUGEINT", str(BIG)),
+    ("'\"a\\u0000\"'::JSON", "a\0"),
+    ("'12345678901234567890123'::JSON", "12345678901234567890123"),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), TYPES)
+def test_ids_of_parquet_come_as_the_text_of_what_is_stored(tmp_path: Path, value: str, expected: str) -> None:
+    audience = Audience.read(parquet(tmp_path / "u.parquet", f"SELECT 1 AS n, {value} AS user_id"))
+    for distinct in (True, False):
+        assert ids_of(audience, distinct=distinct) == [expected]
+        assert rows_of(audience, distinct=distinct) == [(expected, {"n": 1})]
+
+
+@pytest.mark.parametrize(("value", "expected"), TYPES + SQL_TYPES)
+def test_ids_of_a_query_come_as_their_text(value: str, expected: str) -> None:
+    audience = Audience.query(f"SELECT {value} AS user_id")
+    assert ids_of(audience, distinct=True) == ids_of(audience) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("1.0::DOUBLE", "DOUBLE"),
+        ("1.0::FLOAT", "FLOAT"),
+        ("1.5::DECIMAL(4,1)", "DECIMAL(4,1)"),
+        ("true", "BOOLEAN"),
+        ("DATE '2024-01-01'", "DATE"),
+        ("now()", "TIMESTAMP WITH TIME ZONE"),
+        ("'secret'::BLOB", "BLOB"),
+        ("['secret']", "VARCHAR[]"),
+        ("['1', '2']::VARCHAR[2]", "VARCHAR[2]"),
+        ("{'a': 1}", "STRUCT(a INTEGER)"),
+        ("INTERVAL 1 DAY", "INTERVAL"),
+    ],
+)
+def test_a_column_of_no_ids_is_refused_by_its_type(value: str, kind: str) -> None:
+    told = refused(Audience.query(f"SELECT {value} AS user_id"))
+    assert told.startswith(f"the query: user_id is of type {kind}; user ids are texts or whole numbers")
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("NULL", "user_id is NULL"),
+        ("''", "user_id is empty"),
+    ],
+)
+def test_a_row_without_an_id_is_refused_by_its_number(tmp_path: Path, value: str, text: str) -> None:
+    sql = f"SELECT CASE WHEN i = 30000 THEN {value} ELSE i::VARCHAR END AS user_id FROM range(50000) t(i)"
+    path = parquet(tmp_path / "u.parquet", sql)
+    assert refused(Audience.read(path)) == f"{path}, row 30001: {text}"
+    assert refused(Audience.query(sql)) == f"the query, row 30001: {text}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1.0", "JSON of type DOUBLE: a text or an integer is needed"),
+        ("true", "JSON of type BOOLEAN: a text or an integer is needed"),
+        ('["secret"]', "JSON of type ARRAY: a text or an integer is needed"),
+        ("null", "NULL"),
+        ('""', "empty"),
+    ],
+)
+def test_json_that_is_no_id_is_refused_by_its_type(value: str, text: str) -> None:
+    told = refused(Audience.query(f"FROM (VALUES ('1'::JSON), ('{value}'::JSON)) t(user_id)"))
+    assert told == f"the query, row 2: user_id is {text}"
+
+
+def test_an_integer_that_is_null_is_refused_by_its_row() -> None:
+    audience = Audience.query("SELECT nullif(i, 7) AS user_id FROM range(9) t(i)")
+    assert refused(audience) == "the query, row 8: user_id is NULL"
+
+
+def test_a_column_of_nothing_but_null_is_refused_by_its_first_row() -> None:
+    assert refused(Audience.query("SELECT NULL AS user_id")) == "the query, row 1: user_id is NULL"
+
+
+def test_where_a_second_look_finds_no_bad_row_it_is_refused_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        duckdb_reader._Table, "_parts", lambda self, place: [duckdb_reader._Place("it", "(SELECT 1 AS user_id)")]
+    )
+    assert refused(Audience.query("SELECT NULL::INTEGER AS user_id")) == "the query: user_id is NULL or empty in a row"
+
+
+def test_a_missing_column_is_told_with_those_there_are(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "u.parquet", 'SELECT 1 AS "User ID", 2 AS n')
+    told = refused(Audience.read(path))
+    assert told == f"{path}: no column 'user_id', only User ID, n; did you mean primary_key='User ID'?"
+    assert ids_of(Audience.read(path, primary_key="User ID")) == ["1"]
+
+
+def test_a_column_may_have_any_name() -> None:
+    audience = Audience.query('SELECT 1 AS "a""b; DROP", 2 AS "{0}", 3 AS "c\'"', primary_key='a"b; DROP')
+    assert rows_of(audience) == [("1", {"{0}": 2, "c'": 3})]
+
+
+# -- once each, in order, counted -----------------------------------------------------------------------------------
+
+
+def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path: Path) -> None:
+    audience = Audience.read(
+        parquet(tmp_path / "u.parquet", "SELECT 'user-' || (i % 30000) AS user_id, i AS n FROM range(45000) t(i)")
+    )
+    every = [f"user-{i % 30000}" for i in range(45000)]
+    assert ids_of(audience) == every
+    assert audience.summary == AudienceSummary(read=45000, users=45000)
+    assert sorted(ids_of(audience, distinct=True)) == sorted(set(every))
+    assert audience.summary == AudienceSummary(read=45000, users=30000, repeated=15000)
+    assert rows_of(audience) == [(user, {"n": i}) for i, user in enumerate(every)]
+    assert rows_of(audience, distinct=True) == [(user, {"n": i}) for i, user in enumerate(every[:30000])]
+    assert audience.summary == AudienceSummary(read=45000, users=30000, repeated=15000)
+    assert audience.count() == 45000
+
+
+def test_a_query_counts_what_it_read_and_what_was_repeated() -> None:
+    audience = Audience.query("SELECT i % 3 AS user_id FROM range(10) t(i) ORDER BY i")
+    assert audience.count() is None
+    assert ids_of(audience) == [str(i % 3) for i in range(10)]
+    assert sorted(ids_of(audience, distinct=True)) == ["0", "1", "2"]
+    assert audience.summary == AudienceSummary(read=10, users=3, repeated=7)
+
+
+def test_an_empty_table_has_no_users(tmp_path: Path) -> None:
+    audience = Audience.read(parquet(tmp_path / "u.parquet", "SELECT 1 AS user_id, 2 AS n LIMIT 0"))
+    assert ids_of(audience) == ids_of(audience, distinct=True) == rows_of(audience) == []
+    assert audience.summary == AudienceSummary()
+    assert audience.count() == 0
+
+
+def test_chunks_of_parquet_are_encoded_as_the_wire_does(tmp_path: Path) -> None:
+    sql = "SELECT i || '\"\\' || chr(7) || chr(8232) || chr(128512) || ' ' AS user_id FROM range(2500) t(i)"
+    audience = Audience.read(parquet(tmp_path / "u.parquet", sql))
+    chunks = [chunk for some in audience.chunks(fixed=0, max_users=1000, max_bytes=10**6) for chunk in some]
+    assert [chunk.users for chunk in chunks] == [1000, 1000, 500]
+    for chunk in chunks:
+        assert b"[" + chunk.ids + b"]" == wire.encode_user_ids(chunk.user_ids())
+    users = [user for chunk in chunks for user in chunk.user_ids()]
+    assert sorted(users) == sorted(f'{i}"\\\a\u2028\U0001f600 ' for i in range(2500))
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x'; DROP--", "x[1]", "x*", "x?", 'x"', "ü {a,b}", "k=1", "%20", "http:"])
+def test_a_parquet_file_of_an_odd_name_is_just_that_file(tmp_path: Path, name: str) -> None:
+    for other in ("x1", "xa", "ü a"):
+        parquet(tmp_path / f"{other}.parquet", "SELECT 'other' AS user_id")
+    audience = Audience.read(parquet(tmp_path / f"{name}.parquet", "SELECT 'it' AS user_id"))
+    assert rows_of(audience) == [("it", {})]
+    assert audience.count() == 1
+
+
+def test_many_parquet_files_go_by_the_names_of_their_columns(tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    parquet(tmp_path / "day=1" / "a.parquet", "SELECT 'a' AS user_id, 1 AS n")
+    parquet(tmp_path / "day=1" / "b.parquet", "SELECT 'x' AS m, 2 AS user_id")
+    audience = Audience.read(tmp_path / "*" / "*.parquet")
+    assert rows_of(audience) == [("a", {"n": 1}), ("2", {"m": "x"})]
+    assert audience.count() == 2
+    assert "(2 files, " in audience.source
+
+
+def test_a_bad_row_of_one_of_many_parquet_files_names_that_file(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", "SELECT 'a' AS user_id FROM range(10)")
+    bad = parquet(tmp_path / "b.parquet", "FROM (VALUES ('a'), (NULL)) t(user_id)")
+    assert refused(Audience.read(tmp_path / "*.parquet")) == f"{bad}, row 2: user_id is NULL"
+
+
+@pytest.mark.parametrize("content", [b"", b"user_id\nsecret\n", b"PAR1secretPAR1"])
+def test_what_is_no_parquet_file_is_refused_without_a_word_of_it(tmp_path: Path, content: bytes) -> None:
+    path = made(tmp_path, "u.parquet", content)
+    assert refused(Audience.read(path)) == f"{path}: damaged, or no Parquet file"
+
+
+def test_of_many_parquet_files_the_damaged_one_is_named(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", "SELECT 'a' AS user_id")
+    bad = made(tmp_path, "b.parquet", b"PAR1")
+    assert refused(Audience.read(tmp_path / "*.parquet")) == f"{bad}: damaged, or no Parquet file"
+
+
+def test_what_is_damaged_within_a_parquet_file_is_refused_as_well(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "u.parquet", "SELECT i AS user_id FROM range(30000) t(i)")
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes(100) + content[middle + 100 :])
+    assert refused(Audience.read(path)) == f"{path}: damaged, or no Parquet file"
+
+
+def test_a_parquet_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "u.parquet", "SELECT i AS user_id FROM range(30000) t(i)")
+    reading = Audience.read(path).ids()
+    next(reading)
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(ValidationError, match="changed while it was read"):
+        list(reading)
+
+
+# -- the other columns ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("'é'", "é"),
+        ("''", ""),
+        ("true", True),
+        ("-5::TINYINT", -5),
+        ("18446744073709551615::UBIGINT", 2**64 - 1),
+        ("sum(3)", 3),
+        (f"{BIG}::HUGEINT", str(BIG)),
+        (f"{BIG}::UHUGEINT", str(BIG)),
+        ("0.5::FLOAT", 0.5),
+        ("0.1::DOUBLE", 0.1),
+        ("1.50::DECIMAL(4,2)", "1.50"),
+        ("7::DECIMAL(4,0)", "7"),
+        ("DATE '2024-02-29'", "2024-02-29"),
+        ("TIME '10:00:00.5'", "10:00:00.5"),
+        ("TIMESTAMP '2024-02-29 10:00:00.5'", "2024-02-29T10:00:00.5"),
+        ("'2024-02-29 10:00:00.123456789'::TIMESTAMP_NS", "2024-02-29T10:00:00.123456789"),
+        ("'2024-02-29 10:00:00'::TIMESTAMP_S", "2024-02-29T10:00:00"),
+        ("'2024-02-29 10:00:00+02'::TIMESTAMPTZ", "2024-02-29T08:00:00Z"),
+        ("INTERVAL 1 DAY", "1 day"),
+        ("'6ba7b810-9dad-11d1-80b4-00c04fd430c8'::UUID", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+        ("'b'::ENUM('a', 'b')", "b"),
+        ("'101'::BIT", "101"),
+        ("[1, NULL]", [1, None]),
+        ("[1, 2]::INTEGER[2]", [1, 2]),
+        ("{'a': DATE '2024-02-29', 'b': ['x']}", {"a": "2024-02-29", "b": ["x"]}),
+        ("MAP {'k': 1}", {"k": 1}),
+        (f"[{BIG}::HUGEINT]", [str(BIG)]),
+        ("'{\"a\": [1, 12345678901234567890123]}'::JSON", {"a": [1, "12345678901234567890123"]}),
+    ],
+)
+def test_a_column_becomes_plain_json(value: str, expected: object) -> None:
+    fields = columns_of(f"{value} AS it")
+    assert fields == {"it": expected}
+    assert type(fields["it"]) is type(expected)
+    wire.encode_custom_fields(fields)
+
+
+@pytest.mark.parametrize(
+    "value", ["NULL", "NULL::INTEGER[]", "NULL::HUGEINT", "'nan'::DOUBLE", "'nan'::FLOAT", "NULL::TIMESTAMPTZ"]
+)
+def test_null_and_nan_are_left_out(value: str) -> None:
+    assert columns_of(f"{value} AS it, 1 AS n") == {"n": 1}
+
+
+def test_a_column_that_json_has_no_form_for_is_refused_by_its_type() -> None:
+    with pytest.raises(
+        ValidationError, match="the query: column it is of type BLOB, which JSON has no form for"
+    ) as caught:
+        columns_of("'secret'::BLOB AS it")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_nan_in_a_list_is_refused_by_its_row() -> None:
+    audience = Audience.query(
+        "SELECT i AS user_id, [CASE WHEN i = 12000 THEN 'nan'::DOUBLE ELSE i END] AS it FROM range(20000) t(i)"
+    )
+    with pytest.raises(ValidationError, match="the query, row 12001: it can't be written as JSON"):
+        rows_of(audience)
+
+
+# -- queries --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1 AS user_id; -- all",
+        "\n SELECT 1 AS user_id -- all",
+        "FROM (VALUES (1)) t(user_id)",
+        "WITH a AS (SELECT 1 AS user_id) FROM a;",
+    ],
+)
+def test_a_query_is_any_one_select(sql: str) -> None:
+    assert ids_of(Audience.query(sql)) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        "-- nothing",
+        "SELECT 1 AS user_id; SELECT 2",
+        "SELECT 1; DROP TABLE x",
+        "COPY (SELECT 1) TO 'stolen.csv'",
+        "CREATE TABLE a (i INTEGER)",
+        "ATTACH 'other.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET threads = 8",
+        "EXPLAIN SELECT 1 AS user_id",
+        "EXPORT DATABASE 'there'",
+        "UPDATE EXTENSIONS",
+    ],
+)
+def test_what_is_not_one_select_is_refused_at_once(sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValidationError, match="the query is not one SELECT statement"):
+        Audience.query(sql)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("SELEC 1", 'the query: Parser Error: syntax error at or near "SELEC"'),
+        ("SELECT * FROM nobody", "the query: Catalog Error: Table with name nobody does not exist!"),
+        ("SELECT nobody FROM range(1)", "the query: Binder Error: "),
+        ("FROM 'nobody.parquet'", "the query: IO Error: No files found that match"),
+        ('SELECT "a\x1b[2J" FROM range(1)', "a?[2J"),
+        ("SELECT $1 AS user_id", "the query: "),
+    ],
+)
+def test_wrong_sql_is_refused_at_once_in_the_words_of_duckdb(sql: str, text: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Audience.query(sql)
+    told = str(caught.value)
+    assert text in told
+    assert "\x1b" not in told
+    assert "\n" not in told
+    assert caught.value.__suppress_context__
+
+
+def test_the_words_of_duckdb_are_cut() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Audience.query(f"SELECT {'x' * 1000} FROM range(1)")
+    assert len(str(caught.value)) < 250
+    assert str(caught.value).endswith("...")
+
+
+@pytest.mark.parametrize("expression", ["'secret'::INTEGER", "error('secret')", "'secret'::JSON"])
+def test_an_error_that_may_quote_a_value_is_told_by_its_kind(expression: str) -> None:
+    audience = Audience.query(
+        f"SELECT CASE WHEN i = 5 THEN {expression}::VARCHAR ELSE i::VARCHAR END AS user_id FROM range(9) t(i)"
+    )
+    told = refused(audience)
+    assert told.startswith("the query: DuckDB stopped with ")
+    assert "secret" not in told
+
+
+def test_a_query_reads_files(tmp_path: Path) -> None:
+    parquet(tmp_path / "u.parquet", "SELECT 'a' AS user_id")
+    made(tmp_path, "u.csv", "id\nb\n")
+    sql = f"SELECT user_id FROM '{tmp_path}/u.parquet' UNION ALL SELECT id FROM '{tmp_path}/u.csv'"
+    assert sorted(ids_of(Audience.query(sql))) == ["a", "b"]
+
+
+def test_a_query_sees_no_variable_of_the_program_and_no_network() -> None:
+    nobody = [1]
+    assert nobody
+    with pytest.raises(ValidationError, match="nobody does not exist"):
+        Audience.query("SELECT * FROM nobody")
+    with pytest.raises(ValidationError, match="the query: "):
+        Audience.query("SELECT * FROM 'http://127.0.0.1:9/u.parquet'")
+
+
+def test_the_source_of_a_query_is_its_sql() -> None:
+    one, two = Audience.query("SELECT\n  1 AS user_id"), Audience.query("SELECT   1 AS user_id")
+    assert one.source.startswith("query ")
+    assert one.source.endswith(": SELECT 1 AS user_id")
+    assert one.source != two.source
+    assert len(Audience.query(f"SELECT 1 AS user_id -- {'x' * 1000}").source) < 250
+
+
+# -- what DuckDB may do ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("autoinstall_known_extensions", False),
+        ("autoload_known_extensions", False),
+        ("allow_community_extensions", False),
+        ("allow_persistent_secrets", False),
+        ("python_enable_replacements", False),
+        ("enable_progress_bar", False),
+        ("lock_configuration", True),
+    ],
+)
+def test_duckdb_is_set_up_to_read_local_data_only(setting: str, value: bool) -> None:
+    with duckdb_reader.connection() as made:
+        assert made.execute("SELECT current_setting(?)", [setting]).fetchall() == [(value,)]
+
+
+def test_the_settings_can_not_be_changed_again() -> None:
+    with duckdb_reader.connection() as made, pytest.raises(duckdb.Error, match="locked"):
+        made.execute("SET memory_limit = '10GB'")
+
+
+def test_one_processor_gets_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    for processors, threads in ((1, 1), (2, 2), (64, 2), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda processors=processors: processors)
+        with duckdb_reader.connection() as made:
+            assert made.execute("SELECT current_setting('threads')").fetchall() == [(threads,)]
+
+
+def folders(parent: Path) -> list[Path]:
+    return [path for path in parent.iterdir() if path.name.startswith("pushsdk-")]
+
+
+@pytest.mark.parametrize("end", ["closed", "failed", "read"])
+def test_what_is_spilled_is_private_and_removed_however_it_ends(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(duckdb_reader, "MEMORY", "30MB")
+    monkeypatch.setitem(duckdb_reader._SETTINGS, "memory_limit", "30MB")
+    value = "CASE WHEN i = 899999 THEN NULL ELSE i END" if end == "failed" else "i"
+    reading = Audience.query(f"SELECT 'user-' || ({value}) AS user_id FROM range(900000) t(i)").ids()
+    assert folders(tmp_path) == []
+    first = next(reading)
+    [folder] = folders(tmp_path)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert list(folder.iterdir())
+    if end == "closed":
+        reading.close()
+    elif end == "failed":
+        with pytest.raises(ValidationError, match="row 900000: user_id is NULL"):
+            list(reading)
+    else:
+        assert len(first) + sum(map(len, reading)) == 900_000
+    assert folders(tmp_path) == []
+
+
+@pytest.fixture
+def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB may use so little that it can't find the distinct ids of more than a few rows."""
+    monkeypatch.setitem(duckdb_reader._SETTINGS, "memory_limit", "9MB")
+
+
+@pytest.mark.usefixtures("no_room")
+def test_what_duckdb_has_no_room_for_is_made_distinct_all_the_same() -> None:
+    audience = Audience.query("SELECT 'user-' || (i % 200000) AS user_id FROM range(300000) t(i)")
+    assert sorted(ids_of(audience, distinct=True)) == sorted(f"user-{i}" for i in range(200_000))
+    assert audience.summary == AudienceSummary(read=300_000, users=200_000, repeated=100_000)
+
+
+@pytest.mark.usefixtures("no_room")
+def test_a_query_that_needs_more_memory_than_there_is_is_refused() -> None:
+    audience = Audience.query("SELECT list(i::VARCHAR)[1] AS user_id FROM range(900000) t(i) GROUP BY i % 2")
+    assert refused(audience) == "the query: DuckDB needs more than the 150MB it may use"
+
+
+def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(self: object, counts: object) -> Iterator[list[str]]:
+        with duckdb_reader.explained("it"):
+            raise duckdb.OutOfMemoryException("no room")
+        yield []
+
+    monkeypatch.setattr(duckdb_reader.Query, "_distinct", none)
+    audience = Audience.query("SELECT unnest(['a', 'b', 'a']) AS user_id")
+    assert ids_of(audience, distinct=True) == ["a", "b"]
+    assert audience.summary == AudienceSummary(read=3, users=2, repeated=1)
+
+
+def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def some(self: object, counts: object) -> Iterator[list[str]]:
+        yield ["a"]
+        with duckdb_reader.explained("it"):
+            raise duckdb.OutOfMemoryException("no room")
+
+    monkeypatch.setattr(duckdb_reader.Query, "_distinct", some)
+    with pytest.raises(ValidationError, match="it: DuckDB needs more than"):
+        ids_of(Audience.query("SELECT 'a' AS user_id"), distinct=True)
+
+
+# The tests' own folder, for what measures.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+_MEASURE = """
+import sys
+from pushsdk._audience.audience import Audience
+from support.memory import peak
+users = 0
+for chunks in Audience.read(sys.argv[1]).chunks(fixed=500, max_users=1000, max_bytes=2**20):
+    users += sum(chunk.users for chunk in chunks)
+print(users, peak())
+"""
+
+
+def test_a_large_parquet_file_is_planned_in_bounded_memory(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "u.parquet", "SELECT 'user-' || (i * 7919 % 3000017) AS user_id FROM range(3000000) t(i)")
+    command = [sys.executable, "-c", _MEASURE, str(path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    users, kilobytes = map(int, told.stdout.split())
+    assert users == 3_000_000
+    assert kilobytes < 300 * 1024

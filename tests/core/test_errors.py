@@ -1,0 +1,434 @@
+"""From a verdict to the error a caller gets: its class, words and data, and that it leaks nothing."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+
+from pushsdk._core import errors
+from pushsdk._core.error_mapping import error_for, may_repeat, partial_error, recorded_error
+from pushsdk._core.errors import (
+    AuthenticationError,
+    ClaimStoreError,
+    ClientClosedError,
+    ConfigurationError,
+    NotSentError,
+    OutcomeUnknownError,
+    PartialError,
+    PayloadTooLargeError,
+    PushError,
+    QueueFullError,
+    RateLimitedError,
+    RejectedError,
+    UnexpectedResponseError,
+    ValidationError,
+)
+from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+
+ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
+SECRETS = ("user-4711", "sk-live.0815", "Dear Ada", "/private/path", "token=abc")
+KINDS = [getattr(errors, name) for name in errors.__all__]
+
+
+def tried(outcome: Outcome, status: int | None = None, reason: str = "", **more) -> Attempt:
+    reason = reason or (f"HTTP {status}" if status else str(Failure.RESET))
+    return Attempt(outcome=outcome, status=status, reason=reason, **more)
+
+
+def refused(status: int, **more) -> Verdict:
+    attempt = tried(REJECTED, status, repeatable=status in (408, 425, 429, 503), retry_after=more.get("retry_after"))
+    return Verdict(outcome=REJECTED, attempts=(attempt,), status=status, **more)
+
+
+# -- the tree: design, section 5 --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "parents", "outcome"),
+    [
+        (PushError, (Exception,), NOT_SENT),
+        (ConfigurationError, (PushError,), NOT_SENT),
+        (ValidationError, (PushError, ValueError), NOT_SENT),
+        (NotSentError, (PushError,), NOT_SENT),
+        (ClaimStoreError, (NotSentError,), NOT_SENT),
+        (ClientClosedError, (NotSentError,), NOT_SENT),
+        (QueueFullError, (NotSentError,), NOT_SENT),
+        (RejectedError, (PushError,), REJECTED),
+        (AuthenticationError, (RejectedError,), REJECTED),
+        (RateLimitedError, (RejectedError,), REJECTED),
+        (PayloadTooLargeError, (RejectedError,), REJECTED),
+        (OutcomeUnknownError, (PushError,), UNKNOWN),
+        (PartialError, (PushError,), NOT_SENT),
+        (UnexpectedResponseError, (PushError,), ACCEPTED),
+    ],
+)
+def test_each_error_has_its_place_in_the_tree_and_its_outcome(kind, parents, outcome):
+    assert kind.__bases__ == parents
+    error = kind("why")
+    assert (str(error), error.outcome, error.attempts, error.user_ids) == ("why", outcome, (), ())
+
+
+def test_the_tree_holds_every_error_of_the_module():
+    defined = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    assert defined == set(errors.__all__)
+
+
+FIELDS = {
+    "status": 429,
+    "headers": {"Retry-After": "7"},
+    "body": b"slow down",
+    "retry_after": 7.0,
+    "external_id": "spring-1",
+    "outcomes": {"user-4711": UNKNOWN},
+}
+
+
+def full(kind: type[PushError]) -> PushError:
+    error = kind("why", outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), user_ids=("user-4711",))
+    for name, value in FIELDS.items():
+        if hasattr(kind, name):
+            setattr(error, name, value)
+    return error
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, *(lambda e, p=p: pickle.loads(pickle.dumps(e, p)) for p in range(6))]
+)
+def test_every_error_survives_pickling_with_all_it_knows(kind, again):
+    error = full(kind)
+    back = again(error)
+    assert type(back) is kind
+    assert (back.args, str(back), vars(back)) == (error.args, str(error), vars(error))
+    assert back.outcome is UNKNOWN
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_error_shows_whom_it_concerns(kind):
+    error = full(kind)
+    shown = f"{error} {error!r} {error.args}"
+    assert not any(word in shown for word in ("4711", "slow down", "spring-1"))
+
+
+# -- rejected ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, RejectedError),
+        (401, AuthenticationError),
+        (403, AuthenticationError),
+        (404, RejectedError),
+        (408, RejectedError),
+        (413, PayloadTooLargeError),
+        (422, RejectedError),
+        (429, RateLimitedError),
+        (501, RejectedError),
+        (302, RejectedError),
+    ],
+)
+def test_a_rejection_is_told_by_its_status(status, kind):
+    headers = {"X-Trace": "1"}
+    error = error_for(refused(status, headers=headers, body=b"no"), user_ids=("a", "b"))
+    assert type(error) is kind
+    assert (error.outcome, error.status, error.headers, error.body) == (REJECTED, status, headers, b"no")
+    assert (error.user_ids, len(error.attempts)) == (("a", "b"), 1)
+    assert str(error).startswith(f"rejected: HTTP {status}")
+
+
+def test_a_503_that_names_a_time_is_a_rate_limit_with_it():
+    error = error_for(refused(503, retry_after=90.0))
+    assert type(error) is RateLimitedError
+    assert error.retry_after == 90.0
+
+
+def test_a_503_without_it_that_a_caller_reads_as_a_rejection_is_a_plain_one():
+    assert type(error_for(refused(503))) is RejectedError
+
+
+def test_a_rate_limit_without_retry_after_says_so():
+    assert error_for(refused(429)).retry_after is None
+
+
+@pytest.mark.parametrize("failure", [Failure.PAUSED, Failure.DEADLINE, Failure.BUDGET, Failure.CLOSED])
+def test_a_call_that_could_not_wait_it_out_says_why_it_was_not_repeated(failure):
+    error = error_for(refused(429, retry_after=90.0, failure=failure))
+    assert error.retry_after == 90.0
+    assert str(error) == f"rejected: HTTP 429; not repeated: {failure}"
+
+
+def test_a_rejection_followed_by_a_failed_connection_keeps_its_status():
+    attempts = (tried(REJECTED, 429), tried(NOT_SENT, reason=str(Failure.REFUSED)))
+    error = error_for(Verdict(outcome=REJECTED, attempts=attempts, failure=Failure.REFUSED))
+    assert (type(error), error.status, error.body) == (RateLimitedError, 429, b"")
+    assert str(error) == "rejected: HTTP 429 (2 attempts)"
+
+
+def test_the_body_is_kept_up_to_4_kib():
+    assert error_for(refused(400, body=b"x" * 9000)).body == b"x" * 4096
+
+
+def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library():
+    theirs = CIMultiDict([("X-Trace", "1"), ("Set-Cookie", "a"), ("set-cookie", "b")])
+    error = error_for(refused(400, headers=theirs))
+    data = pickle.dumps(error)
+    for headers in (error.headers, pickle.loads(data).headers):
+        assert (headers["x-trace"], headers.get("X-TRACE"), headers["SET-COOKIE"]) == ("1", "1", "a")
+        assert ("x-TRACE" in headers, "x" in headers, headers.get("x")) == (True, False, None)
+        assert headers == dict(headers) == {"X-Trace": "1", "Set-Cookie": "a"}
+        assert len(headers) == 2
+        assert repr(headers) == "{'X-Trace': '1', 'Set-Cookie': 'a'}"
+    assert b"multidict" not in data
+
+
+# -- redirects --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("https://elsewhere.example/private/path?token=abc#x", " to elsewhere.example:"),
+        ("https://user:word@elsewhere.example:8443/", " to elsewhere.example:"),
+        ("//elsewhere.example/x", " to elsewhere.example:"),
+        ("/private/path", ", a redirect:"),
+        ("", ", a redirect:"),
+        ("https://[broken/private/path", ", a redirect:"),
+        ("https://\x1b[31mred/", ", a redirect:"),
+        ("https://\u202eevil.example/", ", a redirect:"),
+    ],
+)
+def test_a_redirect_names_the_other_host_only(status, location, told):
+    text = str(error_for(refused(status, headers={"Location": location})))
+    assert told in text
+    assert "set base_url" in text
+    assert not any(word in text for word in ("private", "token", "word", "8443", "\x1b"))
+
+
+def test_a_redirect_without_a_location_is_told_as_one():
+    assert "a redirect: not followed" in str(error_for(refused(307)))
+
+
+def test_a_location_without_a_redirect_is_not_told():
+    text = str(error_for(refused(400, headers={"Location": "https://elsewhere.example"})))
+    assert text == "rejected: HTTP 400"
+
+
+# -- unknown and not sent ---------------------------------------------------------------------------------------
+
+
+def test_an_unknown_outcome_warns_of_a_second_push():
+    error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502))
+    assert type(error) is OutcomeUnknownError
+    assert (error.status, error.external_id) == (502, None)
+    assert str(error) == ("outcome unknown: HTTP 502; it may have been enqueued, so sending it again may push twice")
+
+
+def test_an_unknown_campaign_is_to_be_looked_up_by_an_id_that_is_not_told():
+    error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502), external_id="spring-1")
+    assert (error.status, error.external_id) == (502, "spring-1")
+    assert str(error) == (
+        "outcome unknown: HTTP 502; it may have been created: look its externalId up before you create it again"
+    )
+
+
+def test_of_several_attempts_the_last_doubtful_one_is_told():
+    attempts = (tried(UNKNOWN, 500), tried(UNKNOWN), tried(REJECTED, 429))
+    error = error_for(Verdict(outcome=UNKNOWN, attempts=attempts, status=429))
+    assert error.status is None
+    assert str(Failure.RESET) in str(error)
+    assert "(3 attempts)" in str(error)
+
+
+def test_a_deadline_while_others_wait_on_is_unknown_without_an_attempt():
+    error = error_for(Verdict(outcome=UNKNOWN, failure=Failure.DEADLINE))
+    assert str(error).startswith("outcome unknown: the deadline passed;")
+    assert error.status is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (Failure.CLOSED, ClientClosedError),
+        (Failure.QUEUE_FULL, QueueFullError),
+        (Failure.DEADLINE, NotSentError),
+        (Failure.PAUSED, NotSentError),
+        (Failure.TLS, NotSentError),
+        (Failure.REFUSED, NotSentError),
+        (Failure.CANCELLED, NotSentError),
+        (None, NotSentError),
+    ],
+)
+def test_what_was_never_sent_is_told_by_its_reason(failure, kind):
+    error = error_for(Verdict(outcome=NOT_SENT, failure=failure, retry_after=9.0), user_ids=("a",))
+    assert type(error) is kind
+    assert (error.outcome, error.user_ids, error.retry_after) == (NOT_SENT, ("a",), 9.0)
+    assert str(error) == f"not sent: {failure or 'the call ended before its first attempt'}"
+
+
+def test_a_failed_connection_that_was_not_repeated_tells_both_reasons():
+    last = tried(NOT_SENT, reason="the connection could not be opened (ClientConnectorError)")
+    error = error_for(Verdict(outcome=NOT_SENT, attempts=(last, last), failure=Failure.BUDGET))
+    assert str(error) == (
+        "not sent: the connection could not be opened (ClientConnectorError); "
+        "not repeated: the retry budget is used up (2 attempts)"
+    )
+
+
+def test_a_reason_is_not_told_twice():
+    last = tried(NOT_SENT, reason=str(Failure.DEADLINE))
+    assert str(error_for(Verdict(outcome=NOT_SENT, attempts=(last,), failure=Failure.DEADLINE))) == (
+        "not sent: the deadline passed"
+    )
+
+
+@given(
+    st.sampled_from([REJECTED, NOT_SENT, UNKNOWN]),
+    st.none() | st.sampled_from(Failure),
+    st.lists(st.tuples(st.sampled_from([REJECTED, NOT_SENT, UNKNOWN]), st.integers(300, 599)), max_size=4),
+)
+def test_every_verdict_has_an_error_of_its_outcome_that_quotes_nothing_of_the_answer(outcome, failure, several):
+    attempts = tuple(tried(ended, status) for ended, status in [*several, (outcome, 400)])
+    verdict = Verdict(
+        outcome=outcome,
+        attempts=attempts,
+        status=attempts[-1].status,
+        headers={"Location": "/private/path?token=abc", "X-Echo": "sk-live.0815"},
+        body=b"Dear Ada, user-4711",
+        failure=failure,
+    )
+    error = error_for(verdict, user_ids=("user-4711",), external_id="user-4711")
+    assert error.outcome is outcome
+    assert error.attempts == attempts
+    shown = f"{error} {error!r} {error.args}"
+    assert not any(secret in shown for secret in SECRETS)
+    assert error_for(verdict) is not error_for(verdict)
+
+
+# -- partial ----------------------------------------------------------------------------------------------------
+
+
+def part(outcome: Outcome, *users: str, started: float = 0.0) -> tuple[tuple[str, ...], Verdict]:
+    return users, Verdict(outcome=outcome, attempts=(tried(outcome, 400, started=started),))
+
+
+def test_users_that_ended_differently_are_told_apart_in_the_order_they_were_given():
+    error = partial_error(["a", "b", "c", "d"], [part(REJECTED, "d", "b", started=2.0), part(ACCEPTED, "c", "a")])
+    assert type(error) is PartialError
+    assert list(error.outcomes.items()) == [("a", ACCEPTED), ("b", REJECTED), ("c", ACCEPTED), ("d", REJECTED)]
+    assert (error.users(ACCEPTED), error.users(REJECTED), error.users(UNKNOWN)) == (("a", "c"), ("b", "d"), ())
+    assert error.user_ids == ("a", "b", "c", "d")
+    assert [attempt.started for attempt in error.attempts] == [0.0, 2.0]
+    assert str(error) == "the call's users ended differently: 2 ACCEPTED, 2 REJECTED; see .outcomes"
+
+
+@pytest.mark.parametrize(
+    ("ended", "worst"),
+    [
+        ((ACCEPTED, REJECTED), REJECTED),
+        ((ACCEPTED, NOT_SENT, REJECTED), NOT_SENT),
+        ((NOT_SENT, REJECTED, UNKNOWN), UNKNOWN),
+        ((ACCEPTED, UNKNOWN), UNKNOWN),
+    ],
+)
+def test_a_partial_errors_outcome_is_the_worst(ended, worst):
+    users = "abcd"[: len(ended)]
+    error = partial_error(users, [part(outcome, user) for outcome, user in zip(ended, users, strict=True)])
+    assert error.outcome is worst
+    assert pickle.loads(pickle.dumps(error)).outcomes == error.outcomes
+
+
+# -- may_repeat -------------------------------------------------------------------------------------------------
+
+UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), repeatable=True)
+THROTTLED = tried(REJECTED, 429, repeatable=True, retry_after=70.0)
+TOO_EARLY = tried(REJECTED, 425, repeatable=True)
+BAD, TOO_LARGE, LOST = tried(REJECTED, 400), tried(REJECTED, 413), tried(UNKNOWN)
+
+
+def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
+    last = attempts[-1]
+    return Verdict(
+        outcome=max((each.outcome for each in attempts), key=[NOT_SENT, REJECTED, UNKNOWN, ACCEPTED].index),
+        attempts=attempts,
+        status=last.status,
+        retry_after=last.retry_after,
+        failure=failure,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind):
+    assert kind().may_repeat is (issubclass(kind, NotSentError) or kind is RateLimitedError)
+    assert kind().retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failure", "expected"),
+    [
+        ([UNSENT], None, True),
+        ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
+        ([TOO_EARLY, tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], None, False),
+        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS} (OSError)", repeatable=True)], Failure.BUDGET, False),
+        ([tried(NOT_SENT, reason=str(Failure.CLOSED), repeatable=True)], Failure.CLOSED, True),
+        ([THROTTLED], Failure.PAUSED, True),
+        ([TOO_EARLY], None, True),
+        ([TOO_EARLY, UNSENT], None, True),
+        ([TOO_LARGE], Failure.DEADLINE, True),
+        ([UNSENT, BAD], None, False),
+        ([TOO_EARLY, BAD], None, False),
+        ([TOO_LARGE], None, False),
+        ([tried(REJECTED, 401)], None, False),
+        ([tried(REJECTED, 429)], None, False),
+        ([LOST], None, False),
+        ([LOST, UNSENT], None, False),
+        ([LOST, THROTTLED], None, False),
+    ],
+)
+def test_an_error_says_whether_the_same_call_may_be_repeated(attempts, failure, expected):
+    error = error_for(verdict(*attempts, failure=failure), user_ids=("a",))
+    assert error.may_repeat is expected
+    assert pickle.loads(pickle.dumps(error)).may_repeat is expected
+
+
+def test_what_an_earlier_delivery_was_told_for_good_may_not_be_repeated():
+    assert not recorded_error(Verdict(outcome=REJECTED, status=429), user_ids=("a",)).may_repeat
+    assert not recorded_error(Verdict(outcome=UNKNOWN), user_ids=("a",)).may_repeat
+    assert not may_repeat(Verdict(outcome=REJECTED, status=400))
+
+
+ACCEPTED_ONE = tried(ACCEPTED, 204)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "plain", "with_a_key"),
+    [
+        ([UNSENT, BAD], True, True),
+        ([TOO_EARLY, UNSENT], True, True),
+        ([ACCEPTED_ONE, UNSENT], False, True),
+        ([ACCEPTED_ONE, TOO_EARLY], False, True),
+        ([LOST, UNSENT], False, True),
+        ([ACCEPTED_ONE, BAD], False, False),
+        ([LOST, BAD], False, False),
+    ],
+)
+def test_a_partial_call_may_be_repeated_where_that_pushes_nobody_twice(attempts, plain, with_a_key):
+    users = "abc"[: len(attempts)]
+    error = partial_error(users, [((user,), verdict(each)) for user, each in zip(users, attempts, strict=True)])
+    again = pickle.loads(pickle.dumps(error))
+    assert (error.may_repeat, error._open) == (again.may_repeat, again._open) == (plain, with_a_key)
+
+
+def test_a_partial_call_waits_for_the_longest_that_was_asked_of_those_who_may_be_repeated():
+    refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
+    parts = [verdict(THROTTLED), verdict(tried(REJECTED, 429, repeatable=True, retry_after=7.0)), refused_for_good]
+    told = [*parts, verdict(UNSENT), verdict(ACCEPTED_ONE)]
+    assert partial_error("abcde", list(zip(zip("abcde", strict=True), told, strict=True))).retry_after == 70.0
+    assert partial_error("ab", [(("a",), refused_for_good), (("b",), verdict(UNSENT))]).retry_after is None

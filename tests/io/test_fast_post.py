@@ -1,0 +1,403 @@
+"""The exchange on aiohttp's connections: the same on the wire as aiohttp's own request, and only where it is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import pickle
+import sys
+import types
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp.client_proto import ResponseHandler
+from support.mock_aiohttp import mocked
+from support.wire_answers import response
+from support.wire_faults import always, answering, only, send, step, take, when
+from support.wire_server import WireServer
+from yarl import URL
+
+from pushsdk._core.address import HeaderSecret
+from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._io import fast_post
+from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, Answer, Exchange, Head
+from pushsdk._io.transport import AiohttpTransport
+
+KEY = HeaderSecret("s3cr3t")
+BODY = b'{"userIds":["u"],"message":{}}'
+TRACEPARENT = {"traceparent": "00-1-1-01"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WireServer]:
+    async with WireServer() as server:
+        yield server
+
+
+def transport_of(
+    server: WireServer | SimpleNamespace, *, key: HeaderSecret | None = KEY, proxy: str | None = None
+) -> AiohttpTransport:
+    return AiohttpTransport(
+        server.base_url,
+        headers={"X-Team": "growth"},
+        key=key,
+        session=None,
+        limit=4,
+        keepalive=4.0,
+        ssl=True,
+        proxy=proxy,
+    )
+
+
+class Watched:
+    """An attempt with headers of its own, and how often it was the current one."""
+
+    def __init__(self, headers: dict[str, str] | None = None) -> None:
+        self.headers = headers
+        self.seen = 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        self.seen += 1
+        yield
+
+    aside = current
+
+    def end(self, *_: object) -> None:
+        raise AssertionError("the transport ends no attempt")
+
+
+async def post(transport: AiohttpTransport, body: bytes = BODY, *, watched: Watched | None = None) -> Evidence:
+    evidence = Evidence()
+    await transport.post("v1/push", body, KEY, evidence, connect=None, read=False, watched=watched)
+    return evidence
+
+
+@pytest.fixture
+def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the bodies that went by the fast_post."""
+    sizes: list[int] = []
+    post = Exchange.post
+
+    async def note(self: Exchange, head: Head, body: bytes, *others: Any) -> Answer:
+        sizes.append(len(body))
+        return await post(self, head, body, *others)
+
+    monkeypatch.setattr(Exchange, "post", note)
+    return sizes
+
+
+@pytest.mark.parametrize("headers", [None, TRACEPARENT, {"x-team": "other"}], ids=str)
+@pytest.mark.parametrize("fixed", [True, False], ids=["a fixed key", "a key that is asked for"])
+async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
+    server: WireServer,
+    fixed: bool,
+    headers: dict[str, str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    exchanged: list[int],
+) -> None:
+    transport = transport_of(server, key=KEY if fixed else None)
+    await post(transport, watched=Watched(headers))
+    monkeypatch.setattr(fast_post, "WHOLE_BODY_LIMIT", 0)
+    await post(transport, watched=Watched(headers))
+    await transport.close()
+    assert exchanged == [len(BODY)]
+    ours, theirs = server.requests
+    assert ours.head.splitlines()[0] == theirs.head.splitlines()[0] == b"POST /ext/api/v1/push HTTP/1.1"
+    assert ours.headers == theirs.headers
+    assert ours.headers["api-key"] == "s3cr3t"
+    assert (ours.body, server.connections) == (theirs.body, 1)
+
+
+async def test_an_attempt_is_the_current_one_only_where_aiohttp_sends_it(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport, watched = transport_of(server), Watched()
+    await post(transport, watched=watched)
+    assert watched.seen == 0
+    monkeypatch.setattr(fast_post, "WHOLE_BODY_LIMIT", 0)
+    await post(transport, watched=watched)
+    assert watched.seen == 1
+    await transport.close()
+
+
+async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = transport_of(server)
+    await post(transport)
+    before, seen, write = asyncio.all_tasks(), [], Head.write
+
+    class Recorder:
+        def __init__(self, transport: Any) -> None:
+            self.transport = transport
+
+        def write(self, data: bytes) -> None:
+            seen.append((data, asyncio.all_tasks()))
+            self.transport.write(data)
+
+    monkeypatch.setattr(Head, "write", lambda self, to, body: write(self, Recorder(to), body))
+    assert (await post(transport)).status == 204
+    await transport.close()
+    ((data, tasks),) = seen
+    assert data.endswith(b"\r\n\r\n" + BODY)
+    assert tasks == before
+
+
+async def refuse(*_args: Any, **_options: Any) -> Any:
+    raise aiohttp.ClientConnectionError("no network in tests")
+
+
+# What others lay hands on: the owner, the name.
+SPOTS = {
+    "the session's requests": (aiohttp.ClientSession, "_request"),
+    "what writes a request": (aiohttp.ClientRequest, "send"),
+    "what reads an answer": (aiohttp.ClientResponse, "start"),
+}
+
+
+@pytest.mark.parametrize("spot", SPOTS)
+async def test_whoever_lays_hands_on_requests_is_heeded(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch, spot: str, exchanged: list[int]
+) -> None:
+    transport = transport_of(server)
+    with monkeypatch.context() as patch:
+        patch.setattr(*SPOTS[spot], refuse)
+        assert (await post(transport)).status is None
+    assert exchanged == []
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert exchanged == [len(BODY)]
+
+
+async def test_a_session_whose_own_request_is_replaced_is_heeded(server: WireServer) -> None:
+    transport = transport_of(server)
+    vars(transport._session)["_request"] = refuse
+    assert (await post(transport)).status is None
+    await transport.close()
+    assert server.begun == 0
+
+
+async def test_who_traces_an_open_session_is_told(server: WireServer, exchanged: list[int]) -> None:
+    transport = transport_of(server)
+    told: list[object] = []
+
+    async def note(*about: object) -> None:
+        told.append(about)
+
+    config = aiohttp.TraceConfig()
+    config.on_request_end.append(note)
+    config.freeze()
+    transport._session.trace_configs.append(config)
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert (len(told), exchanged) == (1, [])
+
+
+@pytest.mark.parametrize("function", ["_REQUEST", "_SEND", "_START"])
+async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    own = getattr(fast_post, function)
+    posing = types.FunctionType(own.__code__, {}, own.__name__)
+    for wrapper in (refuse, posing, types.MethodType(own, object())):
+        monkeypatch.setattr(fast_post, function, wrapper)
+        async with aiohttp.ClientSession() as session:
+            assert Exchange.over(session) is None
+
+
+class Request(aiohttp.ClientRequest):
+    """Somebody's own."""
+
+
+class Response(aiohttp.ClientResponse):
+    """Somebody's own."""
+
+
+async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    return await handler(request)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"middlewares": (middleware,)},
+        {"request_class": Request},
+        {"response_class": Response},
+        {"trace_configs": [aiohttp.TraceConfig()]},
+        {"headers": {"X-Added": "1"}},
+        {"proxy": "http://127.0.0.1:9"},
+        {"trust_env": True},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+async def test_a_session_that_somebody_made_otherwise_sends_by_itself(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch, exchanged: list[int], options: dict[str, Any]
+) -> None:
+    make = aiohttp.ClientSession.__init__
+    # As instrumentations do it.
+    monkeypatch.setattr(aiohttp.ClientSession, "__init__", lambda self, **others: make(self, **{**others, **options}))
+    transport = transport_of(server)
+    await post(transport)
+    await transport.close()
+    assert exchanged == []
+
+
+async def test_a_session_of_another_class_sends_by_itself(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch, exchanged: list[int]
+) -> None:
+    with pytest.warns(DeprecationWarning, match="discouraged"):
+        session = type("Session", (aiohttp.ClientSession,), {})
+    with monkeypatch.context() as patch:
+        patch.setattr(aiohttp, "ClientSession", session)
+        transport = transport_of(server)
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert exchanged == []
+
+
+@pytest.mark.parametrize(("size", "by_exchange"), [(WHOLE_BODY_LIMIT, True), (WHOLE_BODY_LIMIT + 1, False)])
+async def test_a_body_that_might_have_to_wait_is_left_to_aiohttp(
+    server: WireServer, exchanged: list[int], size: int, by_exchange: bool
+) -> None:
+    transport = transport_of(server)
+    assert (await post(transport, BODY.ljust(size))).status == 204
+    await transport.close()
+    assert exchanged == ([size] if by_exchange else [])
+    assert server.requests[0].body == BODY.ljust(size)
+
+
+async def test_a_request_by_a_proxy_is_left_to_aiohttp(server: WireServer, exchanged: list[int]) -> None:
+    transport = transport_of(server, proxy=server.base_url.removesuffix("/ext/api"))
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert exchanged == []
+
+
+async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer) -> None:
+    transport = transport_of(server)
+    assert (await post(transport)).touched
+    with mocked() as mock:
+        mock.post(f"{server.base_url}/v1/push", status=204)
+        told = await post(transport)
+        assert (told.status, told.touched) == (204, False)
+    assert (await post(transport)).touched
+    await transport.close()
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("release", "leant_on"), [("3.14.4", True), ("3.14.19", True), ("3.15.0", False), ("4.0", False)]
+)
+async def test_only_releases_that_these_tests_were_run_with_are_leant_on(release: str, leant_on: bool) -> None:
+    async with aiohttp.ClientSession() as session:
+        assert (Exchange.over(session, release) is not None) is leant_on
+
+
+async def test_the_installed_release_is_one_of_them() -> None:
+    async with aiohttp.ClientSession() as session:
+        assert Exchange.over(session) is not None
+
+
+async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
+    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
+    script = when(always, step(take, send(early), send(response(429, b"later", Retry_After="7"))))
+    async with WireServer(script) as server:
+        transport = transport_of(server)
+        told = await post(transport)
+        await post(transport)
+        await transport.close()
+    assert (told.status, told.body, told.headers["Retry-After"]) == (429, b"later", "7")
+    assert server.connections == 1
+
+
+async def test_another_protocol_is_an_answer_and_its_connection_is_given_to_nobody() -> None:
+    script = when(only(0), answering(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"))
+    async with WireServer(script) as server:
+        transport = transport_of(server)
+        assert [(await post(transport)).status for _ in range(2)] == [101, 204]
+        await transport.close()
+    assert server.connections == 2
+
+
+async def test_a_connection_that_is_still_written_to_is_given_to_nobody(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = transport_of(server)
+    assert (await post(transport)).status == 204
+    with monkeypatch.context() as patch:
+        patch.setattr(ResponseHandler, "writing_paused", True)
+        told = await post(transport)
+    assert (told.status, told.reused, told.started_writing) == (None, True, False)
+    assert (await post(transport)).status == 204
+    await transport.close()
+    assert (len(server.requests), server.connections) == (2, 2)
+
+
+@pytest.mark.parametrize("said", [b"220 hello\r\n", response(204), response(503)], ids=["garbage", "204", "503"])
+async def test_what_was_said_before_the_request_is_no_answer_to_it(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = aiohttp.TCPConnector._create_connection
+
+    async def heard(self: aiohttp.TCPConnector, *args: Any) -> Any:
+        # As happens over TLS 1.2 and on uvloop: data comes before whoever waits for the connection has woken.
+        protocol: Any = await connect(self, *args)
+        while not protocol._tail:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        return protocol
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", heard)
+    got, gone = bytearray(), asyncio.Event()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        while data := await reader.read(65536):
+            got.extend(data)
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    service = await asyncio.start_server(speak, "127.0.0.1", 0)
+    address = SimpleNamespace(base_url=f"http://127.0.0.1:{service.sockets[0].getsockname()[1]}")
+    transport = transport_of(address)
+    told = await post(transport)
+    await transport.close()
+    await gone.wait()
+    service.close()
+    await service.wait_closed()
+    assert (bytes(got), told.status, told.started_writing, told.reused) == (b"", None, False, False)
+
+
+async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
+    async with WireServer(when(always, answering(b"junk\r\n\r\n"))) as server:
+        transport = transport_of(server)
+        body = bytes(bytearray(BODY))
+        gc.collect()
+        gc.disable()
+        try:
+            before = sys.getrefcount(body)
+            assert (await post(transport, body)).failure is Failure.UNREADABLE
+            # The connection's end comes in a later turn.
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert sys.getrefcount(body) == before
+        finally:
+            gc.enable()
+        await transport.close()
+
+
+async def test_nobody_is_shown_a_head() -> None:
+    head = Head(URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
+    assert "s3cr3t" not in f"{head!r} {head.request.headers!r} {vars(head.request)!r}"
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(head)
+
+
+@pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\0b"])
+async def test_no_header_brings_another_along(server: WireServer, text: str) -> None:
+    transport = transport_of(server)
+    told = await post(transport, watched=Watched({"traceparent": text}))
+    await transport.close()
+    assert (told.touched, told.started_writing, told.status) == (True, False, None)
+    assert server.begun == 0

@@ -1,0 +1,264 @@
+"""Deadlines kept by one sweep, and the scope that ends an await at its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, start
+from support.virtual_time import turns, virtual
+
+from pushsdk import Batching, Limits, NotSentError, RetryPolicy, Timeout
+from pushsdk._core.batching import Batches, Call, Content, Options
+from pushsdk._core.outcome import Failure
+from pushsdk._core.splitting import LearnedSizes
+from pushsdk._io.queue import QueuedBatch
+from pushsdk._io.timers import TICKS_PER_SECOND, TURNS_TO_READ, DeadlineScope, TimerWheel
+
+
+class Item:
+    """Notes when and why it expired."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[float, Failure]] = []
+
+    def expire(self, reason: Failure) -> None:
+        self.ends.append((now(), reason))
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def timers() -> int:
+    return len(asyncio.get_running_loop().timers)  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_each_item_expires_once_after_its_deadline_and_within_a_tick() -> None:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    items = {delay: Item() for delay in (0.5, 0.0001, 0.0039, 0.25, 0.2501, 3.0)}
+    for delay, item in items.items():
+        keeper.add(item, before + delay)
+    assert timers() == 1
+    await asyncio.sleep(4.0)
+    for delay, item in items.items():
+        ((at, reason),) = item.ends
+        assert reason is Failure.DEADLINE
+        assert delay <= at - before <= delay + 0.005
+    assert timers() == 0
+
+
+@virtual
+async def test_what_is_removed_while_a_late_loop_reads_does_not_expire() -> None:
+    loop = asyncio.get_running_loop()
+    keeper, read, unread = TimerWheel(loop), Item(), Item()
+    tick = keeper.add(read, now() + 1.0)
+    keeper.add(unread, now() + 1.0)
+    loop.jump(60.0)  # type: ignore[attr-defined]
+    await turns(2)
+    keeper.remove(read, tick)
+    await turns(5)
+    assert (read.ends, len(unread.ends)) == ([], 1)
+    keeper.close()
+
+
+@virtual
+async def test_on_a_loop_that_is_late_in_every_turn_each_item_has_turns_of_its_own_and_expires() -> None:
+    loop = asyncio.get_running_loop()
+    keeper, items = TimerWheel(loop), [Item() for _ in range(20)]
+    for number, item in enumerate(items):
+        keeper.add(item, now() + number)
+    late = {}
+    for turn in range(40):
+        loop.jump(1.0)  # type: ignore[attr-defined]
+        await turns(1)
+        late |= {number: turn - number for number, item in enumerate(items) if item.ends and number not in late}
+    assert len(late) == 20
+    assert min(late.values()) >= TURNS_TO_READ
+    assert max(late.values()) <= 3 * TURNS_TO_READ
+    keeper.close()
+
+
+@virtual
+async def test_a_removed_item_does_not_expire_and_empty_ticks_cost_no_wake_up() -> None:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    removed, kept = Item(), Item()
+    for delay in (0.1, 0.2, 0.3):
+        keeper.remove(removed, keeper.add(removed, before + delay))
+    tick = keeper.add(kept, before + 0.4)
+    await asyncio.sleep(0.11)
+    assert timers() == 1
+    await asyncio.sleep(1.0)
+    assert (removed.ends, len(kept.ends)) == ([], 1)
+    keeper.remove(kept, tick)
+    assert not keeper._buckets
+
+
+@virtual
+async def test_an_earlier_deadline_moves_the_timer_and_a_later_one_does_not() -> None:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    late, early, equal = Item(), Item(), Item()
+    keeper.add(late, before + 5.0)
+    keeper.add(early, before + 1.0)
+    keeper.add(equal, before + 1.0)
+    assert timers() == 1
+    await asyncio.sleep(2.0)
+    assert (len(early.ends), len(equal.ends), late.ends) == (1, 1, [])
+    keeper.close()
+    assert timers() == 0
+
+
+@virtual
+async def test_what_has_no_deadline_is_ended_by_the_close_only() -> None:
+    keeper = TimerWheel(asyncio.get_running_loop())
+    with DeadlineScope(keeper, math.inf) as scope:
+        assert timers() == 0
+        keeper.add(Item(), math.inf)
+        asyncio.get_running_loop().call_later(100.0, keeper.end_scopes, Failure.CLOSED)
+        await asyncio.get_running_loop().create_future()
+    assert scope.expired is Failure.CLOSED
+    keeper.close()
+
+
+@virtual
+async def test_a_scope_ends_its_await_and_goes_on_after_the_block() -> None:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    with DeadlineScope(keeper, before + 1.0) as scope:
+        await asyncio.sleep(10.0)
+    assert scope.expired is Failure.DEADLINE
+    assert before + 1.0 <= now() <= before + 1.005
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    await asyncio.sleep(1.0)
+
+
+@virtual
+async def test_a_scope_that_is_left_in_time_says_so() -> None:
+    keeper = TimerWheel(asyncio.get_running_loop())
+    with DeadlineScope(keeper, now() + 1.0) as scope:
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(2.0)
+    assert scope.expired is None
+
+
+@virtual
+async def test_the_inner_of_two_scopes_ends_alone() -> None:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    with DeadlineScope(keeper, before + 2.0) as outer:
+        with DeadlineScope(keeper, before + 1.0) as inner:
+            await asyncio.sleep(10.0)
+        assert (inner.expired, outer.expired) == (Failure.DEADLINE, None)
+        await asyncio.sleep(10.0)
+    assert outer.expired is Failure.DEADLINE
+    assert now() <= before + 2.005
+
+
+@virtual
+async def test_two_scopes_that_end_in_the_same_tick_both_end() -> None:
+    keeper, before = TimerWheel(asyncio.get_running_loop()), now()
+    with DeadlineScope(keeper, before + 1.0) as outer:
+        with DeadlineScope(keeper, before + 1.0) as inner:
+            await asyncio.sleep(10.0)
+        await turns()
+    assert (inner.expired, outer.expired) == (Failure.DEADLINE, Failure.DEADLINE)
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    assert now() <= before + 1.005
+
+
+@pytest.mark.parametrize("delay", [0.5, 1.0 - 0.0013, 1.002])
+@virtual
+async def test_a_cancellation_from_outside_goes_through_also_together_with_the_deadline(delay: float) -> None:
+    keeper = TimerWheel(asyncio.get_running_loop())
+
+    async def work() -> None:
+        with DeadlineScope(keeper, now() + 1.0):
+            await asyncio.sleep(10.0)
+
+    task = asyncio.ensure_future(work())
+    await turns()
+    if delay < 1.0:
+        await asyncio.sleep(delay)
+    else:
+        tick = next(iter(keeper._buckets.values()))
+        next(iter(tick)).expire(Failure.DEADLINE)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    keeper.close()
+
+
+@virtual
+async def test_an_error_in_the_block_is_not_hidden_by_the_deadline() -> None:
+    keeper = TimerWheel(asyncio.get_running_loop())
+    with pytest.raises(KeyError):  # noqa: SIM117 - the scope is what is tested
+        with DeadlineScope(keeper, now() + 1.0):
+            try:
+                await asyncio.sleep(10.0)
+            except asyncio.CancelledError:
+                raise KeyError from None
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+@virtual
+async def test_a_scope_ends_once_for_the_first_reason() -> None:
+    keeper = TimerWheel(asyncio.get_running_loop())
+    with DeadlineScope(keeper, now() + 1.0) as scope:
+        scope.expire(Failure.CLOSED)
+        scope.expire(Failure.DEADLINE)
+        await asyncio.sleep(10.0)
+    assert scope.expired is Failure.CLOSED
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    keeper.close()
+
+
+@virtual
+async def test_each_call_of_a_batch_ends_at_its_own_deadline_by_one_entry_of_the_wheel() -> None:
+    service, before, ended = FakeService(answer(after=8.0)), now(), list[float]()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("busy", MESSAGE))
+
+        async def send(number: int) -> None:
+            await asyncio.sleep(number / 7)
+            with pytest.raises(NotSentError):
+                await client.send(f"user-{number}", MESSAGE, timeout=2.0)
+            ended.append(now() - before)
+
+        calls = [start(send(number)) for number in range(10)]
+        await asyncio.sleep(1.9)
+        assert sum(map(len, client._engine.timers._buckets.values())) == 2
+        await asyncio.gather(busy, *calls)
+        assert idle(client)
+    assert ended == pytest.approx([2.0 + number / 7 for number in range(10)], abs=0.005)
+
+
+@virtual
+async def test_a_call_that_has_left_its_batch_does_not_expire_and_one_that_came_later_does() -> None:
+    service, before = FakeService(answer(after=8.0)), now()
+    async with client_of(service, limits=Limits(in_flight=1)) as client:
+        busy = start(client.send("busy", MESSAGE))
+        await turns()
+        gone, late = start(client.send("gone", MESSAGE, timeout=2.0)), start(client.send("late", MESSAGE, timeout=2.0))
+        await asyncio.sleep(1.0)
+        gone.cancel()
+        assert isinstance(await outcome_of(gone), asyncio.CancelledError)
+        assert isinstance(await outcome_of(late), NotSentError)
+        assert now() == pytest.approx(before + 2.0, abs=0.005)
+        await busy
+        assert idle(client)
+
+
+@virtual
+async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once() -> None:
+    ticks = count(int(now() * TICKS_PER_SECOND) + 100)
+    deadline = next(n / 250 for n in ticks if int(n / TICKS_PER_SECOND * TICKS_PER_SECOND) + 1 == n)
+    wheel, call = TimerWheel(asyncio.get_running_loop()), Call(("a",), b"", deadline, 1)
+    call.waiter = asyncio.get_running_loop().create_future()
+    content = Content(b"{}", None, Options(RetryPolicy.safe(), Timeout()))
+    entry = QueuedBatch(SimpleNamespace(timers=wheel), Batches(Batching(), LearnedSizes()).alone(content, call))
+    entry.include(deadline)
+    await asyncio.sleep(max(0.0, deadline - now()) + 0.1)
+    assert call.waiter.result() is Failure.DEADLINE
+    assert (timers(), entry.deadline) == (0, math.inf)

@@ -1,0 +1,365 @@
+"""The journal's own behaviour: the plan, the events, what they add up to, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.run_files import (
+    ACCEPTED,
+    BROADCAST,
+    CLAIMED,
+    EACH,
+    PENDING,
+    REJECTED,
+    UNKNOWN,
+    chunk,
+    event,
+    make_run,
+    pieces,
+    seen,
+    some_events,
+)
+
+from pushsdk._audience.chunks import Chunk
+from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
+from pushsdk._runs.plan import Ending, Event, Header
+from pushsdk._runs.run_file.file import codec as records
+from pushsdk._runs.run_file.journal import IN_DOUBT, Journal, Row, Tally
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.run"
+
+
+def test_a_new_journal_is_empty_and_not_sealed(path: Path) -> None:
+    journal = Journal.create(path, BROADCAST)
+    assert (journal.path, journal.header, journal.sealed) == (path, BROADCAST, False)
+    assert (journal.chunks, journal.users, journal.repeated, journal.tally()) == (0, 0, 0, Tally())
+    journal.close()
+
+
+def test_a_plan_is_counted_as_it_grows_and_sealed_with_what_came_twice(path: Path) -> None:
+    journal = Journal.create(path, BROADCAST)
+    journal.add([chunk("a", "b"), chunk("c")])
+    journal.add([])
+    journal.add([chunk("d")])
+    assert (journal.chunks, journal.users, journal.repeated) == (3, 4, 0)
+    journal.seal(repeated=7)
+    assert (journal.sealed, journal.repeated, journal.tally()) == (True, 7, Tally(not_sent=4))
+    assert journal.load([2, 0, 1, 0]) == [chunk("d"), chunk("a", "b"), chunk("c"), chunk("a", "b")]
+    journal.close()
+
+
+def test_everything_is_there_again_when_it_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    journal = make_run(path, (3, 2, 1))
+    for events in some_events():
+        journal.write(events)
+        before = seen(journal)
+        journal.close()
+        journal = Journal.open(path, write=True)
+        assert seen(journal) == before
+    journal.close()
+
+
+def test_why_it_ended_is_kept_until_something_else_happens(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    journal = make_run(path, (3,))
+    for ending in (Ending("brake", "too many"), None, Ending("limit", "6 users")):
+        journal.end(ending)
+        before = seen(journal)
+        journal.close()
+        journal = Journal.open(path, write=True)
+        assert (seen(journal), journal.ending) == (before, ending)
+    journal.write([])
+    assert journal.ending is not None
+    journal.write([event(CLAIMED, 0, 3)])
+    assert journal.ending is None
+    journal.close()
+    journal = Journal.open(path, write=False)
+    assert journal.ending is None
+    journal.close()
+
+
+def test_a_plan_of_nobody_is_a_plan(tmp_path: Path) -> None:
+    make_run(tmp_path / "a.run", ()).close()
+    journal = Journal.open(tmp_path / "a.run", write=True)
+    assert (journal.sealed, journal.users, list(journal.rows())) == (True, 0, [])
+    journal.close()
+
+
+def test_personalized_chunks_keep_their_own_message_and_fields(path: Path) -> None:
+    chunks = [
+        Chunk(1, b'"a"', b'{"title":"A"}', b'{"n":1}'),
+        Chunk(1, b'"b"', b'{"title":"B"}'),
+        Chunk(1, b'"c"', None, b"{}"),
+    ]
+    journal = Journal.create(path, EACH)
+    journal.add(chunks)
+    journal.seal(repeated=0)
+    assert journal.load([0, 1, 2]) == chunks
+    journal.close()
+
+
+def test_small_chunks_share_rows_and_large_ones_do_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    small = [Chunk(1, b'"%d"' % number, b"m" * 996) for number in range(40)]
+    large = [Chunk(1, b'"x"', b"m" * 3 * records.PACK), Chunk(1, b'"y"')]
+    journal = Journal.create(path, EACH)
+    journal.add([*small, *large])
+    journal.seal(repeated=0)
+    journal.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT first FROM plan").fetchall() == [(0,), (16,), (32,), (40,), (41,)]
+    db.close()
+    journal = Journal.open(path, write=False)
+    assert journal.load(range(41, -1, -1)) == [*small, *large][::-1]
+    assert [row.user_id for row in journal.rows()] == [*map(str, range(40)), "x", "y"]
+    journal.close()
+
+
+def test_no_row_of_the_plan_is_read_twice_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal.create(tmp_path / "a.run", EACH)
+    journal.add([Chunk(1, b'"%d"' % number) for number in range(5)])
+    read: list[str] = []
+    plain = journal._file.read
+    monkeypatch.setattr(journal._file, "read", lambda sql, *values: read.append(sql) or plain(sql, *values))
+    journal.load([3, 0, 4])
+    list(journal.rows())
+    assert len(read) == 1
+    journal.close()
+
+
+STEPS: list[tuple[Event, Tally, list[tuple[int, int, int]], list[tuple[int, int, int]]]] = [
+    (event(CLAIMED, 0, 3), Tally(unknown=3, not_sent=2), [(1, 3, 5)], [(0, 0, 3)]),
+    (event(PENDING, 0, 3, 413), Tally(not_sent=5), [(0, 0, 3), (1, 3, 5)], []),
+    (event(CLAIMED, 0, 2), Tally(unknown=2, not_sent=3), [(0, 2, 3), (1, 3, 5)], [(0, 0, 2)]),
+    (event(ACCEPTED, 0, 2, 204), Tally(accepted=2, not_sent=3), [(0, 2, 3), (1, 3, 5)], []),
+    (event(REJECTED, 2, 3, 400, "refused"), Tally(accepted=2, rejected=1, not_sent=2), [(1, 3, 5)], []),
+    (event(UNKNOWN, 4, 5, 500), Tally(accepted=2, rejected=1, unknown=1, not_sent=1), [(1, 3, 4)], [(1, 4, 5)]),
+    (
+        event(CLAIMED, 4, 5, resent=True),
+        Tally(accepted=2, rejected=1, unknown=1, not_sent=1, resent=1),
+        [(1, 3, 4)],
+        [(1, 4, 5)],
+    ),
+    (event(ACCEPTED, 4, 5, 204), Tally(accepted=3, rejected=1, not_sent=1, resent=1), [(1, 3, 4)], []),
+]  # fmt: skip
+
+
+def test_the_last_event_of_a_user_is_the_users_state(path: Path) -> None:
+    journal = make_run(path)
+    for change, tally, pending, in_doubt in STEPS:
+        journal.write([change])
+        assert journal.tally() == tally
+        assert pieces(journal.pieces({PENDING})) == pending
+        assert pieces(journal.pieces(IN_DOUBT)) == in_doubt
+    journal.close()
+
+
+def test_a_whole_chunk_that_was_sent_again_stays_counted_as_such(path: Path) -> None:
+    journal = make_run(path, (3,))
+    journal.write([event(UNKNOWN, 0, 3, 500), event(CLAIMED, 0, 3, resent=True), event(ACCEPTED, 0, 3, 204)])
+    assert journal.tally() == Tally(accepted=3, resent=3)
+    journal.close()
+
+
+ROWS = [
+    (None, Outcome.NOT_SENT, None, "not sent yet"),
+    (event(CLAIMED, 0, 1), Outcome.UNKNOWN, None, "claimed, and never settled"),
+    (event(PENDING, 0, 1), Outcome.NOT_SENT, None, "not sent yet"),
+    (event(PENDING, 0, 1, 429, "throttled"), Outcome.NOT_SENT, 429, "throttled"),
+    (event(ACCEPTED, 0, 1, 204), Outcome.ACCEPTED, 204, ""),
+    (event(REJECTED, 0, 1, 400, "refused"), Outcome.REJECTED, 400, "refused"),
+    (event(UNKNOWN, 0, 1, 500, "no answer"), Outcome.UNKNOWN, 500, "no answer"),
+    (event(UNKNOWN, 0, 1), Outcome.UNKNOWN, None, ""),
+    (event(CLAIMED, 0, 1, resent=True), Outcome.UNKNOWN, None, "claimed, and never settled"),
+]
+
+
+@pytest.mark.parametrize(("change", "outcome", "status", "reason"), ROWS)
+def test_a_row_says_what_the_last_event_means(
+    path: Path, change: Event | None, outcome: Outcome, status: int | None, reason: str
+) -> None:
+    journal = make_run(path, (1,))
+    journal.write([] if change is None else [change])
+    assert list(journal.rows()) == [Row("u0", outcome, status, reason)]
+    journal.close()
+
+
+@pytest.mark.parametrize("outcome", [None, *Outcome])
+def test_rows_of_one_outcome_are_the_same_rows_and_no_others(path: Path, outcome: Outcome | None) -> None:
+    journal = make_run(path, (3, 2, 1, 1))
+    for events in some_events():
+        journal.write(events)
+    expected = [row for row in journal.rows() if outcome in (None, row.outcome)]
+    assert list(journal.rows(outcome)) == expected
+    assert expected
+    journal.close()
+
+
+def test_rows_of_one_outcome_leave_out_chunks_without_reading_them(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "a.run", BROADCAST)
+    journal.add([Chunk(1, b"what can't be read")])
+    journal.add([chunk("a")])
+    journal.seal(repeated=0)
+    journal.write([event(REJECTED, 1, 2, 400)])
+    assert [row.user_id for row in journal.rows(Outcome.REJECTED)] == ["a"]
+    journal.close()
+
+
+def test_what_is_planned_may_be_claimed_while_it_is_iterated(path: Path) -> None:
+    journal = make_run(path, (3, 3, 3))
+    journal.write([event(ACCEPTED, 4, 5, 204)])
+    found = []
+    for piece in journal.pieces({PENDING}):
+        found.append((piece.chunk, piece.start, piece.stop))
+        if len(found) == 2:
+            # What is ahead, in this chunk and the next, is taken by somebody else.
+            journal.write([event(CLAIMED, 5, 6), event(CLAIMED, 6, 9), event(PENDING, 7, 8)])
+    assert found == [(0, 0, 3), (1, 3, 4), (2, 7, 8)]
+    journal.close()
+
+
+def test_neighbors_of_equal_status_are_one_piece_within_a_chunk(path: Path) -> None:
+    journal = make_run(path, (4, 2))
+    journal.write([event(PENDING, 0, 2, 429, "throttled"), event(PENDING, 2, 6, 429, "throttled")])
+    assert pieces(journal.pieces({PENDING})) == [(0, 0, 4), (1, 4, 6)]
+    journal.close()
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 1), (0, 6), (1, 1), (2, 1), (5, 6)])
+def test_an_event_about_nothing_is_refused_and_leaves_no_trace(tmp_path: Path, start: int, stop: int) -> None:
+    journal = make_run(tmp_path / "a.run")
+    with pytest.raises(ValueError, match="not among the 5 of the plan"):
+        journal.write([event(CLAIMED, 0, 3), event(CLAIMED, start, stop)])
+    assert journal.tally() == Tally(not_sent=5)
+    journal.write([event(CLAIMED, 3, 5)])
+    journal.close()
+    journal = Journal.open(tmp_path / "a.run", write=False)
+    assert pieces(journal.pieces(IN_DOUBT)) == [(1, 3, 5)]
+    journal.close()
+
+
+def test_nothing_is_written_before_the_seal_and_nothing_planned_after_it(path: Path) -> None:
+    journal = Journal.create(path, BROADCAST)
+    with pytest.raises(RuntimeError, match="not complete yet"):
+        journal.write([event(CLAIMED, 0, 1)])
+    journal.seal(repeated=0)
+    for late in (lambda: journal.add([chunk("a")]), lambda: journal.seal(repeated=0)):
+        with pytest.raises(RuntimeError, match="the plan is complete"):
+            late()
+    journal.close()
+
+
+def test_a_chunk_without_users_is_refused(path: Path) -> None:
+    journal = Journal.create(path, BROADCAST)
+    with pytest.raises(ValueError, match="without users"):
+        journal.add([chunk("a"), Chunk(0, b"")])
+    assert journal.chunks == 0
+    journal.close()
+
+
+@pytest.mark.parametrize("number", [-1, 2])
+def test_there_is_no_chunk_of_that_number(path: Path, number: int) -> None:
+    journal = make_run(path)
+    with pytest.raises(IndexError, match="a plan of 2"):
+        journal.load([number])
+    journal.close()
+
+
+@pytest.mark.parametrize("ids", [b'"a"', b'"a","b","c"', b'"a",', b"1,2", b"\xff"])
+def test_ids_that_are_not_what_the_plan_says_are_not_reported(tmp_path: Path, ids: bytes) -> None:
+    journal = Journal.create(tmp_path / "a.run", BROADCAST)
+    journal.add([Chunk(2, ids)])
+    with pytest.raises(RunFileError, match="damaged"):
+        list(journal.rows())
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda journal: journal.write([event(CLAIMED, 0, 3)]),
+        lambda journal: journal.load([0]),
+        lambda journal: list(journal.rows()),
+    ],
+)
+def test_a_closed_journal_says_so(path: Path, use: Callable[[Journal], object]) -> None:
+    journal = make_run(path)
+    journal.close()
+    journal.close()
+    with pytest.raises(RunFileError, match="closed: open it again"):
+        use(journal)
+
+
+def test_a_journal_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
+    make_run(tmp_path / "a.run").close()
+    before = (tmp_path / "a.run").read_bytes()
+    journal = Journal.open(tmp_path / "a.run", write=False)
+    with pytest.raises(RunFileError, match="opened for reading only"):
+        journal.write([event(CLAIMED, 0, 3)])
+    journal.close()
+    assert (tmp_path / "a.run").read_bytes() == before
+
+
+def test_a_plan_that_was_never_sealed_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    journal = Journal.create(path, EACH)
+    journal.add([chunk("old")])
+    journal.close()
+    journal = Journal.open(path, write=False)
+    assert (journal.sealed, journal.users) == (False, 1)
+    journal.close()
+    journal = make_run(path)
+    assert (journal.header, journal.users) == (BROADCAST, 5)
+    journal.close()
+
+
+def test_a_plan_that_is_still_open_can_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    journal = Journal.create(path, BROADCAST)
+    journal.add([chunk("a")])
+    journal.close()
+    journal = Journal.open(path, write=True)
+    journal.add([chunk("b", "c")])
+    journal.seal(repeated=0)
+    before = seen(journal)
+    journal.close()
+    journal = Journal.open(path, write=True)
+    assert seen(journal) == before
+    journal.close()
+
+
+def test_a_run_is_not_planned_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    before = path.read_bytes()
+    with pytest.raises(RunFileError, match="there is a run already: resume it, or give another path") as caught:
+        Journal.create(path, BROADCAST)
+    assert caught.value.path == str(path)
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (before, ["a.run"])
+
+
+def test_a_header_that_can_not_be_stored_leaves_nothing_behind(tmp_path: Path) -> None:
+    header = Header(kind="each", base_url="", max_users=1, max_bytes=1, policy={"x": object()})
+    with pytest.raises(TypeError):
+        Journal.create(tmp_path / "a.run", header)
+    assert os.listdir(tmp_path) == []
+
+
+def test_its_repr_has_path_and_counts_and_no_ids(path: Path) -> None:
+    journal = make_run(path)
+    tally = "Tally(accepted=0, rejected=0, unknown=0, not_sent=5, resent=0)"
+    assert repr(journal) == f"<Journal {str(path)!r}, sealed, chunks=2, users=5, {tally}>"
+    journal.close()
+    path.unlink()
+    journal = Journal.create(path, BROADCAST)
+    assert "not sealed" in repr(journal)
+    journal.close()

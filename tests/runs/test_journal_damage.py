@@ -1,0 +1,344 @@
+"""A damaged run file is refused, or says exactly what it said before. Nothing in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+import pytest
+from support.run_files import BROADCAST, CLAIMED, PENDING, UNKNOWN, chunk, event, make_run, seen, some_events
+
+from pushsdk._core.errors import RunFileError
+from pushsdk._runs.run_file.file import codec as records
+from pushsdk._runs.run_file.file import file as runfile
+from pushsdk._runs.run_file.file import journal as journal_module
+from pushsdk._runs.run_file.journal import Journal
+
+SEED = 20240229
+
+
+def small_run(path: Path) -> object:
+    """A run with every kind of event; what it says."""
+    journal = make_run(path, (3, 2, 1))
+    for events in some_events():
+        journal.write(events)
+    says = seen(journal)
+    journal.close()
+    return says
+
+
+def large_run(path: Path) -> object:
+    """One with inner pages and overflow pages in plan and log; what it says."""
+    journal = Journal.create(path, BROADCAST)
+    for start in range(0, 400, 2):
+        journal.add([chunk(*(f"user-{start}-{number}-{'x' * 20}" for number in range(20))), chunk(str(start))])
+    journal.seal(repeated=1)
+    for number in range(300):
+        state = (CLAIMED, UNKNOWN, PENDING)[number % 3]
+        first = journal.first_user(number)
+        journal.write([event(state, first, first + 1, None, f"reason {number % 5}")] * (number % 17 or 150))
+    says = seen(journal)
+    journal.close()
+    return says
+
+
+def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Sequence[bool] = (False, True)) -> bool:
+    """True where it was refused."""
+    path.write_bytes(damaged)
+    refused = False
+    for write in modes:
+        try:
+            journal = Journal.open(path, write=write)
+        except RunFileError as error:
+            refused = error.path == str(path)
+        else:
+            try:
+                assert seen(journal) == says, label
+                if write:
+                    go_on(journal, path, label=label)
+            finally:
+                journal.close()
+        assert os.listdir(path.parent) == [path.name], label
+    return refused
+
+
+def go_on(journal: Journal, path: Path, *, label: object) -> None:
+    """Damage that is not seen must not spread either, when the run goes on."""
+    for _ in range(3):
+        journal.write([event(CLAIMED, journal.users - 1, journal.users, resent=True)] * 8)
+    says = seen(journal)
+    journal.close()
+    journal = Journal.open(path, write=False)
+    assert seen(journal) == says, label
+    journal.close()
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, bytes, object]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runfile, "PAGE", 512)
+        path = tmp_path_factory.mktemp("small") / "a.run"
+        says = small_run(path)
+        yield path, path.read_bytes(), says
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, object]:
+    path = tmp_path_factory.mktemp("large") / "a.run"
+    says = large_run(path)
+    return path, path.read_bytes(), says
+
+
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_any_byte_of_a_small_file_may_change(step: int, small: tuple[Path, bytes, object]) -> None:
+    path, data, says = small
+    draw = random.Random(SEED)
+    refused = 0
+    for place in range(0, len(data), step):
+        changed = bytearray(data)
+        changed[place] ^= draw.choice((0xFF, *(1 << bit for bit in range(8))))
+        refused += judge(path, bytes(changed), says, label=(place, changed[place]), modes=[place % 2 == 0])
+    # The rest is room that nothing is in.
+    assert refused > len(data) / step / 4
+
+
+def test_any_bit_of_the_files_head_may_change(small: tuple[Path, bytes, object]) -> None:
+    path, data, says = small
+    for place in range(100):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[place] ^= 1 << bit
+            judge(path, bytes(changed), says, label=(place, bit))
+
+
+def test_a_small_file_may_end_anywhere(small: tuple[Path, bytes, object]) -> None:
+    path, data, says = small
+    for size in range(0, len(data), 7):
+        assert judge(path, data[:size], says, label=size)
+
+
+def test_any_byte_of_a_large_file_may_change(large: tuple[Path, bytes, object]) -> None:
+    path, data, says = large
+    draw = random.Random(SEED)
+    heads = [page + place for page in range(0, len(data), runfile.PAGE) for place in range(8)]
+    places = draw.sample(heads, 120) + draw.sample(range(len(data)), 180)
+    for place in places:
+        changed = bytearray(data)
+        changed[place] ^= draw.choice((0xFF, *(1 << bit for bit in range(8))))
+        judge(path, bytes(changed), says, label=(place, changed[place]), modes=[draw.random() < 0.5])
+
+
+def test_a_large_file_may_end_anywhere(large: tuple[Path, bytes, object]) -> None:
+    path, data, says = large
+    draw = random.Random(SEED)
+    for size in [*range(runfile.PAGE, len(data), 10 * runfile.PAGE), *draw.sample(range(len(data)), 40)]:
+        assert judge(path, data[:size], says, label=size)
+
+
+def test_pages_may_be_lost_or_swapped(large: tuple[Path, bytes, object]) -> None:
+    path, data, says = large
+    draw = random.Random(SEED)
+    pages = [data[start : start + runfile.PAGE] for start in range(0, len(data), runfile.PAGE)]
+    for _ in range(40):
+        one, other = draw.sample(range(len(pages)), 2)
+        swapped, zeroed = list(pages), list(pages)
+        swapped[one], swapped[other] = pages[other], pages[one]
+        zeroed[one] = bytes(runfile.PAGE)
+        assert judge(path, b"".join(swapped), says, label=(one, other))
+        assert judge(path, b"".join(zeroed), says, label=one)
+
+
+LOST = {
+    "the log's last row": "DELETE FROM log WHERE seq = 3",
+    "a row of the log": "DELETE FROM log WHERE seq = 2",
+    "the log's first row": "DELETE FROM log WHERE seq = 1",
+    "all of the log": "DELETE FROM log",
+    "two rows of the log change places": "UPDATE log SET seq = -seq; UPDATE log SET seq = seq + 4",
+    "a row of the log at the wrong number": "UPDATE log SET seq = 4 WHERE seq = 3",
+    "a row of the log twice": "UPDATE log SET events = (SELECT events FROM log WHERE seq = 1) WHERE seq = 2",
+    "the head": "DELETE FROM head",
+    "the head goes back": "UPDATE head SET seq = 2",
+    "the head goes back, with its checksum": "UPDATE head SET seq = 0, crc = (SELECT crc FROM meta)",
+    "a second head": "INSERT INTO head SELECT 2, seq, crc FROM head",
+    "the head is text": "UPDATE head SET seq = 'x'",
+    "the meta row": "DELETE FROM meta",
+    "a row of the plan": "DELETE FROM plan WHERE first = 0",
+    "the plan's last row": "DELETE FROM plan WHERE first = 2",
+    "a row of the plan at the wrong number": "UPDATE plan SET first = 3 WHERE first = 2",
+    "two rows of the plan in one": "UPDATE plan SET sizes = (SELECT sizes FROM plan WHERE first = 2) WHERE first = 0",
+    "a size": "UPDATE plan SET sizes = x'9101' WHERE first = 0",
+    "a text for a blob": "UPDATE plan SET bodies = 'text' WHERE first = 0",
+    "no checksum": "UPDATE plan SET crc = 'x' WHERE first = 0",
+    "no checksum of the log": "UPDATE log SET crc = 'x' WHERE seq = 1",
+    "no checksum of the meta row": "UPDATE meta SET crc = 'x'",
+    "another table": "CREATE TABLE other (id INTEGER)",
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM log; END",
+    "a table less": "DROP TABLE log",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", LOST.values(), ids=LOST)
+def test_whole_rows_that_are_gone_or_elsewhere_are_missed(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "a.run"
+    journal = Journal.create(path, BROADCAST)
+    journal.add([chunk("a", "b", "c"), chunk("d", "e")])
+    journal.add([chunk("f")])
+    journal.seal(repeated=4)
+    for events in some_events():
+        journal.write(events)
+    journal.close()
+    with sqlite3.connect(path) as db:
+        db.executescript(statement)
+    db.close()
+    for write in (False, True):
+        with pytest.raises(RunFileError, match="damaged"):
+            Journal.open(path, write=write)
+
+
+def forge(
+    path: Path, *, meta: records.Meta | bytes | None = None, events: bytes | None = None, plan: bytes | None = None
+) -> None:
+    """Rows with the right checksums, and something else in them."""
+    with sqlite3.connect(path) as db:
+        if meta is not None:
+            data, crc = records.meta_row(meta) if isinstance(meta, records.Meta) else (meta, crc32(meta))
+            db.execute("UPDATE meta SET data = ?, crc = ?", (data, crc))
+            db.execute("UPDATE head SET crc = ?", (crc,))
+        if events is not None:
+            (last,) = db.execute("SELECT crc FROM head").fetchone()
+            db.execute("INSERT INTO log VALUES (1, ?, ?)", (events, crc32(events, last)))
+            db.execute("UPDATE head SET seq = 1, crc = ?", (crc32(events, last),))
+        if plan is not None:
+            sizes = msgspec.msgpack.encode([3, 2])
+            db.execute("UPDATE plan SET bodies = ?, crc = ?", (plan, crc32(plan, crc32(sizes, 0))))
+    db.close()
+
+
+SEAL = records.Seal(2, 5, 4, b"")
+FORGED = {
+    "a header that is none": {"meta": b"\x01"},
+    "a seal that counts something else": {"meta": records.Meta(BROADCAST, SEAL)},
+    "events that are none": {"events": b"\x91\x01"},
+    "events that are no bytes of ours": {"events": b"\xc1"},
+    "events about nobody": {"events": msgspec.msgpack.encode([event(CLAIMED, 4, 6)])},
+    "a state that is none": {"events": msgspec.msgpack.encode([(0, 1, ("GONE",))])},
+    "users before the first": {"events": msgspec.msgpack.encode([event(CLAIMED, -1, 1)])},
+    "an ending that is none": {"events": msgspec.msgpack.encode({"by": "chance", "reason": ""})},
+    "a number for an ending": {"events": msgspec.msgpack.encode(1)},
+    "events without a seal": {"meta": records.Meta(BROADCAST, None), "events": msgspec.msgpack.encode([])},
+    "a plan of other bodies": {"plan": msgspec.msgpack.encode([(b'"x"', None, None)] * 2)},
+    "bottomless nesting": {"events": b"\x91" * 100_000 + b"\x01"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", FORGED.values(), ids=FORGED)
+def test_rows_that_nobody_could_have_written_are_refused(tmp_path: Path, rows: dict[str, object]) -> None:
+    make_run(tmp_path / "a.run").close()
+    forge(tmp_path / "a.run", **rows)  # type: ignore[arg-type]
+    with pytest.raises(RunFileError, match="damaged"):
+        Journal.open(tmp_path / "a.run", write=False)
+
+
+def vandalise(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute(statement)
+    db.close()
+
+
+@pytest.mark.parametrize("statement", ["", " WHERE first = 2"])
+@pytest.mark.parametrize("what", ["DELETE FROM plan", "UPDATE plan SET bodies = x'90'", "UPDATE plan SET first = -7"])
+def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path, what: str, statement: str) -> None:
+    journal = Journal.create(tmp_path / "a.run", BROADCAST)
+    journal.add([chunk("a"), chunk("b")])
+    if statement:
+        journal.add([chunk("c")])
+    journal.seal(repeated=0)
+    journal.close()
+    journal = Journal.open(tmp_path / "a.run", write=False)
+    vandalise(tmp_path / "a.run", what + statement)
+    with pytest.raises(RunFileError, match="damaged"):
+        journal.load([journal.chunks - 1])
+    journal.close()
+
+
+def test_a_file_that_is_torn_while_it_is_open_is_not_read(tmp_path: Path) -> None:
+    journal = make_run(tmp_path / "a.run", (1,) * 50)
+    os.truncate(tmp_path / "a.run", runfile.PAGE)
+    with pytest.raises(RunFileError, match="damaged"):
+        journal.load([0])
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "words"),
+    [
+        (68, 0, "not a run file"),
+        (63, runfile.FORMAT + 1, "made by a newer pushsdk"),
+        (63, 1, "made by an older pushsdk"),
+        (63, 0, "damaged"),
+    ],
+)
+def test_what_the_files_head_says_of_itself(tmp_path: Path, offset: int, value: int, words: str) -> None:
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    data = bytearray(path.read_bytes())
+    data[offset] = value
+    path.write_bytes(data)
+    with pytest.raises(RunFileError, match=words):
+        Journal.open(path, write=True)
+
+
+def foreign(path: Path, mode: str) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA journal_mode = {mode}")
+        db.execute("CREATE TABLE theirs (id INTEGER)")
+    db.close()
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "an SQLite file": lambda path: foreign(path, "DELETE"),
+    "an SQLite file with a WAL": lambda path: foreign(path, "WAL"),
+    "text": lambda path: path.write_text("user_id,name\n" * 100),
+    "a few bytes": lambda path: path.write_bytes(b"x"),
+    "zeros": lambda path: path.write_bytes(bytes(10_000)),
+}
+
+
+@pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
+def test_what_is_not_ours_is_neither_opened_nor_planned_over(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    path = tmp_path / "a.run"
+    make(path)
+    before = {entry: (tmp_path / entry).read_bytes() for entry in os.listdir(tmp_path)}
+    for use in (
+        lambda: Journal.open(path, write=False),
+        lambda: Journal.open(path, write=True),
+        lambda: Journal.create(path, BROADCAST),
+    ):
+        with pytest.raises(RunFileError, match="it is not a run file"):
+            use()
+        assert {entry: (tmp_path / entry).read_bytes() for entry in os.listdir(tmp_path)} == before
+
+
+def test_what_is_checked_is_read_in_bounded_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "PLAN_ROWS", 2)
+    monkeypatch.setattr(journal_module, "LOG_ROWS", 2)
+    path = tmp_path / "a.run"
+    says = large_run(path)
+    most = 0
+    plain = runfile.RunFile.read
+
+    def read(file: runfile.RunFile, sql: str, *values: int) -> list[object]:
+        nonlocal most
+        rows = plain(file, sql, *values)
+        most = max(most, len(rows))
+        return rows
+
+    monkeypatch.setattr(runfile.RunFile, "read", read)
+    journal = Journal.open(path, write=False)
+    assert (seen(journal), most) == (says, 2)
+    journal.close()

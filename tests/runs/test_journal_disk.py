@@ -1,0 +1,323 @@
+"""A disk that is full, or fails: the run stops at once, and what it said before stays true."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.run_files import BROADCAST, CLAIMED, ENVIRONMENT, PENDING, chunk, event, make_run, seen
+
+from pushsdk._core.errors import RunFileError
+from pushsdk._core.outcome import Outcome
+from pushsdk._runs.run_file.file import file as runfile
+from pushsdk._runs.run_file.journal import Journal
+
+CLAIM = event(CLAIMED, 0, 3)
+
+
+class Faulty:
+    """A connection on which a statement fails."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.text_factory = db.text_factory
+        self.fault: tuple[str, BaseException] | None = None
+        self.executed: list[str] = []
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        self.executed.append(sql)
+        if self.fault is not None and sql.startswith(self.fault[0]):
+            raise self.fault[1]
+        return self.db.execute(sql, *values)
+
+    def executemany(self, sql: str, rows: Any) -> sqlite3.Cursor:
+        return self.db.executemany(sql, rows)
+
+    def close(self) -> None:
+        self.db.close()
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> list[Faulty]:
+    """The connections that are made, last one last."""
+    made: list[Faulty] = []
+    plain = runfile._connect
+
+    def connect(place: runfile.Place | None, uri: str) -> Faulty:
+        made.append(Faulty(plain(place, uri)))
+        return made[-1]
+
+    monkeypatch.setattr(runfile, "_connect", connect)
+    return made
+
+
+def error_of(name: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorname = name
+    return error
+
+
+FAULTS = [
+    ("COMMIT", "SQLITE_IOERR_FSYNC", "the disk failed"),
+    ("COMMIT", "SQLITE_FULL", "the disk is full: make room, then resume the run"),
+    ("INSERT INTO log", "SQLITE_IOERR_WRITE", "the disk failed"),
+    ("UPDATE head", "SQLITE_FULL", "the disk is full"),
+    ("BEGIN", "SQLITE_BUSY", "another program keeps it locked"),
+    ("BEGIN", "SQLITE_READONLY_DBMOVED", "it may not be written"),
+    ("BEGIN", "SQLITE_CANTOPEN", "it can't be opened"),
+    ("COMMIT", "", "it is damaged"),
+]
+
+
+@pytest.mark.parametrize(("statement", "name", "words"), FAULTS)
+def test_a_write_that_fails_is_not_tried_again_and_changes_nothing(
+    tmp_path: Path, faulty: list[Faulty], statement: str, name: str, words: str
+) -> None:
+    journal = make_run(tmp_path / "a.run")
+    says = seen(journal)
+    faulty[-1].fault = statement, error_of(name)
+    with pytest.raises(RunFileError, match=words) as caught:
+        journal.write([CLAIM])
+    assert (caught.value.outcome, caught.value.path) == (Outcome.UNKNOWN, str(tmp_path / "a.run"))
+    assert not faulty[-1].db.in_transaction
+    # The disk is well again, and yet.
+    faulty[-1].fault = None
+    faulty[-1].executed.clear()
+    for _ in range(2):
+        with pytest.raises(RunFileError, match=words) as again:
+            journal.write([CLAIM])
+        assert again.value is not caught.value
+    assert faulty[-1].executed == []
+    assert seen(journal) == says
+    journal.close()
+    journal = Journal.open(tmp_path / "a.run", write=True)
+    assert seen(journal) == says
+    journal.close()
+
+
+def test_a_write_that_can_not_be_taken_back_leaves_it_to_the_next_one(tmp_path: Path, faulty: list[Faulty]) -> None:
+    journal = make_run(tmp_path / "a.run")
+    plain = faulty[-1].execute
+
+    def execute(sql: str, *values: Any) -> sqlite3.Cursor:
+        if sql in ("COMMIT", "ROLLBACK"):
+            raise error_of("SQLITE_IOERR")
+        return plain(sql, *values)
+
+    faulty[-1].execute = execute  # type: ignore[method-assign]
+    with pytest.raises(RunFileError, match="the disk failed"):
+        journal.write([CLAIM])
+    journal.close()
+    journal = Journal.open(tmp_path / "a.run", write=True)
+    assert journal.states.count(PENDING) == 5
+    journal.close()
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), MemoryError()])
+def test_a_write_that_is_broken_off_is_the_last(
+    tmp_path: Path, faulty: list[Faulty], interruption: BaseException
+) -> None:
+    journal = make_run(tmp_path / "a.run")
+    faulty[-1].fault = "UPDATE head", interruption
+    with pytest.raises(type(interruption)):
+        journal.write([CLAIM])
+    faulty[-1].fault = None
+    with pytest.raises(RunFileError, match="an earlier write was broken off"):
+        journal.write([CLAIM])
+    assert journal.states.count(CLAIMED) == 0
+    journal.close()
+
+
+@pytest.mark.parametrize("step", ["add", "seal"])
+def test_a_plan_that_can_not_be_written_was_never_sent(tmp_path: Path, faulty: list[Faulty], step: str) -> None:
+    journal = Journal.create(tmp_path / "a.run", BROADCAST)
+    journal.add([chunk("a")])
+    faulty[-1].fault = "COMMIT", error_of("SQLITE_FULL")
+    uses: dict[str, Callable[[], None]] = {
+        "add": lambda: journal.add([chunk("b")]),
+        "seal": lambda: journal.seal(repeated=0),
+    }
+    for _ in range(2):
+        with pytest.raises(
+            RunFileError, match="start the broadcast again: its plan was not finished and noth"
+        ) as caught:
+            uses[step]()
+        assert caught.value.outcome is Outcome.NOT_SENT
+        assert "resume" not in str(caught.value)
+    assert (journal.chunks, journal.sealed) == (1, False)
+    journal.close()
+    make_run(tmp_path / "a.run").close()
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA synchronous", "COMMIT", "CREATE TABLE log"])
+def test_a_run_that_can_not_be_begun_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    plain = runfile._connect
+
+    def connect(place: runfile.Place | None, uri: str) -> Faulty:
+        made = Faulty(plain(place, uri))
+        made.fault = statement, error_of("SQLITE_FULL")
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runfile, "_connect", connect)
+        with pytest.raises(RunFileError, match="the disk is full"):
+            Journal.create(tmp_path / "a.run", BROADCAST)
+    make_run(tmp_path / "a.run").close()
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_that_can_not_grow_keeps_every_write_that_returned(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    journal = make_run(path, (3,) * 100)
+    events = [event(CLAIMED, 3 * number, 3 * number + 3, None, f"some words, number {number}") for number in range(100)]
+    with files_of_at_most(path.stat().st_size + 20_000):
+        with pytest.raises(RunFileError, match=r"the disk failed|the disk is full"):
+            for _ in range(1000):
+                journal.write(events)
+        written = journal._seq
+        says = seen(journal)
+    with pytest.raises(RunFileError):
+        journal.write(events)
+    journal.close()
+    assert written > 1
+    journal = Journal.open(path, write=True)
+    assert (journal._seq, seen(journal)) == (written, says)
+    journal.close()
+
+
+FULL_DISK = """
+import json, subprocess, sys
+from pathlib import Path
+from pushsdk._core.errors import RunFileError
+from pushsdk._runs.run_file.journal import Journal
+from support.run_files import CLAIMED, event, make_run, seen
+
+folder = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], check=True)
+try:
+    journal = make_run(folder / "a.run", (3,) * 100, durable=sys.argv[2] == "durable")
+    written, errors = 0, []
+    while len(errors) < 2:
+        try:
+            journal.write([event(CLAIMED, 3 * n, 3 * n + 3, None, f"some words, number {n}") for n in range(100)])
+            written += 1
+        except RunFileError as error:
+            errors.append(str(error))
+    says = seen(journal)
+    journal.close()
+    journal = Journal.open(folder / "a.run", write=False)
+    assert journal._seq == written and seen(journal) == says
+    journal.close()
+    try:
+        Journal.create(folder / "b.run", journal.header)
+    except RunFileError as error:
+        errors.append(str(error))
+finally:
+    subprocess.run(["umount", folder], check=True)
+print(json.dumps([written, errors]))
+"""
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
+    reason="needs to mount a small disk",
+)
+@pytest.mark.parametrize("durable", ["durable", "not durable"])
+def test_a_disk_that_is_really_full(tmp_path: Path, durable: str) -> None:
+    ended = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path), durable],
+        env=ENVIRONMENT,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    written, errors = json.loads(ended.stdout)
+    assert written > 10
+    assert [error.removeprefix(str(tmp_path)) for error in errors] == [
+        "/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
+        "/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
+        f"/b.run: the disk is full: make room, then {runfile._AGAIN[Outcome.NOT_SENT]} (SQLITE_FULL)",
+    ]
+
+
+def syncs(path: Path, monkeypatch: pytest.MonkeyPatch, *, durable: bool) -> tuple[int, int]:
+    folders = 0
+    plain = os.fsync
+
+    def fsync(file: int) -> None:
+        nonlocal folders
+        folders += 1
+        plain(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        journal = make_run(path, durable=durable)
+        journal.write([CLAIM])
+        ((level,),) = journal._file.read("PRAGMA synchronous")
+        journal.close()
+    return folders, level
+
+
+def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SQLite's numbers for OFF and EXTRA.
+    assert syncs(tmp_path / "a.run", monkeypatch, durable=False) == (0, 0)
+    assert syncs(tmp_path / "b.run", monkeypatch, durable=True) == (1, 3)
+    journal = Journal.open(tmp_path / "b.run", write=True, durable=True)
+    assert journal._file.read("PRAGMA synchronous") == [(3,)]
+    journal.close()
+
+
+def test_a_folder_that_can_not_be_synced_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(file: int) -> None:
+        raise OSError("not on this file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        make_run(tmp_path / "a.run", durable=True).close()
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_log_of_another_kind_beside_it_is_not_worked_into_it(tmp_path: Path, write: bool) -> None:
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    before = path.read_bytes()
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("CREATE TABLE theirs (id INTEGER)")
+        path.with_name("a.run-wal").write_bytes((tmp_path / "other-wal").read_bytes())
+    other.close()
+    with pytest.raises(RunFileError, match=r"there is a -wal file beside it"):
+        Journal.open(path, write=write)
+    assert path.read_bytes() == before
+
+
+def test_nobody_can_connect_where_nothing_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: object, **__: object) -> sqlite3.Connection:
+        raise error_of("SQLITE_CANTOPEN")
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(RunFileError, match="it can't be opened: check the permissions of file and folder"):
+        Journal.create(tmp_path / "a.run", BROADCAST)

@@ -1,0 +1,269 @@
+"""kill -9 at any moment: what `write` returned for is there, and nothing that was never written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import run_killer
+from support.run_files import (
+    ACCEPTED,
+    BROADCAST,
+    CLAIMED,
+    ENVIRONMENT,
+    PENDING,
+    event,
+    kill_within_a_commit,
+    leave_half_done,
+    make_run,
+    run,
+    seen,
+)
+from support.run_killer import HEADER, events_of, plan
+
+from pushsdk._core.errors import RunFileError
+from pushsdk._runs.run_file.journal import Journal
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+KILLS = 28
+
+
+class Expected:
+    """What a run says after so many commits."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = plan(folder / "expected.run", durable=False)
+        self.says = [seen(self.journal)]
+
+    def after(self, commits: int) -> object:
+        while len(self.says) <= commits:
+            self.journal.write(events_of(len(self.says) - 1))
+            self.says.append(seen(self.journal))
+        return self.says[commits]
+
+
+def commits_in(journal: Journal) -> int:
+    return journal._seq
+
+
+def test_what_was_written_survives_the_writer_being_killed(tmp_path: Path) -> None:
+    said = json.loads(run(run_killer.__file__, tmp_path, KILLS, 4711))
+    expected = Expected(tmp_path)
+    killed_sending = 0
+    for number, commits in enumerate(said):
+        path = tmp_path / f"{number}.run"
+        alone = tmp_path / "alone.run"
+        if path.exists():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            shutil.copyfile(path, alone)
+        try:
+            # A reader may be the first to come by.
+            journal = Journal.open(path, write=number % 2 == 0)
+        except RunFileError:
+            sealed = False
+        else:
+            sealed = journal.sealed
+            if sealed:
+                assert commits <= commits_in(journal) <= commits + 1
+                assert seen(journal) == expected.after(commits_in(journal))
+            journal.close()
+        if sealed:
+            killed_sending += 1
+            judge_alone(alone, expected, commits)
+        else:
+            # Killed while it was planned: nothing was sent, and the same call begins again.
+            assert commits == 0
+            Journal.create(path, HEADER).close()
+    expected.journal.close()
+    assert killed_sending >= 20
+
+
+def judge_alone(path: Path, expected: Expected, commits: int) -> None:
+    """Somebody moved the file, and not the journal beside it, which is in the way of nothing but a torn commit."""
+    try:
+        journal = Journal.open(path, write=True)
+    except RunFileError:
+        return
+    assert commits <= commits_in(journal) <= commits + 1
+    assert seen(journal) == expected.after(commits_in(journal))
+    journal.close()
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_commit_that_was_half_done_is_rolled_back(tmp_path: Path, write: bool) -> None:
+    says = leave_half_done(tmp_path / "a.run")
+    journal = Journal.open(tmp_path / "a.run", write=write)
+    assert seen(journal) == says
+    journal.close()
+
+
+def test_a_commit_that_was_half_done_and_can_not_be_rolled_back_is_refused(tmp_path: Path) -> None:
+    leave_half_done(tmp_path / "a.run")
+    alone = tmp_path / "alone.run"
+    shutil.copyfile(tmp_path / "a.run", alone)
+    with pytest.raises(RunFileError, match="damaged"):
+        Journal.open(alone, write=False)
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_first_commit_that_was_half_done_leaves_nothing_and_planning_begins_again(
+    tmp_path: Path, write: bool
+) -> None:
+    path = tmp_path / "a.run"
+    kill_within_a_commit(path, "first")
+    make_run(path).close()
+    path.unlink()
+    kill_within_a_commit(path, "first")
+    for _ in range(2):
+        with pytest.raises(RunFileError, match="it is empty, nothing was planned in it"):
+            Journal.open(path, write=write)
+    make_run(path).close()
+
+
+def test_a_journal_beside_a_run_that_is_gone_does_no_harm(tmp_path: Path) -> None:
+    leave_half_done(tmp_path / "a.run")
+    (tmp_path / "a.run").unlink()
+    journal = make_run(tmp_path / "a.run")
+    before = seen(journal)
+    journal.close()
+    journal = Journal.open(tmp_path / "a.run", write=True)
+    assert seen(journal) == before
+    journal.close()
+
+
+def test_a_file_without_a_byte_in_it_is_where_planning_ended_and_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    path.touch(mode=0o644)
+    with pytest.raises(RunFileError, match="it is empty, nothing was planned in it"):
+        Journal.open(path, write=True)
+    make_run(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from support.run_killer import events_of, plan
+
+journal = plan(Path(sys.argv[1]), durable=False)
+print("planned", flush=True)
+for number in range(400):
+    journal.write(events_of(number))
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_reader_sees_whole_commits_while_another_process_writes(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    expected = Expected(tmp_path)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, path], env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    with writer, writer.stdin, writer.stdout:
+        assert writer.stdout.readline() == "planned\n"
+        counts = []
+        while len(counts) < 10 or counts[-1] < 400:
+            journal = Journal.open(path, write=False)
+            counts.append(commits_in(journal))
+            assert seen(journal) == expected.after(counts[-1])
+            journal.close()
+        assert counts == sorted(counts)
+        assert writer.stdout.readline() == "written\n"
+        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process"):
+            Journal.open(path, write=True)
+        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process"):
+            Journal.create(path, BROADCAST)
+        writer.kill()
+    journal = Journal.open(path, write=True)
+    assert commits_in(journal) == 400
+    journal.close()
+    expected.journal.close()
+
+
+FORKED = """
+import os, signal, sys
+from pathlib import Path
+from pushsdk._core.errors import RunFileError
+from pushsdk._runs.run_file.journal import Journal
+from support.run_files import ACCEPTED, CLAIMED, event
+
+path = Path(sys.argv[1])
+ready, tell_ready = os.pipe()
+wait, go_on = os.pipe()
+parent = os.fork()
+if parent == 0:
+    journal = Journal.open(path, write=True)
+    child = os.fork()
+    if child == 0:
+        for use in (lambda: journal.write([event(CLAIMED, 3, 5)]), lambda: journal.load([0])):
+            try:
+                use()
+            except RunFileError as error:
+                os.write(tell_ready, str(error).encode() + b"\\n")
+        journal.close()
+        os.write(tell_ready, b"end")
+        os.read(wait, 1)
+        os._exit(0)
+    os.close(wait)
+    os.read(ready, 0)
+    while not os.path.exists(sys.argv[2]):
+        pass
+    journal.write([event(ACCEPTED, 0, 3, 204)])
+    os.kill(os.getpid(), signal.SIGKILL)
+said = b""
+while not said.endswith(b"end"):
+    said += os.read(ready, 1000)
+try:
+    Journal.open(path, write=True)
+except RunFileError as error:
+    said += b"\\n" + str(error).encode()
+Path(sys.argv[2]).touch()
+os.waitpid(parent, 0)
+# The child of the one that was killed is still there.
+journal = Journal.open(path, write=True)
+print(said.decode())
+print(journal.tally().accepted)
+journal.close()
+os.write(go_on, b"x")
+"""
+
+
+def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    lines = run("-c", FORKED, path, tmp_path / "go").splitlines()
+    assert [line.removeprefix(f"{path}: ") for line in lines] == [
+        "it was opened by the process that this one was forked from: open it here",
+        "it was opened by the process that this one was forked from: open it here",
+        "end",
+        "it is in use by another process: wait for that, or end it",
+        "3",
+    ]
+
+
+def test_two_writers_that_no_lock_keeps_apart_do_not_mix(tmp_path: Path) -> None:
+    path, other_name = tmp_path / "a.run", tmp_path / "b.run"
+    make_run(path).close()
+    os.link(path, other_name)
+    first, second = Journal.open(path, write=True), Journal.open(other_name, write=True)
+    first.write([event(CLAIMED, 0, 3)])
+    for _ in range(2):
+        with pytest.raises(RunFileError, match="another process has written to it"):
+            second.write([event(CLAIMED, 0, 3)])
+    assert second.states.count(PENDING) == 5
+    first.write([event(ACCEPTED, 0, 3, 204)])
+    first.close()
+    second.close()
+    journal = Journal.open(path, write=False)
+    assert (commits_in(journal), journal.tally().accepted) == (2, 3)
+    journal.close()

@@ -1,0 +1,356 @@
+"""Where a run file may be, who may read it, and who may write to it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, seen
+
+from pushsdk._core.errors import RunFileError
+from pushsdk._io.files import lock
+from pushsdk._runs.run_file.file import file as place
+from pushsdk._runs.run_file.file import file as runfile
+from pushsdk._runs.run_file.journal import Journal
+
+USES: dict[str, Callable[[Path], Journal]] = {
+    "create": lambda path: Journal.create(path, BROADCAST),
+    "open to write": lambda path: Journal.open(path, write=True),
+    "open to read": lambda path: Journal.open(path, write=False),
+}
+EVERY_USE = pytest.mark.parametrize("use", USES.values(), ids=USES)
+EVERY_OPEN = pytest.mark.parametrize("write", [False, True])
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that an ordinary user can reach."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+        os.chmod(name, 0o700)
+
+
+@contextmanager
+def nobody(folder: Path) -> Iterator[None]:
+    """The folder belongs to an ordinary user, who the test is, too: nothing stops root."""
+    root = os.geteuid() == 0
+    if root:
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o777])
+def test_a_run_is_for_its_owner_only_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        journal = make_run(tmp_path / "a.run")
+        journal.write([event(CLAIMED, 0, 3)])
+    finally:
+        os.umask(before)
+    modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in tmp_path.iterdir()}
+    assert modes.pop("a.run-lock") & 0o077 == 0
+    assert modes == {"a.run": 0o600, "a.run-journal": 0o600}
+    journal.close()
+
+
+def test_it_is_for_its_owner_only_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+    plain = runfile.os.open
+
+    def watched(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        file = plain(path, flags, mode)
+        if flags & os.O_EXCL:
+            modes.append(stat.S_IMODE(os.fstat(file).st_mode))
+        return file
+
+    monkeypatch.setattr(runfile.os, "open", watched)
+    make_run(tmp_path / "a.run").close()
+    assert modes == [0o600]
+
+
+def test_nothing_lies_beside_a_run_that_was_closed(tmp_path: Path) -> None:
+    journal = make_run(tmp_path / "a.run")
+    journal.write([event(CLAIMED, 0, 3)])
+    journal.close()
+    assert os.listdir(tmp_path) == ["a.run"]
+
+
+@EVERY_USE
+@pytest.mark.parametrize("target", ["a run", "nothing"])
+def test_a_symbolic_link_is_refused(tmp_path: Path, use: Callable[[Path], Journal], target: str) -> None:
+    if target == "a run":
+        make_run(tmp_path / target).close()
+    link = tmp_path / "link.run"
+    link.symlink_to(tmp_path / target)
+    with pytest.raises(RunFileError, match=r"link\.run: it is a symbolic link: give the path of the file itself"):
+        use(link)
+    assert sorted(os.listdir(tmp_path)) == sorted({"link.run", *([target] if target == "a run" else [])})
+
+
+@EVERY_USE
+def test_a_folder_or_a_pipe_is_no_run_file(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(RunFileError, match=f"{name}: it is not a file: give the path of a run file"):
+            use(tmp_path / name)
+
+
+@EVERY_USE
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
+    with pytest.raises(
+        RunFileError, match=r"none/a\.run: the folder can't be used: No such file or directory"
+    ) as caught:
+        use(tmp_path / "none" / "a.run")
+    assert caught.value.path == str(tmp_path / "none" / "a.run")
+
+
+@EVERY_OPEN
+def test_a_run_that_is_not_there_is_named(tmp_path: Path, write: bool) -> None:
+    with pytest.raises(RunFileError, match=r"a\.run: it can't be opened: No such file or directory"):
+        Journal.open(tmp_path / "a.run", write=write)
+    assert os.listdir(tmp_path) == []
+
+
+@EVERY_USE
+@pytest.mark.parametrize("name", ["", "/", "..", "x" * 300, "a\0b"])
+def test_a_path_that_names_no_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], Journal], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunFileError):
+        use(Path(name))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["with space.run", "q?mode=memory.run", "#x%41.run", "ünï.run", "\udcff.run", "..run"])
+def test_any_other_name_is_a_name(tmp_path: Path, name: str) -> None:
+    make_run(tmp_path / name).close()
+    assert os.listdir(tmp_path) == [name]
+    journal = Journal.open(tmp_path / name, write=True)
+    assert journal.users == 5
+    journal.close()
+
+
+def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path: Path) -> None:
+    path = tmp_path.joinpath(*["x" * 200] * 3, "a.run")
+    path.parent.mkdir(parents=True)
+    with pytest.raises(RunFileError, match="it can't be opened"):
+        Journal.create(path, BROADCAST)
+
+
+def test_a_relative_path_stays_the_same_file_when_the_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    journal = make_run(Path("a.run"))
+    assert journal.path == tmp_path / "a.run"
+    monkeypatch.chdir("/")
+    journal.write([event(CLAIMED, 0, 3)])
+    journal.close()
+    assert os.listdir(tmp_path) == ["a.run"]
+
+
+def test_a_folder_that_may_not_be_written_to_can_be_read_from(folder: Path) -> None:
+    make_run(folder / "a.run").close()
+    folder.chmod(0o500)
+    with nobody(folder):
+        with pytest.raises(RunFileError, match=r"b\.run: the folder can't be used: Permission denied"):
+            Journal.create(folder / "b.run", BROADCAST)
+        with pytest.raises(RunFileError, match=r"a\.run: the folder can't be used: Permission denied"):
+            Journal.open(folder / "a.run", write=True)
+        journal = Journal.open(folder / "a.run", write=False)
+        assert journal.users == 5
+        journal.close()
+
+
+def test_a_file_that_may_not_be_written_to_can_be_read(folder: Path) -> None:
+    make_run(folder / "a.run").close()
+    (folder / "a.run").chmod(0o400)
+    with nobody(folder):
+        with pytest.raises(RunFileError, match="it may not be written: check the permissions"):
+            Journal.open(folder / "a.run", write=True)
+        journal = Journal.open(folder / "a.run", write=False)
+        assert journal.users == 5
+        journal.close()
+    assert os.listdir(folder) == ["a.run"]
+
+
+@EVERY_OPEN
+def test_a_file_that_may_not_be_read_says_so(folder: Path, write: bool) -> None:
+    make_run(folder / "a.run").close()
+    (folder / "a.run").chmod(0)
+    with nobody(folder), pytest.raises(RunFileError, match="it can't be opened: check the permissions"):
+        Journal.open(folder / "a.run", write=write)
+
+
+def test_what_has_to_be_rolled_back_where_nothing_may_be_written_says_so(folder: Path) -> None:
+    says = leave_half_done(folder / "a.run")
+    (folder / "a.run").chmod(0o400)
+    with nobody(folder):
+        with pytest.raises(RunFileError, match="its writer was killed: open it once where file and folder may be"):
+            Journal.open(folder / "a.run", write=False)
+        (folder / "a.run").chmod(0o600)
+        journal = Journal.open(folder / "a.run", write=False)
+        assert seen(journal) == says
+        journal.close()
+
+
+@pytest.mark.parametrize(
+    ("there", "words"), [([], "it can't be created"), (["a.run"], "it can't be planned anew")], ids=["no file", "empty"]
+)
+def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder: Path, there: list[str], words: str) -> None:
+    for name in ("a.run-lock", *there):
+        (folder / name).touch()
+    folder.chmod(0o500)
+    with nobody(folder), pytest.raises(RunFileError, match=f"{words}: Permission denied"):
+        Journal.create(folder / "a.run", BROADCAST)
+
+
+def test_a_file_that_appears_while_planning_begins_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.run"
+    path.touch()
+    plain = runfile.Place.clear
+
+    def clear(place: runfile.Place) -> None:
+        plain(place)
+        path.write_text("somebody's")
+
+    monkeypatch.setattr(runfile.Place, "clear", clear)
+    with pytest.raises(RunFileError, match="not a run file"):
+        Journal.create(path, BROADCAST)
+    assert path.read_text() == "somebody's"
+
+
+@pytest.mark.parametrize("flock", [None, False], ids=["lock of this system", "lock where there is no flock"])
+@pytest.mark.parametrize("use", [USES["create"], USES["open to write"]], ids=["create", "open"])
+def test_one_journal_writes_and_any_number_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool | None, use: Callable[[Path], Journal]
+) -> None:
+    if flock is not None:
+        monkeypatch.setattr(place, "lock", lambda path: lock(path, flock=flock))
+    path = tmp_path / "a.run"
+    journal = make_run(path)
+    for _ in range(2):
+        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process: wait for that, or end it"):
+            use(path)
+    readers = [Journal.open(path, write=False) for _ in range(2)]
+    journal.write([event(CLAIMED, 0, 3)])
+    for reader in readers:
+        assert reader.load([0, 1]) == journal.load([0, 1])
+        reader.close()
+    # The readers' end and the refused ones' took nothing away from it.
+    with pytest.raises(RunFileError, match="in use"):
+        use(path)
+    journal.write([event(ACCEPTED, 0, 3, 204)])
+    journal.close()
+    journal = Journal.open(path, write=True)
+    assert journal.tally().accepted == 3
+    journal.close()
+    assert os.listdir(tmp_path) == ["a.run"]
+
+
+def test_a_folder_by_two_names_has_one_lock(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    journal = make_run(tmp_path / "folder" / "a.run")
+    with pytest.raises(RunFileError, match="in use"):
+        Journal.open(tmp_path / "link" / "a.run", write=True)
+    journal.close()
+
+
+def test_a_lock_file_that_was_left_behind_is_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "a.run-lock").touch()
+    make_run(tmp_path / "a.run").close()
+    assert os.listdir(tmp_path) == ["a.run"]
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "a.run-lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunFileError, match="the folder can't be used"):
+        Journal.create(tmp_path / "a.run", BROADCAST)
+    assert os.listdir(tmp_path) == ["a.run-lock"]
+
+
+def test_the_lock_of_a_file_that_was_removed_meanwhile_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    path = tmp_path / "lock"
+    holder = lock(path)
+    plain = fcntl.flock
+    others = []
+
+    def late(file: int, operation: int) -> None:
+        # Between opening the file and locking it, its holder gives it back; the first time another takes it.
+        monkeypatch.setattr(fcntl, "flock", plain if others else late)
+        if not others:
+            holder()
+            others.append(file)
+        else:
+            path.unlink()
+            path.touch()
+        plain(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    release = lock(path)
+    with pytest.raises(BlockingIOError):
+        lock(path)
+    release()
+    release()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_without_flock_says_what_is_wrong_with_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("not SQLite's" * 100)
+    with pytest.raises(OSError, match="not a database"):
+        lock(tmp_path / "lock", flock=False)
+    with pytest.raises(OSError, match="unable to open"):
+        lock(tmp_path / "none" / "lock", flock=False)
+
+
+def test_a_forked_child_drops_the_locks_of_its_parent(tmp_path: Path) -> None:
+    release = lock(tmp_path / "lock")
+    for _ in range(2):
+        release.__self__._close()  # type: ignore[attr-defined]  # as in a child; here it was the only copy
+    again = lock(tmp_path / "lock")
+    release()
+    assert os.listdir(tmp_path) == ["lock"]
+    again()
+
+
+def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = make_run(tmp_path / "a.run")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(RunFileError, match="this one was forked from: open it here"):
+            journal.write([event(CLAIMED, 0, 3)])
+        journal.close()
+    connection = journal._file._db
+    assert connection.execute("PRAGMA application_id").fetchone() == (runfile.APPLICATION,)
+    connection.close()
+    journal._file._place.release()
+
+
+def test_an_error_can_be_pickled_and_keeps_the_path(tmp_path: Path) -> None:
+    with pytest.raises(RunFileError) as caught:
+        Journal.open(tmp_path / "a.run", write=False)
+    there = pickle.loads(pickle.dumps(caught.value))
+    assert (str(there), there.path) == (str(caught.value), str(tmp_path / "a.run"))

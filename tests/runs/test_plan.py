@@ -1,0 +1,55 @@
+"""Ids are cut into chunks within the bounds; values that hold ids never show them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushsdk._audience.chunks import Chunk, chunks_of
+from pushsdk._core import wire
+from pushsdk._core.batching import FRAME
+from pushsdk._core.splitting import LearnedSizes
+from pushsdk._runs.plan import ChunkRequest, Header, UserRange
+
+IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), min_size=1, max_size=60)
+
+
+@given(IDS, st.integers(1, 20), st.integers(1, 400))
+def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids: list[str], max_users: int, max_bytes: int) -> None:
+    chunks = list(chunks_of(ids, fixed=10, max_users=max_users, max_bytes=max_bytes))
+    assert [user for chunk in chunks for user in chunk.user_ids()] == ids
+    for chunk in chunks:
+        assert chunk.users == len(chunk.user_ids()) <= max_users
+        assert chunk.users == 1 or len(chunk.ids) + 10 + FRAME <= max_bytes or max_bytes < 20
+
+
+def test_a_message_that_is_most_of_the_bytes_does_not_make_a_request_for_each_user() -> None:
+    (chunk,) = chunks_of([f"user-{number}" for number in range(100)], fixed=2100, max_users=1000, max_bytes=2000)
+    assert chunk.users == 100
+
+
+def test_nothing_shows_user_ids() -> None:
+    chunk = Chunk(1, b'"secret-user"', b'{"title":"secret"}')
+    header = Header(kind="broadcast", base_url="https://push.example", max_users=1, max_bytes=1, message=b'"secret"')
+    part = ChunkRequest.of(UserRange(0, 0, 1), chunk, header, 0)
+    assert "secret" not in f"{chunk!r} {header!r} {part!r}"
+
+
+def test_a_part_of_a_chunk_carries_its_users_only() -> None:
+    chunk = Chunk(3, b'"a","b","c"')
+    header = Header(kind="broadcast", base_url="", max_users=3, max_bytes=1000, message=b"{}", custom_fields=b"[]")
+    part = ChunkRequest.of(UserRange(7, 701, 703), chunk, header, 700)
+    assert part.body() == b'{"userIds":["b","c"],"message":{},"customFields":[]}'
+    assert [half.piece for half in part.halves()] == [UserRange(7, 701, 702), UserRange(7, 702, 703)]
+
+
+def test_a_part_larger_than_what_the_service_takes_is_halved_until_it_fits() -> None:
+    sizes = LearnedSizes()
+    sizes.learn(20, FRAME + 2, 200)
+    chunk = next(chunks_of([f"user-{number:04d}" for number in range(64)], fixed=2, max_users=64, max_bytes=10_000))
+    header = Header(kind="broadcast", base_url="", max_users=64, max_bytes=10_000, message=b"{}")
+    parts = list(ChunkRequest.of(UserRange(0, 0, 64), chunk, header, 0).within(sizes))
+    assert [part.users for part in parts] == [8] * 8
+    assert wire.encode_user_ids([f"user-{number:04d}" for number in range(64)])[1:-1] == b",".join(
+        part.ids for part in parts
+    )

@@ -1,0 +1,144 @@
+"""What may not leak from a run: its file to others, its users and texts to logs and errors, the key to anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fake_service import FakeService, answer, client_of
+from support.kill_child import KEY, MESSAGE, ids
+from support.kill_service import ROUGH, KillService, name_of
+from support.virtual_time import virtual
+
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    Brake,
+    BroadcastError,
+    Limits,
+    RetryPolicy,
+    RunFileError,
+)
+from pushsdk._runs.run_file.journal import Journal
+
+TEN = Batching(max_users=10)
+NO_BRAKE = Brake.off()
+QUICK = RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005)
+
+
+def names(count: int) -> list[str]:
+    return list(ids(count))
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o777], ids=oct)
+def mask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+@pytest.mark.parametrize("durable", [False, True])
+@virtual
+async def test_the_file_and_what_lies_beside_it_are_for_their_owner_only(
+    mask: int, durable: bool, tmp_path: Path
+) -> None:
+    seen: dict[str, set[int]] = {}
+
+    def look(request: Any) -> Any:
+        for entry in os.scandir(tmp_path):
+            seen.setdefault(entry.name, set()).add(stat.S_IMODE(entry.stat().st_mode))
+        return answer()
+
+    async with client_of(FakeService(then=look), batching=TEN, limits=Limits(in_flight=1)) as client:
+        await client.broadcast(names(100), MESSAGE, run=tmp_path / "run", durable=durable, limit=50)
+        await client.resume(tmp_path / "run", durable=durable)
+    assert seen["run"] == {0o600}
+    assert all(mode & 0o077 == 0 for modes in seen.values() for mode in modes), seen
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_run_without_a_file_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    modes = set()
+
+    def look(request: Any) -> Any:
+        modes.update(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in tmp_path.rglob("*"))
+        return answer()
+
+    @virtual
+    async def send() -> None:
+        async with client_of(FakeService(then=look), batching=TEN) as client:
+            report = await client.broadcast(names(100), MESSAGE)
+        assert sum(1 for _ in report.rows()) == 100
+
+    send()
+    assert modes == {0}
+    assert os.listdir(tmp_path) == []
+
+
+async def test_no_log_and_no_error_of_a_rough_run_names_a_user_a_text_or_the_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    path, told, users = tmp_path / "run", list[Any](), 3_000
+    message = {"title": {"en": "Secret spring"}}
+    async with KillService(users, seed=6, faults=ROUGH, culprits=frozenset({7, 1500})) as service:
+        client = AsyncPushClient(
+            service.base_url,
+            KEY,
+            batching=Batching(max_users=20),
+            retry=QUICK,
+            limits=Limits(in_flight=8),
+            on_event=lambda event: told.append(repr(event)),
+        )
+        async with client:
+            asyncio.get_running_loop().set_debug(True)
+            for on_unknown in ("hold", "resend"):
+                report = await client.broadcast(
+                    names(users),
+                    message,
+                    run=path,
+                    custom_fields={"code": "Secret code"},
+                    on_unknown=on_unknown,
+                    brake=NO_BRAKE,
+                    on_progress=lambda progress: told.append(repr(progress)),
+                )
+            with closing(Journal.open(path, write=False)) as journal:
+                told += [repr(report), repr(client), repr(journal)]
+            with pytest.raises(BroadcastError) as caught:
+                report.raise_for_failures()
+            told += [str(caught.value), repr(caught.value), f"{caught.value.args}"]
+            for other in ({"title": {"en": "Secret other"}}, message):
+                with pytest.raises(RunFileError) as refused:
+                    await client.broadcast(names(users), other, run=path)
+                told += [str(refused.value), repr(refused.value)]
+            told += [f"{row.reason} {row!r}" for row in report.rows()]
+    text = "\n".join([caplog.text, *told])
+    assert len(service.fates) >= 8, "it was rough"
+    for secret in ("person-", "Secret", KEY):
+        assert secret not in text
+    assert KEY.encode() not in path.read_bytes()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@virtual
+async def test_the_key_is_in_no_byte_of_a_run(durable: bool, tmp_path: Path) -> None:
+    def look(request: Any) -> Any:
+        assert not any(b"secret-key" in path.read_bytes() for path in tmp_path.iterdir())
+        return answer(401) if request.users[0] == name_of(50) else answer()
+
+    async with client_of(FakeService(then=look), batching=TEN) as client:
+        report = await client.broadcast(names(100), MESSAGE, run=tmp_path / "run", durable=durable)
+    assert report.stopped is not None
+    assert b"secret-key" not in (tmp_path / "run").read_bytes()
