@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         DrainReport,
         Receipt,
     )
-    from pushsdk._core.stop_policy import Brake
+    from pushsdk._core.stop_policy import StopPolicy
     from pushsdk._runs.progress import Progress
     from pushsdk._runs.report import BroadcastReport, read_report
     from pushsdk._runs.run_file.journal import Row
@@ -130,7 +130,6 @@ __all__ = [
     "AudienceSummary",
     "AuthenticationError",
     "Batching",
-    "Brake",
     "BroadcastError",
     "BroadcastReport",
     "CampaignCreated",
@@ -176,6 +175,7 @@ __all__ = [
     "ScheduleType",
     "Segment",
     "SendAbandoned",
+    "StopPolicy",
     "Timeout",
     "UnexpectedResponseError",
     "UnsetType",

@@ -80,7 +80,7 @@ class AsyncPushClient:
         and never closed; ``ssl`` is a context with your own certificates; ``headers`` go with every request;
         ``keepalive`` is how long an idle connection is kept, in seconds: keep it below the server's (a connection
         closed by the server is replaced, at the cost of a new one). ``on_event`` is called with each event.
-        ``claims`` is the claim store of ``send(..., dedupe_key=)``, used and never closed.
+        ``claims`` is the claim store of ``send(..., idempotency_key=)``, used and never closed.
         """
         api_key = sealed(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
         if api_key is None:
@@ -151,12 +151,12 @@ class AsyncPushClient:
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | float | None = None,
         retry: RetryPolicy | None = None,
-        dedupe_key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Receipt:
         """Push a message to one user, or to at most ``Batching.max_users`` users (interface, sections 2.9, 4.2).
 
         Concurrent calls with an equal message are merged into one request. Within one call an id counts once.
-        ``timeout`` is a Timeout, or the total in seconds. ``dedupe_key`` (at most 512 bytes of UTF-8; needs ``claims``)
+        ``timeout`` is a Timeout, or the total in seconds. ``idempotency_key`` (at most 512 bytes; needs ``claims``)
         names the job that this is a delivery of: it sends to those whom no delivery has sent to, or who were refused
         for a reason that may pass; the others are answered as recorded, or UNKNOWN where in doubt or being sent.
 
@@ -175,8 +175,10 @@ class AsyncPushClient:
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
         call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), repeated)
-        if dedupe_key is not None and self._keyed is None:
-            raise ConfigurationError("dedupe_key needs a claim store: pass claims= to the client (see pushsdk.claims)")
+        if idempotency_key is not None and self._keyed is None:
+            raise ConfigurationError(
+                "idempotency_key needs a claim store: pass claims= to the client (see pushsdk.claims)"
+            )
         if engine.backlog.is_full:
             ids = b""  # a call that waits for room holds no bytes
             await engine.coalescer.wait_for_room(call)
@@ -186,9 +188,9 @@ class AsyncPushClient:
         except BaseException:
             engine.coalescer.ledger.end(call)
             raise
-        if dedupe_key is not None:
+        if idempotency_key is not None:
             keyed = self._engine.options_of(options.policy, options.timeout, keyed=True)
-            return await self._send_once(call, Content(encoded, fields, keyed), dedupe_key)
+            return await self._send_once(call, Content(encoded, fields, keyed), idempotency_key)
         batch = engine.coalescer.join(call, (encoded, fields, options))
         if call.waiter is not None:
             # Here, not in a coroutine of the coalescer's: in a crowd that would be one more for each of them.
@@ -267,9 +269,9 @@ class AsyncPushClient:
         file ``run`` (mode 0600: it holds user ids), or in a temporary one. Then it is sent: each request is claimed in
         the file before its first byte leaves, and settled after. A ``run`` that exists is taken up where it ended, also
         after kill -9, without reading ``user_ids`` again; it must be of this message, base_url and source. What was
-        claimed and never settled is UNKNOWN: held, unless ``on_unknown="resend"``. Throttled and unsent requests are
-        repeated as long as it takes; ``brake`` says when to give up, ``limit`` after how many users to pause, ``stop``
-        ends it early, after what is on its way. ``durable`` syncs each claim to the disk, for a loss of power.
+        claimed and never settled is UNKNOWN: skipped, unless ``on_unknown="resend"``. Throttled and unsent requests are
+        retried as long as it takes; ``stop_policy`` says when to stop, ``limit`` after how many users to pause,
+        ``stop`` ends it early, after what is on its way. ``durable`` syncs each claim to the disk, for a loss of power.
         ``on_progress`` is told twice a second.
 
         Raises ValidationError or ConfigurationError before anything is sent, RunFileError where the file can't be used.
@@ -336,16 +338,16 @@ class AsyncPushClient:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
 
-    async def _send_once(self, call: Call, content: Content, dedupe_key: str) -> Receipt:
+    async def _send_once(self, call: Call, content: Content, idempotency_key: str) -> Receipt:
         assert self._keyed is not None  # noqa: S101 - checked by ``send``
         try:
-            return await self._keyed.send(call, content, key=dedupe_key)
+            return await self._keyed.send(call, content, key=idempotency_key)
         except ValidationError:
             self._engine.coalescer.ledger.end(call)
             raise
         except PartialError as error:
             # The same again sends to nobody but those.
-            error.may_repeat = error._open
+            error.retryable = error._open
             raise
 
     def _wishes(self, run: RunPath | None, stop: asyncio.Event | None, options: RunOptions) -> Wishes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pushsdk._core.events import Event
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
-from pushsdk._core.stop_policy import Brake
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._runs.options import OnUnknown
 from pushsdk._runs.progress import Progress
 from pushsdk.claims.store import ClaimStore
@@ -52,16 +52,16 @@ class ClientOptions(SendingOptions, total=False):
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""
     claims: ClaimStore | None
-    """The claim store of ``send(..., dedupe_key=)``."""
+    """The claim store of ``send(..., idempotency_key=)``."""
 
 
 class RunOptions(TypedDict, total=False):
     """Options of a run: of ``broadcast``, ``send_each`` and ``resume``."""
 
     on_unknown: OnUnknown
-    """``"hold"`` (default) leaves users with an unknown outcome alone; ``"resend"`` may push to them twice."""
-    brake: Brake | None
-    """When to stop the run. Default: ``Brake()``."""
+    """``"skip"`` (default) leaves users with an unknown outcome alone; ``"resend"`` may push to them twice."""
+    stop_policy: StopPolicy | None
+    """When to stop the run. Default: ``StopPolicy()``."""
     on_progress: Callable[[Progress], object] | None
     """A callable that is called twice a second."""
     limit: int | None

@@ -229,21 +229,21 @@ def answer(row: Rule) -> str:
 
 def test_the_outcome_table_is_that_of_the_code() -> None:
     of_statuses, (proven, anything_else) = tables()["answer"][:-2], tables()["answer"][-2:]
-    assert of_statuses == [[answer(row), row.outcome, "yes" if row.repeatable else "no", row.meaning] for row in TABLE]
+    assert of_statuses == [[answer(row), row.outcome, "yes" if row.retryable else "no", row.meaning] for row in TABLE]
     assert proven[:3] == ["no response, proven not to have left", "NOT_SENT", "yes"]
     assert anything_else[:3] == ["anything else", "UNKNOWN", "no"]
 
 
 def judged(failure: Failure, *, started_writing: bool) -> Attempt:
     evidence = Evidence(touched=True, started_writing=started_writing, failure=failure)
-    return judge(evidence, statuses={}, repeat=RetryPolicy().repeat, started=0.0, seconds=0.0)
+    return judge(evidence, statuses={}, retry_on=RetryPolicy().retry_on, started=0.0, seconds=0.0)
 
 
 @pytest.mark.parametrize("failure", Failure, ids=lambda failure: failure.name)
 def test_the_last_two_rows_are_what_is_judged_without_a_response(failure: Failure) -> None:
     not_left, left = judged(failure, started_writing=False), judged(failure, started_writing=True)
-    assert (not_left.outcome, not_left.repeatable) == (Outcome.NOT_SENT, failure not in NEEDS_A_PERSON)
-    assert (left.outcome, left.repeatable) == (Outcome.UNKNOWN, False)
+    assert (not_left.outcome, not_left.retryable) == (Outcome.NOT_SENT, failure not in NEEDS_A_PERSON)
+    assert (left.outcome, left.retryable) == (Outcome.UNKNOWN, False)
 
 
 def test_the_failures_that_need_a_person_are_named() -> None:
@@ -251,7 +251,7 @@ def test_the_failures_that_need_a_person_are_named() -> None:
     assert "not repeated after a TLS, certificate or proxy failure" in tables()["answer"][-2][3]
 
 
-UNSENT = Attempt(outcome=Outcome.NOT_SENT, repeatable=True)
+UNSENT = Attempt(outcome=Outcome.NOT_SENT, retryable=True)
 UNKNOWN = Attempt(outcome=Outcome.UNKNOWN)
 
 
@@ -266,10 +266,10 @@ UNKNOWN = Attempt(outcome=Outcome.UNKNOWN)
 def test_the_policies_repeat_what_their_table_says(name: str, unsent: bool, unknown: bool, collapsible: bool) -> None:
     told = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in tables()["policy"]}
     policy: RetryPolicy = getattr(RetryPolicy, name)()
-    assert policy.attempts > 1
-    assert policy.may_repeat(UNSENT, collapsible=False) is unsent is told[name][0].startswith("repeated")
-    assert policy.may_repeat(UNKNOWN, collapsible=False) is unknown is told[name][1].startswith("repeated")
-    assert policy.may_repeat(UNKNOWN, collapsible=True) is collapsible is (told[name][1] != "never")
+    assert policy.max_attempts > 1
+    assert policy.retryable(UNSENT, collapsible=False) is unsent is told[name][0].startswith("repeated")
+    assert policy.retryable(UNKNOWN, collapsible=False) is unknown is told[name][1].startswith("repeated")
+    assert policy.retryable(UNKNOWN, collapsible=True) is collapsible is (told[name][1] != "never")
     assert told["none"] == ["never", "never"]
     assert RetryPolicy.none().attempts == 1
     assert len(told) == 5
@@ -279,7 +279,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     policy, timeout, batching = RetryPolicy(), Timeout(), pushsdk.Batching()
     text = " ".join(README.split())
     for said in (
-        f"There are {policy.attempts} attempts, with random waits of up to {policy.base} s, {policy.base * 2} s",
+        f"There are {policy.max_attempts} attempts, with random waits of up to {policy.base} s, {policy.base * 2} s",
         f"at most {policy.cap:.0f} s",
         f"for at most {policy.max_retry_after:.0f} s",
         f"costs {COST} tokens of the client's {CAPACITY}",
@@ -292,7 +292,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "408, 425 and 429",
     ):
         assert said in text
-    assert policy.repeat == {408, 425, 429}
+    assert policy.retry_on == {408, 425, 429}
     assert batching.split_on == {400, 413, 422}
     assert batching.linger == 0
 

@@ -100,7 +100,7 @@ def is_retryable(verdict: Verdict) -> bool:
         return verdict.outcome is Outcome.NOT_SENT
     last = verdict.attempts[-1]
     # A call that ended before its next attempt: a part of it may never have been sent by itself, as behind a 413.
-    return last.repeatable or (last.outcome is Outcome.REJECTED and verdict.failure is not None)
+    return last.retryable or (last.outcome is Outcome.REJECTED and verdict.failure is not None)
 
 
 def why_stopped(verdict: Verdict) -> str:

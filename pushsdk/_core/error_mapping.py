@@ -27,7 +27,7 @@ from pushsdk._core.errors import (
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.splitting import attempts_of
 
-__all__ = ["closed_error", "error_for", "may_repeat", "partial_error", "recorded_error"]
+__all__ = ["closed_error", "error_for", "partial_error", "recorded_error", "retryable"]
 
 BODY_KEPT = 4096
 
@@ -63,14 +63,14 @@ def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: 
     kind = _NOT_SENT.get(verdict.failure, NotSentError) if verdict.failure else NotSentError
     error = kind(f"not sent: {_cause(verdict)}{_tries(verdict.attempts)}", attempts=verdict.attempts, user_ids=user_ids)
     error.retry_after = verdict.retry_after
-    error.may_repeat = may_repeat(verdict)
+    error.retryable = retryable(verdict)
     return error
 
 
 def closed_error() -> ClientClosedError:
     """Return the error for a call on a closed client: unlike a call that the close cut off, it fails alike again."""
     error = ClientClosedError("the client is closed: make a new one")
-    error.may_repeat = False
+    error.retryable = False
     return error
 
 
@@ -88,32 +88,32 @@ def partial_error(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], V
         user_ids=tuple(users),
     )
     error.outcomes = outcomes
-    again = [verdict for _, verdict in parts if may_repeat(verdict)]
+    again = [verdict for _, verdict in parts if retryable(verdict)]
     error._open = bool(again)
-    error.may_repeat = error._open and not (counts[Outcome.ACCEPTED] or counts[Outcome.UNKNOWN])
+    error.retryable = error._open and not (counts[Outcome.ACCEPTED] or counts[Outcome.UNKNOWN])
     error.retry_after = max((each.retry_after for each in again if each.retry_after is not None), default=None)
     return error
 
 
 def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
-    """The error for a delivery that sent nothing: the verdict is on an earlier one with the same dedupe key."""
+    """The error for a delivery that sent nothing: the verdict is on an earlier one with the same idempotency key."""
     if verdict.outcome is Outcome.UNKNOWN:
         return OutcomeUnknownError(
-            "outcome unknown: claimed by another delivery with this dedupe_key that has not settled: it is still being "
-            "sent, or nobody knows how it ended; this one sent nothing",
+            "outcome unknown: another call with this idempotency_key claimed the users and has not settled: it "
+            "is still in flight, or its outcome is unknown; this call sent nothing",
             user_ids=user_ids,
         )
     status = verdict.status or 0
     error = _REJECTIONS.get(status, RejectedError)(
-        f"rejected: HTTP {status}, as an earlier delivery with this dedupe_key was; this one sent nothing",
+        f"rejected: HTTP {status}, as an earlier delivery with this idempotency_key was; this one sent nothing",
         user_ids=user_ids,
     )
     error.status = status
-    error.may_repeat = False
+    error.retryable = False
     return error
 
 
-def may_repeat(verdict: Verdict) -> bool:
+def retryable(verdict: Verdict) -> bool:
     """Return True if the call may be made again as it is: its users are open, and no person has to fix a thing."""
     # A broken key callable was asked again by the call itself: a store of secrets may be down for a moment.
     keyless = bool(verdict.attempts) and verdict.attempts[-1].reason.startswith(Failure.CREDENTIALS)
@@ -123,7 +123,7 @@ def may_repeat(verdict: Verdict) -> bool:
 def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
     said = next(each for each in reversed(verdict.attempts) if each.outcome is Outcome.REJECTED)
     status = said.status or 0
-    throttled = said.retry_after is not None and said.repeatable
+    throttled = said.retry_after is not None and said.retryable
     kind = RateLimitedError if throttled else _REJECTIONS.get(status, RejectedError)
     error = kind(
         f"rejected: HTTP {status}{_redirect(status, verdict.headers)}{_ended(verdict)}{_tries(verdict.attempts)}",
@@ -131,7 +131,7 @@ def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
         user_ids=user_ids,
     )
     error.status = status
-    error.may_repeat = may_repeat(verdict)
+    error.retryable = retryable(verdict)
     # A copy: the HTTP library's own mapping may hold on to more than its items.
     error.headers = Headers(verdict.headers)
     error.body = (verdict.body or b"")[:BODY_KEPT]

@@ -37,7 +37,7 @@ class PushError(Exception):
     ``outcome`` says what happened to all of the call's users, ``attempts`` what was tried on the wire, oldest
     first, and ``user_ids`` whom it concerns (empty for a campaign).
 
-    ``may_repeat`` is True where the same call again, with the same ``dedupe_key`` if it had one, can push nobody twice
+    ``retryable`` is True where the same call again, with the same ``idempotency_key`` if any, can push nobody twice
     and may succeed: somebody was never sent, or refused for the moment. A worker gives such a job back to its queue. It
     is False for what only a person can fix: 401, 403, a certificate, TLS, a proxy, a closed client or session, a
     callable that gives no key.
@@ -45,7 +45,7 @@ class PushError(Exception):
     """
 
     outcome: Outcome = Outcome.NOT_SENT
-    may_repeat: bool = False
+    retryable: bool = False
     retry_after: float | None = None
 
     def __init__(
@@ -77,7 +77,7 @@ class NotSentError(PushError):
     ``retry_after``, in seconds, is set where the call ended because the service asked for a longer wait.
     """
 
-    may_repeat: bool = True
+    retryable: bool = True
 
 
 class ClientClosedError(NotSentError):
@@ -136,7 +136,7 @@ class AuthenticationError(RejectedError):
 class RateLimitedError(RejectedError):
     """Throttled, and the call could not wait it out. ``retry_after``, in seconds, where the service said it."""
 
-    may_repeat: bool = True
+    retryable: bool = True
 
 
 class PayloadTooLargeError(RejectedError):
@@ -158,7 +158,7 @@ class PartialError(PushError):
     """The call's users ended differently.
 
     ``outcomes`` maps every user id to its outcome; ``outcome`` is the worst of them (UNKNOWN, then NOT_SENT, then
-    REJECTED). Without a ``dedupe_key``, ``may_repeat`` is False where somebody was accepted, or may have been.
+    REJECTED). Without a ``idempotency_key``, ``retryable`` is False where somebody was accepted, or may have been.
     """
 
     outcomes: Mapping[str, Outcome] = {}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pushsdk._core.decisions import OUTCOMES, decide
-from pushsdk._core.error_mapping import error_for, may_repeat, partial_error, recorded_error
+from pushsdk._core.error_mapping import error_for, partial_error, recorded_error, retryable
 from pushsdk._core.errors import PushError, ValidationError
 from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.results import Receipt
@@ -78,16 +78,18 @@ def digest_of(key: object) -> str:
     """
     if not isinstance(key, str) or not key:
         raise ValidationError(
-            "dedupe_key is a str that is not empty: one for each job, the same at each delivery of it"
+            "idempotency_key is a str that is not empty: one for each job, the same at each delivery of it"
         )
     try:
         data = key.encode()
     except UnicodeEncodeError:
         data = b"\0"
     if b"\0" in data:
-        raise ValidationError("dedupe_key holds a NUL or half a surrogate pair: use plain text, as the id of the job")
+        raise ValidationError(
+            "idempotency_key must not contain NUL or lone surrogates: use plain text, such as the job id"
+        )
     if len(data) > KEY_BYTES:
-        raise ValidationError(f"dedupe_key is longer than {KEY_BYTES} bytes of UTF-8: use the id of the job, or a hash")
+        raise ValidationError(f"idempotency_key is longer than {KEY_BYTES} bytes of UTF-8: use the job id, or a hash")
     return hashlib.sha256(_KEYS + data).hexdigest()
 
 
@@ -129,12 +131,12 @@ def conclude(users: tuple[str, ...], repeated: int, parts: Shares) -> Receipt | 
             repeated=repeated,
             requests=len(sent),
             attempts=attempts_of(sent),
-            deduplicated=len(users) - sum([len(part) for part, _ in sent]),
+            already_accepted=len(users) - sum([len(part) for part, _ in sent]),
         )
     if len(outcomes) > 1:
         return partial_error(users, parts)
     if sent:
         error = error_for(msgspec.structs.replace(sent[-1][1], attempts=attempts_of(sent)), user_ids=users)
-        error.may_repeat = any(may_repeat(verdict) for _, verdict in sent)
+        error.retryable = any(retryable(verdict) for _, verdict in sent)
         return error
     return recorded_error(parts[-1][1], user_ids=users)

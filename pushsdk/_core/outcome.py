@@ -91,13 +91,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One try of a request on the wire, as it was judged.
 
     ``started`` and ``seconds`` are seconds on the event loop's clock. ``status`` is None where no response was
-    returned; ``reason`` says in words what happened. ``repeatable`` is the table's mark 'may be repeated'.
+    returned; ``reason`` says in words what happened. ``retryable`` is the table's mark 'may be repeated'.
     """
 
     outcome: Outcome
     status: int | None = None
     reason: str = ""
-    repeatable: bool = False
+    retryable: bool = False
     retry_after: float | None = None
     started: float = 0.0
     seconds: float = 0.0
@@ -140,7 +140,7 @@ class Rule(msgspec.Struct, frozen=True):
     first: int
     last: int
     outcome: Outcome
-    repeatable: bool
+    retryable: bool
     meaning: str
     needs_retry_after: bool = False
     needs_json: bool = False
@@ -178,8 +178,8 @@ TABLE: tuple[Rule, ...] = (
     Rule(0, 9999, Outcome.UNKNOWN, False, "anything else: below 200, 600 and above"),
 )
 
-REPEATABLE = frozenset(row.first for row in TABLE if row.repeatable and not row.needs_retry_after)
-"""The statuses that may be repeated whatever their headers say: the default of ``RetryPolicy.repeat``."""
+RETRYABLE = frozenset(row.first for row in TABLE if row.retryable and not row.needs_retry_after)
+"""The statuses that may be repeated whatever their headers say: the default of ``RetryPolicy.retry_on``."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -204,18 +204,18 @@ def read_status(
     retry_after: float | None,
     json: bool,
     statuses: Mapping[int, Outcome],
-    repeat: Set[int],
+    retry_on: Set[int],
 ) -> tuple[Outcome, bool]:
     """Return the outcome of a status, and whether it may be repeated.
 
     ``json`` says that the body is JSON or empty. ``statuses`` is the caller's own reading, asked before the table;
-    ``repeat`` the statuses to repeat.
+    ``retry_on`` the statuses to repeat.
     """
     for row in TABLE:
         needs = (row.needs_retry_after and retry_after is None) or (row.needs_json and not json)
         if row.first <= status <= row.last and not needs:
             outcome = statuses.get(status, row.outcome)
-            return outcome, outcome is Outcome.REJECTED and (row.needs_retry_after or status in repeat)
+            return outcome, outcome is Outcome.REJECTED and (row.needs_retry_after or status in retry_on)
     return statuses.get(status, Outcome.UNKNOWN), False
 
 
@@ -240,7 +240,7 @@ def judge(
     evidence: Evidence,
     *,
     statuses: Mapping[int, Outcome],
-    repeat: Set[int],
+    retry_on: Set[int],
     started: float,
     seconds: float,
 ) -> Attempt:
@@ -248,33 +248,33 @@ def judge(
     if evidence.written and evidence.status == 204 and not statuses:
         # The table's answer for nearly every push, without reading the table.
         return Attempt(outcome=_ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
-    outcome, repeatable = _weigh(evidence, statuses, repeat)
+    outcome, retryable = _weigh(evidence, statuses, retry_on)
     return Attempt(
         outcome=outcome,
         status=evidence.status,
         reason=_in_words(evidence),
-        repeatable=repeatable,
+        retryable=retryable,
         retry_after=evidence.retry_after,
         started=started,
         seconds=seconds,
     )
 
 
-def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], repeat: Set[int]) -> tuple[Outcome, bool]:
+def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[int]) -> tuple[Outcome, bool]:
     if evidence.status is not None:
         if evidence.touched and not evidence.started_writing:
             # An answer to nothing: it had been waiting on the pooled connection for whoever came next.
             return Outcome.NOT_SENT, True
-        outcome, repeatable = read_status(
+        outcome, retryable = read_status(
             evidence.status,
             retry_after=evidence.retry_after,
             json=_is_json_or_empty(evidence),
             statuses=statuses,
-            repeat=repeat,
+            retry_on=retry_on,
         )
         if outcome is Outcome.ACCEPTED and evidence.touched and not evidence.written:
             return Outcome.UNKNOWN, False
-        return outcome, repeatable
+        return outcome, retryable
     if evidence.started_writing or not (evidence.touched or evidence.failure in PROVEN_BY_TYPE):
         return Outcome.UNKNOWN, False
     return Outcome.NOT_SENT, evidence.failure not in NEEDS_A_PERSON

@@ -12,70 +12,71 @@ from typing import Any, Literal, Self
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.outcome import REPEATABLE, Attempt, Outcome, read_status
+from pushsdk._core.outcome import RETRYABLE, Attempt, Outcome, read_status
 
 __all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
 
 # A number above it is a mistake: in seconds, 30 years.
 FOREVER = 1e9
 
-Unknown = Literal["raise", "repeat_if_collapsible", "repeat"]
+Unknown = Literal["raise", "retry_if_collapsible", "retry"]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What is repeated after a failed attempt, how often, and after which wait.
 
-    The n-th wait is drawn from 0 to ``min(base * 2**(n-1), cap)`` seconds (full jitter); after a throttle without
-    Retry-After from 0 to ``min(throttle_base * 2**(n-1), cap)``. A Retry-After is a minimum, with that jitter on top;
-    one above ``max_retry_after`` seconds is not waited for. ``attempts`` counts the first one. The numbers are AWS's
-    and gRPC's common ground.
+    The n-th wait is drawn from 0 to ``min(initial_delay * 2**(n-1), max_delay)`` seconds (full jitter). After a 429
+    without Retry-After, ``throttle_delay`` replaces ``initial_delay``. A Retry-After is a minimum, with that jitter on
+    top; one above ``max_retry_after`` seconds ends the call. ``max_attempts`` counts the first attempt. The defaults
+    are
+    those on which AWS and gRPC agree.
 
-    ``statuses`` is your own reading of a status, as ``{500: Outcome.REJECTED}``; ``repeat`` the statuses that may be
+    ``statuses`` is your own reading of a status, as ``{500: Outcome.REJECTED}``; ``retry_on`` the statuses that may be
     repeated, each of which has to mean REJECTED by the table or by ``statuses``. ``unknown`` says what follows an
-    outcome UNKNOWN: ``"raise"`` (never repeated), ``"repeat_if_collapsible"`` (only for a message with a
-    ``collapse_id``) or ``"repeat"`` (may push twice).
+    outcome UNKNOWN: ``"raise"`` (never repeated), ``"retry_if_collapsible"`` (only for a message with a
+    ``collapse_id``) or ``"retry"`` (may push twice).
 
-    ``stop``, ``wait`` and ``retry`` are tenacity strategies in place of ``attempts``, of the wait and of the decision
-    what is repeated; see ``from_tenacity``. Raises ConfigurationError for a number that makes no sense.
+    ``stop``, ``wait`` and ``retry`` are tenacity strategies that replace ``max_attempts``, the wait and the decision
+    what to retry; see ``from_tenacity``. Raises ConfigurationError for a number that makes no sense.
     """
 
-    attempts: int = 4
-    base: float = 0.1
-    cap: float = 5.0
-    throttle_base: float = 1.0
+    max_attempts: int = 4
+    initial_delay: float = 0.1
+    max_delay: float = 5.0
+    throttle_delay: float = 1.0
     max_retry_after: float = 60.0
     statuses: Mapping[int, Outcome] = {}
-    repeat: Set[int] = REPEATABLE
+    retry_on: Set[int] = RETRYABLE
     unknown: Unknown = "raise"
     stop: Any = None
     wait: Any = None
     retry: Any = None
 
     def __post_init__(self) -> None:
-        _whole("RetryPolicy.attempts", self.attempts)
-        for name in ("base", "cap", "throttle_base", "max_retry_after"):
+        _whole("RetryPolicy.max_attempts", self.max_attempts)
+        for name in ("initial_delay", "max_delay", "throttle_delay", "max_retry_after"):
             _positive(f"RetryPolicy.{name}", getattr(self, name))
-        if self.unknown not in ("raise", "repeat_if_collapsible", "repeat"):
-            raise ConfigurationError("RetryPolicy.unknown is 'raise', 'repeat_if_collapsible' or 'repeat'")
-        _statuses("RetryPolicy.repeat", self.repeat)
+        if self.unknown not in ("raise", "retry_if_collapsible", "retry"):
+            raise ConfigurationError("RetryPolicy.unknown is 'raise', 'retry_if_collapsible' or 'retry'")
+        _statuses("RetryPolicy.retry_on", self.retry_on)
         # Copies: a frozen policy must not change under the requests that were merged by it.
         msgspec.structs.force_setattr(self, "statuses", _readings(self.statuses))
-        msgspec.structs.force_setattr(self, "repeat", frozenset(self.repeat))
-        if self.repeat != REPEATABLE:
-            for status in sorted(self.repeat):
+        msgspec.structs.force_setattr(self, "retry_on", frozenset(self.retry_on))
+        if self.retry_on != RETRYABLE:
+            for status in sorted(self.retry_on):
                 self._check_repeated(status)
 
     def _check_repeated(self, status: int) -> None:
-        outcome, _ = read_status(status, retry_after=None, json=True, statuses=self.statuses, repeat=self.repeat)
+        outcome, _ = read_status(status, retry_after=None, json=True, statuses=self.statuses, retry_on=self.retry_on)
         if outcome is not Outcome.REJECTED:
             raise ConfigurationError(
-                f"RetryPolicy.repeat: {status} does not mean REJECTED, so it would not be repeated; add "
-                f"statuses={{{status}: Outcome.REJECTED}} if it enqueues nothing, or take {status} out of repeat "
-                "(a 503 with Retry-After is repeated in any case)"
+                f"RetryPolicy.retry_on: {status} does not mean REJECTED, so it would not be retried; add "
+                f"statuses={{{status}: Outcome.REJECTED}} if it enqueues nothing, or take {status} out of retry_on "
+                "(a 503 with Retry-After is retried in any case)"
             )
 
     def __hash__(self) -> int:
-        return hash((self.attempts, self.base, self.cap, self.unknown, self.repeat))
+        return hash((self.max_attempts, self.initial_delay, self.max_delay, self.unknown, self.retry_on))
 
     @classmethod
     def safe(cls, **numbers: Any) -> Self:
@@ -88,39 +89,39 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
         A repeat replaces the banner, but may alert again: best effort, the interface does not define it.
         """
-        return cls(unknown="repeat_if_collapsible", **numbers)
+        return cls(unknown="retry_if_collapsible", **numbers)
 
     @classmethod
     def at_least_once(cls, **numbers: Any) -> Self:
         """``safe``, and every UNKNOWN: nobody is left out, somebody may be pushed twice."""
-        return cls(unknown="repeat", **numbers)
+        return cls(unknown="retry", **numbers)
 
     @classmethod
     def none(cls, **numbers: Any) -> Self:
         """Repeat nothing (a stale pooled connection is still replaced: nothing had been sent on it)."""
-        return cls(attempts=1, **numbers)
+        return cls(max_attempts=1, **numbers)
 
     @classmethod
     def from_tenacity(cls, *, stop: Any = None, wait: Any = None, retry: Any = None, **numbers: Any) -> Self:
         """A policy with tenacity's own strategies, as ``stop_after_attempt(3)`` or ``wait_random(0, 2)``.
 
         ``retry`` sees this package's exceptions, and decides alone: one that repeats OutcomeUnknownError may push
-        twice. Without ``stop``, ``attempts`` holds. Deadline, budget and Retry-After hold in any case.
+        twice. Without ``stop``, ``max_attempts`` holds. Deadline, budget and Retry-After hold in any case.
         """
         return cls(stop=stop, wait=wait, retry=retry, **numbers)
 
-    def may_repeat(self, attempt: Attempt, *, collapsible: bool) -> bool:
+    def should_retry(self, attempt: Attempt, *, collapsible: bool) -> bool:
         """Whether this attempt's outcome may be followed by another attempt."""
         if attempt.outcome is Outcome.UNKNOWN:
-            return self.unknown == "repeat" or (self.unknown == "repeat_if_collapsible" and collapsible)
-        return attempt.repeatable
+            return self.unknown == "retry" or (self.unknown == "retry_if_collapsible" and collapsible)
+        return attempt.retryable
 
     def backoff(self, number: int, attempt: Attempt, draw: float) -> float:
         """Seconds to wait after attempt ``number`` (from 1), with ``draw`` a random number from 0 to 1."""
         throttled = attempt.status == 429 and attempt.retry_after is None
-        base = self.throttle_base if throttled else self.base
+        base = self.throttle_delay if throttled else self.initial_delay
         # The exponent is bounded: 2.0**1100 is an OverflowError.
-        jitter = draw * min(self.cap, base * 2.0 ** min(number - 1, 60))
+        jitter = draw * min(self.max_delay, base * 2.0 ** min(number - 1, 60))
         return (attempt.retry_after or 0.0) + jitter
 
 

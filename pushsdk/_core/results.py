@@ -15,14 +15,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``users`` is how many, each counted once; ``repeated`` how many ids of the call were repetitions and left out;
     ``requests`` how many requests carried them; ``attempts`` what was tried on the wire for them, oldest first.
-    ``deduplicated`` is how many an earlier delivery with the same ``dedupe_key`` had reached: this one left them out.
+    ``already_accepted`` is how many an earlier call with the same ``idempotency_key`` had reached.
     """
 
     users: int
     repeated: int = 0
     requests: int = 1
     attempts: tuple[Attempt, ...] = ()
-    deduplicated: int = 0
+    already_accepted: int = 0
 
     @property
     def outcome(self) -> Outcome:

@@ -15,7 +15,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import check_seconds
 
-__all__ = ["Brake", "Watch"]
+__all__ = ["StopPolicy", "Watch"]
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
@@ -25,7 +25,7 @@ ADVICE = {
 }
 
 
-class Brake(msgspec.Struct, frozen=True, kw_only=True):
+class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When a run stops by itself, so that what is left of it is still planned when somebody looks; None is never.
 
     ``rejected`` and ``unknown`` are shares of the users settled last: of at least ``after`` users in at least 20
@@ -55,12 +55,12 @@ class Brake(msgspec.Struct, frozen=True, kw_only=True):
             share = getattr(self, name)
             if share is not None and not (type(share) in (int, float) and 0 < share <= 1):
                 raise ConfigurationError(
-                    f"Brake.{name} is a share greater than 0 and at most 1, as 0.5 for half of the users, or None"
+                    f"StopPolicy.{name} is a share greater than 0 and at most 1, as 0.5 for half of the users, or None"
                 )
         if type(self.after) is not int or self.after < 1:
-            raise ConfigurationError("Brake.after is a whole number of users, 1 or more")
+            raise ConfigurationError("StopPolicy.after is a whole number of users, 1 or more")
         if self.max_outage is not None:
-            check_seconds("Brake.max_outage", self.max_outage)
+            check_seconds("StopPolicy.max_outage", self.max_outage)
 
     @classmethod
     def off(cls) -> Self:
@@ -82,8 +82,8 @@ class Watch:
 
     __slots__ = ("_accepted_at", "_before", "_brake", "_filling", "_heard_at", "_last", "_verdict")
 
-    def __init__(self, brake: Brake) -> None:
-        self._brake = brake
+    def __init__(self, stop_policy: StopPolicy) -> None:
+        self._brake = stop_policy
         # A window slides in steps: the one that is filling, and the one before it.
         self._filling, self._before = _Window(), _Window()
         # The status that came last with each outcome.
@@ -135,7 +135,8 @@ class Watch:
                 if limit is not None and failed >= limit * users:
                     return (
                         f"{failed / users * 100:.1f} % of the last {users:,} users are {outcome} (the last of them: "
-                        f"{_in_words(self._last[outcome])}), the brake is set to {limit * 100:.4g} %. {ADVICE[outcome]}"
+                        f"{_in_words(self._last[outcome])}), the stop policy allows {limit * 100:.4g} %. "
+                        f"{ADVICE[outcome]}"
                     )
         return None
 
@@ -144,7 +145,7 @@ class Watch:
         if limit is None or seconds < limit:
             return None
         return (
-            f"nothing was accepted for {seconds:,.0f} s (the last of it: {last}), the brake is set to {limit:,.0f} s. "
+            f"nothing was accepted for {seconds:,.0f} s (last: {last}), the stop policy allows {limit:,.0f} s. "
             "See that the service is up, then resume"
         )
 

@@ -15,7 +15,7 @@ import msgspec
 
 from pushsdk._core import idempotency, wire
 from pushsdk._core.batching import SETTLED, Batch, Call
-from pushsdk._core.error_mapping import error_for, may_repeat, partial_error
+from pushsdk._core.error_mapping import error_for, partial_error, retryable
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, sum_up
 from pushsdk._core.policy import Batching
@@ -135,7 +135,7 @@ def conclude(call: Call, rest: Verdict | None = None) -> Receipt:
         return Receipt(users=len(call.users), repeated=call.repeated, requests=len(parts), attempts=attempts_of(parts))
     if len(outcomes) == 1:
         error = error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts_of(parts)), user_ids=call.users)
-        error.may_repeat = any(may_repeat(each) for _, each in parts)
+        error.retryable = any(retryable(each) for _, each in parts)
         raise error
     raise partial_error(call.users, parts)
 
@@ -276,7 +276,7 @@ class Delivery:
             policy=policy,
             timeout=content.options.timeout,
             deadline=deadline,
-            collapsible=policy.unknown == "repeat_if_collapsible" and wire.is_collapsible(content.message),
+            collapsible=policy.unknown == "retry_if_collapsible" and wire.is_collapsible(content.message),
             attempts=piece.history,
             claim=claim,
         )

@@ -63,10 +63,10 @@ class Engine:
         import concurrent.futures.thread  # noqa: F401 - see above
         import encodings.idna  # noqa: F401 - see above
 
-        from pushsdk._io.retrying import repeat
+        from pushsdk._io.retrying import retry
 
         self.settings = settings
-        self._repeat = repeat
+        self._retry = retry
         self.counters = Counters()
         self.closed = False
         self.policies: dict[tuple[RetryPolicy, Timeout, bool], Options] = {}
@@ -131,13 +131,13 @@ class Engine:
             slots=self.slots,
             backlog=self.backlog,
             counters=self.counters,
-            repeat=self._repeat,
+            retry=self._retry,
             pool_size=settings.limits.in_flight,
             emit=emit,
             observer=self.observer,
         )
         self.coalescer = Coalescer(self.sender, sizes=self.sizes, batching=settings.batching, limits=settings.limits)
-        #: Campaigns and sends with dedupe keys on their way, and who waits until there is nothing on its way.
+        #: Campaigns and sends with idempotency keys on their way, and who waits until there is nothing on its way.
         self.campaigns: set[object] = set()
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
         #: What a claim store is still to be told, now that its calls have ended: only the end of the client waits.

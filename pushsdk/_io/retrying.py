@@ -17,10 +17,10 @@ from pushsdk._core.errors import PushError
 from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.sender import Steps
 
-__all__ = ["repeat"]
+__all__ = ["retry"]
 
 
-async def repeat(first: PushError, steps: Steps, policy: RetryPolicy) -> None:
+async def retry(first: PushError, steps: Steps, policy: RetryPolicy) -> None:
     """Repeat until an attempt succeeds, or raise the PushError of the last one."""
     pending: list[PushError] = [first]
 
@@ -44,7 +44,7 @@ def _retry(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallSta
         if state.outcome is None or not isinstance(state.outcome.exception(), PushError):
             return False
         if policy.retry is None:
-            return steps.may_repeat()
+            return steps.retryable()
         told: Any = policy.retry(state)
         return bool(await told if inspect.isawaitable(told) else told)
 
@@ -65,7 +65,7 @@ def _wait(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallStat
 def _stop(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallState], bool]:
     def stop(state: tenacity.RetryCallState) -> bool:
         number = state.attempt_number
-        ended = number >= policy.attempts if policy.stop is None else bool(policy.stop(state))
+        ended = number >= policy.max_attempts if policy.stop is None else bool(policy.stop(state))
         return ended or not steps.may_go_on(number, state.upcoming_sleep)
 
     return stop

@@ -34,7 +34,7 @@ __all__ = ["Claimant", "Job", "Sender", "Steps", "emitter"]
 logger = logging.getLogger("pushsdk")
 # Without a handler of the application's, nothing is to appear on its stderr.
 logger.addHandler(logging.NullHandler())
-# The service wants fewer requests. A 503 is repeatable where it came with a Retry-After.
+# The service wants fewer requests. A 503 is retryable where it came with a Retry-After.
 THROTTLES = frozenset({429, 503})
 PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
 
@@ -105,7 +105,7 @@ class Sender:
         slots: Slots,
         backlog: Backlog,
         counters: Counters,
-        repeat: Callable[[PushError, Steps, RetryPolicy], Awaitable[None]],
+        retry: Callable[[PushError, Steps, RetryPolicy], Awaitable[None]],
         pool_size: int,
         emit: Callable[[Event], None] | None,
         observer: Observer | None = None,
@@ -121,7 +121,7 @@ class Sender:
         self._replacements = pool_size + 1
         self.emit = emit
         self.observer = observer
-        self._repeated = repeat
+        self._retry_with_policy = retry
         self.budget = RetryBudget()
         #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
         self.when_paused: Callable[[float], None] = lambda until: None
@@ -137,8 +137,8 @@ class Sender:
         if await self._attempt(job):
             if job.own == 1:
                 self.budget.refund()
-        elif job.own and (job.policy.attempts > 1 or job.policy.stop is not None):
-            await self._repeat(job)
+        elif job.own and (job.policy.max_attempts > 1 or job.policy.stop is not None):
+            await self._retry(job)
         return job.verdict()
 
     async def wait(self, job: Job, seconds: float) -> None:
@@ -155,9 +155,9 @@ class Sender:
             self.backlog.leave(job.users, size)
         job.failure = scope.expired
 
-    async def _repeat(self, job: Job) -> None:
+    async def _retry(self, job: Job) -> None:
         try:
-            await self._repeated(error_for(job.verdict()), Steps(self, job), job.policy)
+            await self._retry_with_policy(error_for(job.verdict()), Steps(self, job), job.policy)
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
@@ -266,7 +266,7 @@ class Sender:
         return judge(
             evidence,
             statuses=job.policy.statuses,
-            repeat=job.policy.repeat,
+            retry_on=job.policy.retry_on,
             started=started,
             seconds=self._loop.time() - started,
         )
@@ -278,7 +278,7 @@ class Sender:
         if job.watched is not None:
             job.watched.end(attempt, job.evidence.failure)
             job.watched = None
-        if attempt.repeatable and attempt.outcome is Outcome.REJECTED:
+        if attempt.retryable and attempt.outcome is Outcome.REJECTED:
             if attempt.status in THROTTLES:
                 self.slots.throttled(attempt.started)
             if attempt.retry_after is not None:
@@ -332,10 +332,10 @@ class Steps:
         self._sender = sender
         self._job = job
 
-    def may_repeat(self) -> bool:
+    def retryable(self) -> bool:
         """Return True if the policy allows another attempt after the last one."""
         job = self._job
-        return job.failure is None and job.policy.may_repeat(job.attempts[-1], collapsible=job.collapsible)
+        return job.failure is None and job.policy.should_retry(job.attempts[-1], collapsible=job.collapsible)
 
     def backoff(self, number: int) -> float:
         """Return the seconds to wait after attempt ``number``."""

@@ -233,7 +233,7 @@ def _header(
         dedupe=dedupe,
         policy={
             "statuses": {str(status): outcome.value for status, outcome in policy.statuses.items()},
-            "repeat": sorted(policy.repeat),
+            "retry_on": sorted(policy.retry_on),
             "split_on": sorted(settings.batching.split_on),
         },
         created=time.time(),

@@ -26,7 +26,7 @@ Ranges = Sequence[tuple[int, int]]
 """Users by position: from the first up to, not including, the second."""
 
 OTHER_PAYLOAD = (
-    "this dedupe_key was used for another payload (users, message, custom fields or base_url differ): nothing was "
+    "this idempotency_key was used for another payload (users, message, custom fields or base_url differ): nothing was "
     "sent; use a key of its own for each job, and a new one to send a job on after a change of its payload or base_url"
 )
 

@@ -12,12 +12,12 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import RetryPolicy, Timeout
-from pushsdk._core.stop_policy import Brake
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._runs.progress import OnProgress, Progress
 
 __all__ = ["OnUnknown", "RunPath", "Wishes", "guarded"]
 
-OnUnknown = Literal["hold", "resend"]
+OnUnknown = Literal["skip", "resend"]
 RunPath = str | os.PathLike[str]
 
 logger = logging.getLogger("pushsdk")
@@ -42,8 +42,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     stop: asyncio.Event | None
     policy: RetryPolicy
     timeout: Timeout
-    on_unknown: OnUnknown = "hold"
-    brake: Brake | None = None
+    on_unknown: OnUnknown = "skip"
+    stop_policy: StopPolicy | None = None
     on_progress: OnProgress | None = None
     limit: int | None = None
     """Users to send to at most, before the run is left for later; None is all."""
@@ -77,10 +77,10 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def check(self) -> None:
         """Raises ConfigurationError where something is not what it has to be."""
-        if self.on_unknown not in ("hold", "resend"):
-            raise ConfigurationError("on_unknown is 'hold' or 'resend'")
-        if self.brake is not None and not isinstance(self.brake, Brake):
-            raise ConfigurationError("brake is a Brake, as Brake(rejected=0.1)")
+        if self.on_unknown not in ("skip", "resend"):
+            raise ConfigurationError("on_unknown is 'skip' or 'resend'")
+        if self.stop_policy is not None and not isinstance(self.stop_policy, StopPolicy):
+            raise ConfigurationError("stop_policy is a StopPolicy, as StopPolicy(rejected=0.1)")
         if self.on_progress is not None and not callable(self.on_progress):
             raise ConfigurationError("on_progress is a callable that takes one Progress")
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):

@@ -41,7 +41,7 @@ class Runner:
             self._log,
             wishes.policy,
             wishes.timeout,
-            brake=wishes.brake,
+            stop_policy=wishes.stop_policy,
             varied=journal.header.message is None,
             resends=wishes.resend,
         )

@@ -55,9 +55,9 @@ class UserRange(msgspec.Struct, frozen=True, gc=False):
         return self.stop - self.start
 
 
-StoppedBy = Literal["brake", "refused", "failure", "limit", "asked", "closed"]
-"""Why a run ended before its end: the brake; the Api-Key was refused (401, 403); a failure that no other request would
-escape, as of a certificate; ``limit``; ``stop``, or Ctrl-C; the client was closed."""
+StoppedBy = Literal["stop_policy", "refused", "failure", "limit", "asked", "closed"]
+"""The reason for an early end: the stop policy; a refused Api-Key (401, 403); a failure that every other request would
+meet, such as a bad certificate; ``limit``; ``stop`` or Ctrl-C; a closed client."""
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, 
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
-from pushsdk._core.stop_policy import Brake, Watch
+from pushsdk._core.stop_policy import StopPolicy, Watch
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
 from pushsdk._io.limiter import Ticket
@@ -107,7 +107,7 @@ class ChunkSender:
         policy: RetryPolicy,
         timeout: Timeout,
         *,
-        brake: Brake | None,
+        stop_policy: StopPolicy | None,
         varied: bool,
         resends: bool = False,
     ) -> None:
@@ -118,7 +118,9 @@ class ChunkSender:
         self._slots = engine.slots
         self._split_on = engine.settings.batching.split_on
         # One attempt per claim: retries are made here, outside the retry budget.
-        self._policy = msgspec.structs.replace(policy, attempts=1, unknown="raise", stop=None, wait=None, retry=None)
+        self._policy = msgspec.structs.replace(
+            policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
+        )
         limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
         self._timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
         self._varied = varied
@@ -127,7 +129,7 @@ class ChunkSender:
         self._deliveries = 0
         self._asked = self._loop.time()
         self._left_out = 0.0
-        self._watch = Watch(brake or Brake())
+        self._watch = Watch(stop_policy or StopPolicy())
         self._watch.started(self._now())
         # Requests that wait, for a slot or after a failure: the end wakes them.
         self._waiting: set[DeadlineScope] = set()
@@ -157,7 +159,7 @@ class ChunkSender:
             scope.expire(Failure.CLOSED)
 
     async def tick(self, tell: Callable[[], object] = lambda: None) -> None:
-        """Call ``tell`` and check the brake twice a second, also while no request completes. Runs until cancelled."""
+        """Call ``tell`` and check the stop policy twice a second until cancelled, even if no request completes."""
         while True:
             await asyncio.sleep(TICK)
             tell()
@@ -368,7 +370,7 @@ class ChunkSender:
             self._waiting.discard(scope)
         return scope.expired is None
 
-    # -- the brake ------------------------------------------------------------------------------------------------
+    # -- the stop policy ------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
         """Return the seconds of sending: the loop's clock while there are deliveries, and while the loop runs.
@@ -384,7 +386,7 @@ class ChunkSender:
     def _check_brake(self, now: float) -> None:
         reason = self._watch.verdict(now, paused_until=self._slots.paused_until - self._left_out)
         if reason is not None:
-            self.end("brake", reason)
+            self.end("stop_policy", reason)
 
     def _leave(self, verdict: Verdict) -> None:
         """Leave users pending whose request is too large, and stop if every other request would be."""

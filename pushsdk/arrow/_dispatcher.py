@@ -14,7 +14,7 @@ from pushsdk._core import wire
 from pushsdk._core.decisions import TOO_LARGE
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.policy import RetryPolicy, Share, Timeout
-from pushsdk._core.stop_policy import Brake
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimRequest, Entry, Ranges
@@ -136,7 +136,7 @@ class Dispatcher:
         timeout: Timeout,
         *,
         log: ClaimLog,
-        brake: Brake | None,
+        stop_policy: StopPolicy | None,
         varied: bool,
         box: Box,
     ) -> None:
@@ -144,7 +144,7 @@ class Dispatcher:
         self._loop = engine.enter()
         self._claims = log
         self._log = ChunkLog(log)
-        self._sender = ChunkSender(engine, self._log, policy, timeout, brake=brake, varied=varied)
+        self._sender = ChunkSender(engine, self._log, policy, timeout, stop_policy=stop_policy, varied=varied)
         self._box = box
         self._most = engine.settings.limits.in_flight
         self._ready: deque[Chunk] = deque()

@@ -12,7 +12,7 @@ from pushsdk._core.address import sealed
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.results import DrainReport
-from pushsdk._core.stop_policy import Brake
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.claim_log import ClaimLog
 from pushsdk.arrow._chunks import Recipe
@@ -41,7 +41,7 @@ def push_batches(
     base_url: str | None = None,
     api_key: str | KeySource | None = None,
     # When to give up
-    brake: Brake | None = None,
+    stop_policy: StopPolicy | None = None,
     **options: Unpack[SendingOptions],
 ) -> Iterator[pa.RecordBatch]:
     """Push the chunks of a frozen plan, each once whoever sends it, and yield what became of every user.
@@ -53,9 +53,11 @@ def push_batches(
     The users of a request are claimed in the store after its connection is open and before its first byte leaves,
     under ``run`` and the ``chunk_id``, and settled after:
     a process that takes the same plan up, after a crash or at the same time, sends to those only whom no other has
-    sent to. Users that are claimed and not settled are UNKNOWN: held. What was not sent, or refused for the moment, is
-    repeated as long as it takes; ``brake`` says when to give up. The rest is NOT_SENT then, but for what is recorded of
-    an earlier call. Users who were rejected (400, 404, 410, ...) stay so: give them to another run. A 401, 403, 413 or
+    sent to. Users that are claimed and not settled are UNKNOWN: skipped. What was not sent, or refused for the moment,
+    is
+    retried as long as it takes; ``stop_policy`` says when to stop. The rest is NOT_SENT then, but for what is recorded
+    of an earlier call. Users who were rejected (400, 404, 410, ...) stay so: give them to another run. A 401, 403, 413
+    or
     redirect is not about users, and leaves them NOT_SENT: the next call sends to them.
 
     ``personal`` is what the column ``fields`` is for: to fill the ``"placeholders"`` of title, subtitle and body, or as
@@ -75,8 +77,8 @@ def push_batches(
     base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
     if not callable(claims):
         raise ConfigurationError("claims is a callable that makes a claim store, as lambda: DirectoryClaims(path)")
-    if brake is not None and not isinstance(brake, Brake):
-        raise ConfigurationError("brake is a Brake, as Brake(rejected=0.1)")
+    if stop_policy is not None and not isinstance(stop_policy, StopPolicy):
+        raise ConfigurationError("stop_policy is a StopPolicy, as StopPolicy(rejected=0.1)")
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._engine.settings
     recipe = Recipe(
@@ -87,19 +89,19 @@ def push_batches(
         base_url=settings.base_url,
         max_users=settings.batching.max_users,
     )
-    return _Push(client, claims, recipe, brake).batches(batches)
+    return _Push(client, claims, recipe, stop_policy).batches(batches)
 
 
 class _Push:
     """One call."""
 
     def __init__(
-        self, client: AsyncPushClient, claims: Callable[[], ClaimStore], recipe: Recipe, brake: Brake | None
+        self, client: AsyncPushClient, claims: Callable[[], ClaimStore], recipe: Recipe, stop_policy: StopPolicy | None
     ) -> None:
         self._client = client
         self._claims = claims
         self._recipe = recipe
-        self._brake = brake
+        self._brake = stop_policy
         self._call = Call()
         # Set in the loop's thread, by ``_work``.
         self._store: ClaimStore | None = None
@@ -145,7 +147,7 @@ class _Push:
             options.policy,
             options.timeout,
             log=ClaimLog(store, client._engine),
-            brake=self._brake,
+            stop_policy=self._brake,
             varied=self._recipe.personal is not None,
             box=self._call.callbacks,
         )

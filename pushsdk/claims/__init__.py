@@ -1,4 +1,4 @@
-"""Claim stores: where ``send(..., dedupe_key=)`` notes what was sent, so that a job delivered twice pushes once.
+"""Claim stores: where ``send(..., idempotency_key=)`` notes what was sent, so that a job delivered twice pushes once.
 
 The public names, each imported when it is first asked for: no store needs what another is made of.
 """

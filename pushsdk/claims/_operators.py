@@ -63,7 +63,7 @@ async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> AsyncIterato
 
 
 async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
-    """Return the number of sends with a dedupe key whose users have been claimed for so many seconds; for monitoring.
+    """Return the number of sends with an idempotency key that were claimed over ``older_than`` seconds ago.
 
     With more seconds than your longest timeout, these are sends whose process died or whose outcome is unknown. Reads
     the whole store. Raises ConfigurationError if the store has no way to list its claims.

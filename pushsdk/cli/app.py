@@ -47,7 +47,7 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "report": ("runs:report", "Print one row for every user of a run."),
         "message lint": ("message:lint", "Check the message or campaign in a file, and advise.", _ADVICE),
         "message preview": ("message:preview", "Show the message in a file as a person would see it."),
-        "claims list": ("claims:list_claims", "List sends with a dedupe key that are claimed and not settled."),
+        "claims list": ("claims:list_claims", "List sends with a idempotency key that are claimed and not settled."),
         "claims count": ("claims:count", "Count them, and their users."),
         "claims release": ("claims:release", "Open their users, so that the next delivery sends to them.", _RELEASED),
         "doctor": ("doctor:doctor", "Check settings, host name, connection and certificate.", _FAILS),
@@ -59,7 +59,7 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _FAMILIES = {
     "campaign": "Create campaigns.",
-    "claims": "See and release the claims of sends with a dedupe key.",
+    "claims": "See and release the claims of sends with a idempotency key.",
     "message": "Check or show a message before it is sent.",
 }
 

@@ -31,7 +31,7 @@ class Exit(IntEnum):
     CANNOT_RUN = 4
     """The key was refused, or what the command needs is not there: a setting, an extra, a port."""
     STOPPED = 5
-    """The brake stopped it."""
+    """The stop_policy stopped it."""
     INTERRUPTED = 130
     """By Ctrl-C."""
 

@@ -208,7 +208,7 @@ class _Rule:
         self.seen = 0  # requests that met the static conditions
         self.hits = 0
         self.enabled = True  # set by Rules.enable
-        self.random = random.Random(seed)  # noqa: S311 - repeatable is the point
+        self.random = random.Random(seed)  # noqa: S311 - retryable is the point
 
     def hit(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
         """Count this request, and say whether the rule acts on it."""

@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     run: str
-    """Names the run, in its dedupe keys and folders."""
+    """Names the run, in its idempotency keys and folders."""
     kind: Kind
     digest: str
     base_url: str

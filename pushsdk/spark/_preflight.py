@@ -14,7 +14,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import Batching, Rate, Share
-from pushsdk._core.stop_policy import Brake
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
@@ -130,7 +130,7 @@ def checked_sending(
     base_url: str | None,
     claims: ClaimFactory,
     api_key: object = None,
-    brake: object = None,
+    stop_policy: object = None,
     **options: Unpack[SendingOptions],
 ) -> Sending:
     """Check the keywords of ``broadcast``: in an executor it would be late. Raises ConfigurationError, TypeError."""
@@ -141,13 +141,13 @@ def checked_sending(
         )
     if api_key is not None and not callable(api_key):
         raise ConfigurationError("api_key is a callable that returns the key, or None")
-    if brake is not None and not isinstance(brake, Brake):
-        raise ConfigurationError("brake is a Brake")
+    if stop_policy is not None and not isinstance(stop_policy, StopPolicy):
+        raise ConfigurationError("stop_policy is a StopPolicy")
     # The others are for one process. They may not be pickled, or would be called in the executors.
     for name in options.keys() - SendingOptions.__optional_keys__:
         raise TypeError(f"broadcast() got an unexpected keyword argument {name!r}")
     settings = AsyncPushClient(base_url, "of-the-executors", **options)._engine.settings
-    others = {**options, "api_key": api_key, "brake": brake}
+    others = {**options, "api_key": api_key, "stop_policy": stop_policy}
     # A copy as a plain text: what is sealed is not pickled.
     return Sending(base_url="".join(settings.base_url), claims=claims, batching=settings.batching, others=others)
 

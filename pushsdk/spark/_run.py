@@ -14,7 +14,7 @@ from pushsdk._audience.source import plain
 from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.stop_policy import Brake
+from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.run_file.file import refusal
 from pushsdk._version import __version__
@@ -62,7 +62,7 @@ def broadcast(
     claims: Callable[[], ClaimStore] | None = None,
     base_url: str | None = None,
     api_key: KeySource | None = None,
-    brake: Brake | None = None,
+    stop_policy: StopPolicy | None = None,
     **options: Unpack[SendingOptions],
 ) -> SparkReport:
     """Push one message to the users of a DataFrame of Spark, each once, from its executors.
@@ -82,7 +82,7 @@ def broadcast(
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError where the job
     failed: call again with the same arguments to take it up; ``read_report`` says what is known so far.
     """
-    given = {"claims": claims, "base_url": base_url, "api_key": api_key, "brake": brake, **options}
+    given = {"claims": claims, "base_url": base_url, "api_key": api_key, "stop_policy": stop_policy, **options}
     order = Order(message, custom_fields, personal, fields, primary_key, tasks)
     session, folder = session_of(df), Folder(run_dir)
     with folder.locked():

@@ -189,7 +189,7 @@ class PushClient:
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | float | None = None,
         retry: RetryPolicy | None = None,
-        dedupe_key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Receipt:
         """Push a message to one user, or to at most ``Batching.max_users`` users: see ``AsyncPushClient.send``.
 
@@ -200,7 +200,7 @@ class PushClient:
         users = read(user_ids, self._portal.client._engine.settings.batching.max_users)
         call = Call()
         call.work = lambda: client.send(
-            users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, dedupe_key=dedupe_key
+            users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, idempotency_key=idempotency_key
         )
         receipt: Receipt = thread.perform(call, lambda call: report_abandoned(client, users, call))
         return receipt

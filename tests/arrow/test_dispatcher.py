@@ -1,4 +1,4 @@
-"""What the loop does with chunks, on virtual time: waits, the brake, the rate, what is held in reserve."""
+"""What the loop does with chunks, on virtual time: waits, the stop policy, the rate, what is held in reserve."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from support.virtual_time import virtual
 from pushsdk import (
     AsyncPushClient,
     Batching,
-    Brake,
     ClaimStoreError,
     Limits,
     Outcome,
     Rate,
     RetryPolicy,
+    StopPolicy,
     Timeout,
     ValidationError,
 )
@@ -35,7 +35,7 @@ from pushsdk.arrow._chunks import Chunk, Recipe
 from pushsdk.arrow._dispatcher import Dispatcher
 from pushsdk.claims import Claim, MemoryClaims, Put
 
-NO_BRAKE = Brake.off()
+NO_BRAKE = StopPolicy.off()
 
 
 class Fetched:
@@ -55,7 +55,12 @@ class Run:
     """One dispatcher, and what it handed out."""
 
     def __init__(
-        self, client: AsyncPushClient, claims: MemoryClaims, *, personal: Any = None, brake: Brake | None = None
+        self,
+        client: AsyncPushClient,
+        claims: MemoryClaims,
+        *,
+        personal: Any = None,
+        stop_policy: StopPolicy | None = None,
     ) -> None:
         engine = client._engine
         engine.enter()
@@ -68,7 +73,7 @@ class Run:
             options.policy,
             options.timeout,
             log=ClaimLog(claims, engine),
-            brake=brake,
+            stop_policy=stop_policy,
             varied=personal is not None,
             box=self.box,  # type: ignore[arg-type]
         )
@@ -181,7 +186,7 @@ async def test_parts_of_a_chunk_that_are_left_apart_are_sent_apart() -> None:
         return answer(425) if late and now() < 0.5 else answer()
 
     service = FakeService(then=then)
-    async with client_of(service, retry=RetryPolicy.safe(base=1.0)) as client:
+    async with client_of(service, retry=RetryPolicy.safe(initial_delay=1.0)) as client:
         found = await Run(client, MemoryClaims()).send(10)
     assert outcomes(found) == {"ACCEPTED": 10}
     assert service.processed == dict.fromkeys(map(user, range(10)), 1)
@@ -227,7 +232,7 @@ async def test_after_a_claim_that_failed_nothing_more_of_a_personal_chunk_is_sen
 async def test_a_request_is_over_before_its_claim_expires() -> None:
     service, claims = FakeService(then=hang()), ShakyClaims(claim_ttl=60.0)
     async with client_of(service, timeout=Timeout(total=None, attempt=None)) as client:
-        found = await Run(client, claims, brake=NO_BRAKE).send(10)
+        found = await Run(client, claims, stop_policy=NO_BRAKE).send(10)
     assert (outcomes(found), now()) == ({"UNKNOWN": 10}, pytest.approx(30.0, abs=0.5))
 
 
@@ -258,7 +263,7 @@ async def test_users_whom_another_process_claims_before_the_message_is_given_up_
 
     service = FakeService(then=then)
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, brake=NO_BRAKE).send(40, size=40)
+        found = await Run(client, claims, stop_policy=NO_BRAKE).send(40, size=40)
     assert outcomes(found) == {"REJECTED": 8, "UNKNOWN": 32}
     assert Counter(claims.states()[0]) == {UserState.REJECTED: 8, UserState.CLAIMED: 32}
 
@@ -287,7 +292,7 @@ async def test_nobody_is_rejected_unless_users_who_were_tried_alone_were_rejecte
 
     service = FakeService(then=then)
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, brake=NO_BRAKE).send(40, size=40)
+        found = await Run(client, claims, stop_policy=NO_BRAKE).send(40, size=40)
     assert outcomes(found) == {"REJECTED": 32, "UNKNOWN": 8}
     assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
 
@@ -299,11 +304,11 @@ async def test_users_who_were_not_tried_are_not_rejected_but_left_to_the_next_ca
     stale = {f"user-{number * 39 // 7}" for number in range(8)}
     service = FakeService(then=lambda request: answer(400 if stale & {*request.user_ids} else 204))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, brake=NO_BRAKE).send(80, size=40)
+        found = await Run(client, claims, stop_policy=NO_BRAKE).send(80, size=40)
         assert outcomes(found) == {"REJECTED": 8, "NOT_SENT": 32, "ACCEPTED": 40}
         assert {each.reason for each in found.values() if each.outcome == "NOT_SENT"} == {"HTTP 400"}
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        again = await Run(client, claims, brake=NO_BRAKE).send(80, size=40)
+        again = await Run(client, claims, stop_policy=NO_BRAKE).send(80, size=40)
     assert outcomes(again) == {"REJECTED": 8, "ACCEPTED": 72}
     assert set(service.processed.values()) == {1}
 
@@ -329,7 +334,7 @@ async def test_of_a_chunk_that_another_process_has_begun_its_own_users_are_count
 async def test_an_outage_that_lasts_stops_it_and_nobody_is_claimed() -> None:
     service, claims = FakeService(then=refused()), ShakyClaims()
     async with client_of(service) as client:
-        found = await Run(client, claims, brake=Brake(max_outage=60.0)).send(2000)
+        found = await Run(client, claims, stop_policy=StopPolicy(max_outage=60.0)).send(2000)
     assert outcomes(found) == {"NOT_SENT": 2000}
     assert not [each for each in claims.states() if UserState.CLAIMED in each]
     assert any("nothing was accepted for 6" in each.reason for each in found.values())
@@ -340,7 +345,7 @@ async def test_an_outage_that_lasts_stops_it_and_nobody_is_claimed() -> None:
 async def test_a_service_that_says_nothing_at_all_stops_it_too() -> None:
     service = FakeService(then=hang())
     async with client_of(service, timeout=Timeout(total=None, attempt=200.0)) as client:
-        found = await Run(client, MemoryClaims(), brake=Brake(max_outage=60.0, unknown=None)).send(2000)
+        found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0, unknown=None)).send(2000)
     assert outcomes(found) == {"UNKNOWN": 640, "NOT_SENT": 1360}
 
 
@@ -348,7 +353,7 @@ async def test_a_service_that_says_nothing_at_all_stops_it_too() -> None:
 async def test_an_input_that_is_slow_is_no_outage() -> None:
     service = FakeService()
     async with client_of(service) as client:
-        found = await Run(client, MemoryClaims(), brake=Brake(max_outage=60.0)).send(100, every=100.0)
+        found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(100, every=100.0)
     assert outcomes(found) == {"ACCEPTED": 100}
 
 
@@ -356,7 +361,7 @@ async def test_an_input_that_is_slow_is_no_outage() -> None:
 async def test_a_failure_after_a_slow_input_is_not_taken_for_a_long_outage() -> None:
     service = FakeService(refused(), refused())
     async with client_of(service) as client:
-        found = await Run(client, MemoryClaims(), brake=Brake(max_outage=60.0)).send(20, every=100.0)
+        found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(20, every=100.0)
     assert outcomes(found) == {"ACCEPTED": 20}
 
 
@@ -370,7 +375,7 @@ async def test_a_run_that_finds_all_settled_is_no_outage() -> None:
     service, claims = FakeService(), Slow()
     for _ in range(2):
         async with client_of(service, limits=Limits(in_flight=1)) as client:
-            found = await Run(client, claims, brake=Brake(max_outage=60.0)).send(300)
+            found = await Run(client, claims, stop_policy=StopPolicy(max_outage=60.0)).send(300)
         assert outcomes(found) == {"ACCEPTED": 300}
     assert len(service.sent) == 30
 
@@ -409,7 +414,7 @@ async def test_stopped_while_it_waits_it_tells_what_another_delivery_came_to_mea
     claims = ShakyClaims()
     throttled = FakeService(answer(503, {"Retry-After": "30"}))
     async with client_of(throttled) as one, client_of(FakeService()) as two:
-        run = Run(one, claims, brake=NO_BRAKE)
+        run = Run(one, claims, stop_policy=NO_BRAKE)
         first = start(run.send(10))
         await asyncio.sleep(5.0)
         assert outcomes(await Run(two, claims).send(10)) == {"ACCEPTED": 10}
@@ -428,7 +433,7 @@ async def test_where_good_users_are_throttled_the_bad_ones_alone_are_rejected() 
         return answer(429) if asyncio.get_running_loop().time() < until else answer()
 
     async with client_of(FakeService(then=fate)) as client:
-        found = await Run(client, MemoryClaims(), brake=NO_BRAKE).send(5000, size=1000, every=1.0)
+        found = await Run(client, MemoryClaims(), stop_policy=NO_BRAKE).send(5000, size=1000, every=1.0)
     assert {name for name, each in found.items() if each.outcome == "REJECTED"} == bad
     assert outcomes(found) == {"ACCEPTED": 5000 - len(bad), "REJECTED": len(bad)}
 
@@ -574,7 +579,7 @@ async def test_cancelled_in_a_split_who_was_sent_alone_is_held_and_who_was_refus
 async def test_a_message_that_everybody_is_refused_is_not_cut_for_each_chunk() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, MemoryClaims(), brake=NO_BRAKE).send(1000, size=100)
+        found = await Run(client, MemoryClaims(), stop_policy=NO_BRAKE).send(1000, size=100)
     # 8 users of the first chunk, and one of each other.
     assert outcomes(found) == {"REJECTED": 17, "NOT_SENT": 983}
     assert len(service.sent) < 40

@@ -20,11 +20,11 @@ from support.arrow_plans import MESSAGE, counts, plan, told
 from support.programs import run_program
 
 from pushsdk import (
-    Brake,
     ClaimStoreError,
     ClientClosedError,
     ConfigurationError,
     Limits,
+    StopPolicy,
     Timeout,
     ValidationError,
 )
@@ -36,7 +36,7 @@ from pushsdk.emulator import Fault
 from pushsdk.testing import PushInbox
 
 Make = Callable[[], ClaimStore]
-NO_BRAKE = Brake.off()
+NO_BRAKE = StopPolicy.off()
 
 
 def threads() -> list[str]:
@@ -82,7 +82,7 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushI
         ({"run": "a\0b"}, "run holds a NUL"),
         ({"run": "\ud800"}, "half a surrogate pair"),
         ({"personal": "text"}, "personal is"),
-        ({"brake": 0.5}, "brake is a Brake"),
+        ({"stop_policy": 0.5}, "stop_policy is a StopPolicy"),
         ({"message": "Hello"}, "message"),
         ({"custom_fields": [1]}, "customFields"),
         ({"base_url": "push.example"}, "base_url"),

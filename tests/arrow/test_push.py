@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from support.arrow_plans import MESSAGE, Told, counts, plan, rebatched, told, user
 
-from pushsdk import Batching, Brake, Limits, MobilePush, Outcome, RetryPolicy
+from pushsdk import Batching, Limits, MobilePush, Outcome, RetryPolicy, StopPolicy
 from pushsdk.arrow import push_batches
 from pushsdk.claims import ClaimStore
 from pushsdk.emulator import Fault
 from pushsdk.testing import PushInbox
 
 Make = Callable[[], ClaimStore]
-NO_BRAKE = Brake.off()
-QUICK = RetryPolicy.safe(base=0.001, cap=0.01, throttle_base=0.001)
+NO_BRAKE = StopPolicy.off()
+QUICK = RetryPolicy.safe(initial_delay=0.001, max_delay=0.01, throttle_delay=0.001)
 ACCEPTED = Told("ACCEPTED", 204, "")
 
 
@@ -48,7 +48,7 @@ def test_a_plan_of_nobody_gives_nothing_and_asks_nobody(push_env: PushInbox, cla
 
 def test_a_plan_taken_up_again_is_told_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.status(404, user="user-3")):
-        first = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims, brake=NO_BRAKE))
+        first = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims, stop_policy=NO_BRAKE))
     again = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims))
     rejected = [user(number) for number in range(10)]
     assert {each: first[each] for each in rejected} == dict.fromkeys(rejected, Told("REJECTED", 404, "HTTP 404"))
@@ -72,7 +72,7 @@ def test_a_plan_in_other_batches_and_another_order_is_the_same_plan(
 ) -> None:
     batches = plan(200)
     with push_env.fault(Fault.reset_after(every=5)):
-        first = counts(push_batches(batches[:4], MESSAGE, run="spring", claims=claims, brake=NO_BRAKE))
+        first = counts(push_batches(batches[:4], MESSAGE, run="spring", claims=claims, stop_policy=NO_BRAKE))
     again = counts(push_batches(rebatched(batches, rows), MESSAGE, run="spring", claims=claims))
     assert (first["UNKNOWN"], again["UNKNOWN"], again["ACCEPTED"]) == (20, 20, 180)
     assert len(push_env.users()) == 200
@@ -81,7 +81,7 @@ def test_a_plan_in_other_batches_and_another_order_is_the_same_plan(
 
 def test_who_may_have_been_pushed_is_held_and_told_of_as_unknown(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.reset_after(user="user-0"), Fault.status(502, user="user-10")):
-        first = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims, brake=NO_BRAKE))
+        first = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims, stop_policy=NO_BRAKE))
     again = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims))
     held = {user(number) for number in range(20)}
     assert {each for each, one in first.items() if one.outcome == Outcome.UNKNOWN} == held
@@ -114,7 +114,9 @@ def test_who_is_refused_for_the_moment_is_sent_to_later(
     batches = plan(40, personal=personal is not None)
     with push_env.fault(Fault.status(503, headers={"Retry-After": "0"}, every=2, first=20)):
         found = counts(
-            push_batches(batches, MESSAGE, run="spring", claims=claims, retry=QUICK, personal=personal, brake=NO_BRAKE)
+            push_batches(
+                batches, MESSAGE, run="spring", claims=claims, retry=QUICK, personal=personal, stop_policy=NO_BRAKE
+            )
         )
     assert found == {"ACCEPTED": 40}
     push_env.assert_no_duplicates()
@@ -122,9 +124,9 @@ def test_who_is_refused_for_the_moment_is_sent_to_later(
 
 def test_more_failures_than_a_send_would_repeat_are_repeated(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.status(425, first=30)):
-        assert counts(push_batches(plan(10), MESSAGE, run="spring", claims=claims, retry=QUICK, brake=NO_BRAKE)) == {
-            "ACCEPTED": 10
-        }
+        assert counts(
+            push_batches(plan(10), MESSAGE, run="spring", claims=claims, retry=QUICK, stop_policy=NO_BRAKE)
+        ) == {"ACCEPTED": 10}
     assert len(push_env.pushes) == 1
 
 
@@ -157,7 +159,7 @@ def test_of_a_personal_chunk_each_user_ends_by_himself(push_env: PushInbox, clai
     batches = plan(10, personal=True)
     with push_env.fault(*faults):
         first = told(
-            push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders", brake=NO_BRAKE)
+            push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders", stop_policy=NO_BRAKE)
         )
     again = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
     for found in (first, again):
@@ -184,16 +186,18 @@ def test_a_key_that_is_refused_stops_all_and_nobody_is_settled(push_env: PushInb
 
 
 def test_a_brake_stops_it_and_the_rest_is_sent_when_it_is_taken_up(push_env: PushInbox, claims: Make) -> None:
-    brake = Brake(rejected=0.5, after=200)
+    stop_policy = StopPolicy(rejected=0.5, after=200)
     with push_env.fault(Fault.status(404)):
         first = told(
-            push_batches(plan(2000), MESSAGE, run="spring", claims=claims, brake=brake, limits=Limits(in_flight=4))
+            push_batches(
+                plan(2000), MESSAGE, run="spring", claims=claims, stop_policy=stop_policy, limits=Limits(in_flight=4)
+            )
         )
     found = Counter(each.outcome for each in first.values())
     assert 200 <= found["REJECTED"] < 400
     assert found["REJECTED"] + found["NOT_SENT"] == 2000
     (reason,) = {each.reason for each in first.values() if each.outcome == "NOT_SENT"}
-    assert "the brake is set to 50 %" in reason
+    assert "the stop policy is set to 50 %" in reason
     again = counts(push_batches(plan(2000), MESSAGE, run="spring", claims=claims))
     assert again == {"REJECTED": found["REJECTED"], "ACCEPTED": found["NOT_SENT"]}
 

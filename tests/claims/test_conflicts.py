@@ -43,7 +43,7 @@ async def deliver(
     timeout: float | None = None,
 ) -> Receipt | PushError:
     try:
-        return await client.send(users, message, dedupe_key=key, timeout=timeout)
+        return await client.send(users, message, idempotency_key=key, timeout=timeout)
     except PushError as error:
         return error
 
@@ -120,7 +120,7 @@ async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key
 @virtual
 async def test_a_user_whom_another_process_accepted_meanwhile_is_not_sent_to_again() -> None:
     service, claims = FakeService(Answer.status(500)), ShakyClaims()
-    patient = RetryPolicy.at_least_once(base=60.0, cap=60.0)
+    patient = RetryPolicy.at_least_once(initial_delay=60.0, max_delay=60.0)
     async with (
         service.client(claims=claims, retry=patient) as client,
         service.client(claims=claims) as other,
@@ -132,7 +132,7 @@ async def test_a_user_whom_another_process_accepted_meanwhile_is_not_sent_to_aga
         assert isinstance(await deliver(other), Receipt)
         told = await first
     assert isinstance(told, Receipt)
-    assert (told.deduplicated, service.users()) == (1, {"user-1": 1})
+    assert (told.already_accepted, service.users()) == (1, {"user-1": 1})
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])

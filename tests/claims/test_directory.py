@@ -270,7 +270,7 @@ async def test_parents_that_are_not_there_are_a_claim_store_error_to_the_sender(
     service = FakeService()
     async with DirectoryClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
-            await client.send("user-1", HELLO, dedupe_key="job")
+            await client.send("user-1", HELLO, idempotency_key="job")
         await client.aclose(drain=0)
     assert service.requests == []
 
@@ -279,12 +279,12 @@ async def test_parents_that_are_not_there_are_a_claim_store_error_to_the_sender(
 async def test_an_entry_that_can_not_be_read_is_an_error_and_nothing_is_sent(tmp_path: Path, damage: bytes) -> None:
     service = FakeService()
     async with store_of(tmp_path) as store, service.client(claims=store) as client:
-        await client.send("user-1", HELLO, dedupe_key="job")
+        await client.send("user-1", HELLO, idempotency_key="job")
     for each in files(tmp_path / "c"):
         (tmp_path / "c" / each).write_bytes(damage)
     async with store_of(tmp_path) as store, service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError):
-            await client.send("user-1", HELLO, dedupe_key="job")
+            await client.send("user-1", HELLO, idempotency_key="job")
     assert service.users() == {"user-1": 1}
 
 
@@ -342,7 +342,7 @@ async def test_a_mount_that_hangs_at_the_first_look_holds_up_nobody_else(
     store = store_of(tmp_path, timeout=0.05)
     async with service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError):
-            await client.send("user-1", HELLO, dedupe_key="job")
+            await client.send("user-1", HELLO, idempotency_key="job")
         await mount.called()
         await client.send("user-2", HELLO)
         await client.aclose(drain=0)

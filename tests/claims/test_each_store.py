@@ -232,7 +232,7 @@ async def test_a_folder_that_is_not_there_is_a_claim_store_error_to_the_sender(t
     service = FakeService()
     async with SqliteClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
-            await client.send("user-1", {"title": {"en": "Hello"}}, dedupe_key="job")
+            await client.send("user-1", {"title": {"en": "Hello"}}, idempotency_key="job")
     assert service.requests == []
 
 
@@ -516,14 +516,14 @@ async def through_an_outage(store: ClaimStore, server: Server) -> None:
     """A client sends while the server is up, down, and up again."""
     service = FakeService()
     async with store, service.client(claims=store) as client:
-        await client.send("user-1", HELLO, dedupe_key="a")
+        await client.send("user-1", HELLO, idempotency_key="a")
         server.stop()
         with pytest.raises(ClaimStoreError) as caught:
-            await client.send("user-1", HELLO, dedupe_key="b", timeout=10.0)
+            await client.send("user-1", HELLO, idempotency_key="b", timeout=10.0)
         assert caught.value.__cause__ is not None
         assert service.accepted("user-1") == 1
         server.start()
-        await client.send("user-1", HELLO, dedupe_key="b")
+        await client.send("user-1", HELLO, idempotency_key="b")
     assert service.accepted("user-1") == 2
 
 
@@ -546,9 +546,9 @@ async def test_jobs_that_were_not_sent_while_redis_was_stopped_are_sent_when_it_
         service.client(claims=first) as client,
         service.client(claims=second) as other,
     ):
-        await client.send("user-1", HELLO, dedupe_key="a job that opens a connection")
+        await client.send("user-1", HELLO, idempotency_key="a job that opens a connection")
         with own_redis.stopped():
-            sends = [client.send("user-1", HELLO, dedupe_key=job) for job in jobs]
+            sends = [client.send("user-1", HELLO, idempotency_key=job) for job in jobs]
             told = await asyncio.gather(*sends, return_exceptions=True)
             assert {type(each) for each in told} == {ClaimStoreError}
             # Longer than the calls' first tries to undo what they began.
@@ -557,5 +557,5 @@ async def test_jobs_that_were_not_sent_while_redis_was_stopped_are_sent_when_it_
         if (writer := client._keyed._log._writer) is not None:
             await writer
         for job in jobs:
-            await (client if same else other).send("user-1", HELLO, dedupe_key=job)
+            await (client if same else other).send("user-1", HELLO, idempotency_key=job)
     assert service.accepted("user-1") == 41

@@ -20,7 +20,7 @@ PROGRAM = """
     client = PushClient(claims=claims)
 
     def send(job):
-        return client.send("u", MobilePush(), dedupe_key=job).deduplicated
+        return client.send("u", MobilePush(), idempotency_key=job).already_accepted
 
     if sys.argv[3] == "used":
         send("before")

@@ -59,7 +59,7 @@ class Choosy(ShakyClaims):
 async def crowd(client: AsyncPushClient, count: int, total: float | None = None) -> list[Receipt | BaseException]:
     """That many jobs at once."""
     sends = (
-        client.send(f"user-{n}", HELLO, dedupe_key=f"job-{n}", timeout=Timeout(total=total, attempt=None))
+        client.send(f"user-{n}", HELLO, idempotency_key=f"job-{n}", timeout=Timeout(total=total, attempt=None))
         for n in range(count)
     )
     return await asyncio.gather(*sends, return_exceptions=True)
@@ -120,7 +120,7 @@ async def test_calls_that_come_while_a_store_is_silent_end_with_the_write_before
         first = asyncio.create_task(crowd(client, 1))
         await asyncio.sleep(2.0)
         await asyncio.gather(
-            *(client.send("eve", HELLO, dedupe_key=f"eve-{n}") for n in range(3)), return_exceptions=True
+            *(client.send("eve", HELLO, idempotency_key=f"eve-{n}") for n in range(3)), return_exceptions=True
         )
         assert now() - 1000.0 == pytest.approx(5.0, abs=0.01)
         assert [type(each) for each in await first] == [ClaimStoreError]
@@ -142,9 +142,9 @@ async def test_an_entry_that_the_store_never_takes_does_not_hold_up_the_others()
 async def test_a_call_cancelled_before_its_claim_is_written_asks_nothing() -> None:
     service, claims = FakeService(), Narrow()
     async with service.client(claims=claims) as client:
-        first = asyncio.create_task(client.send("user-1", HELLO, dedupe_key="first"))
+        first = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="first"))
         await asyncio.sleep(0.5)
-        second = asyncio.create_task(client.send("user-2", HELLO, dedupe_key="second"))
+        second = asyncio.create_task(client.send("user-2", HELLO, idempotency_key="second"))
         await turns(5)
         second.cancel()
         told = await asyncio.gather(first, second, return_exceptions=True)

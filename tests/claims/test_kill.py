@@ -89,7 +89,7 @@ async def test_jobs_delivered_twice_or_thrice_at_the_same_time_to_a_flaky_servic
     deliveries = [f"job-{number}" for number in range(400) for _ in range(dice.choice((2, 3)))]
     dice.shuffle(deliveries)
     told: dict[str, list[str]] = defaultdict(list)
-    retry = RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005)
+    retry = RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005)
     async with Emulator(faults=preset("flaky").faults) as service:
         places = [store_of(kind, arguments) for _ in range(3)]
         patience = Timeout(total=20.0, attempt=1.0)

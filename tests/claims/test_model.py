@@ -91,7 +91,7 @@ class World:
 
     async def deliver(self, client: AsyncPushClient, cancel_after: float | None = None) -> None:
         users = self.dice.sample(self.users, len(self.users))
-        sending = client.send(users, HELLO, dedupe_key="job", timeout=self.dice.choice([1.0, 8.0, 30.0]))
+        sending = client.send(users, HELLO, idempotency_key="job", timeout=self.dice.choice([1.0, 8.0, 30.0]))
         task = asyncio.create_task(sending)
         if cancel_after is not None:
             await asyncio.sleep(cancel_after)
@@ -122,7 +122,7 @@ def _outcome(ended: Any, user: str) -> Outcome | None:
         return None
     if isinstance(ended, PartialError):
         return ended.outcomes[user]
-    assert isinstance(ended, PushError) or hasattr(ended, "deduplicated"), repr(ended)
+    assert isinstance(ended, PushError) or hasattr(ended, "already_accepted"), repr(ended)
     outcome: Outcome = ended.outcome
     return outcome
 

@@ -97,12 +97,12 @@ async def test_a_release_is_kept_longer_than_what_it_replaces() -> None:
 async def test_a_send_that_is_settled_between_the_look_and_the_release_stays_settled() -> None:
     service, store = FakeService(Answer.accept(after=1.0)), MemoryClaims()
     async with service.client(claims=store) as client:
-        sending = asyncio.create_task(client.send("user-1", HELLO, dedupe_key="job"))
+        sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)
         sends = [send async for send in claimed(store)]
         await sending
         assert await release(store, sends) == sends != []
-        assert (await client.send("user-1", HELLO, dedupe_key="job")).deduplicated == 1
+        assert (await client.send("user-1", HELLO, idempotency_key="job")).already_accepted == 1
     assert service.users() == {"user-1": 1}
 
 
@@ -110,11 +110,11 @@ async def test_a_send_that_is_settled_between_the_look_and_the_release_stays_set
 async def test_a_send_that_is_released_is_sent_by_the_next_delivery() -> None:
     service, store = FakeService(Answer.hang(), Answer.accept()), MemoryClaims()
     async with service.client(claims=store) as client, service.client(claims=store) as other:
-        sending = asyncio.create_task(client.send("user-1", HELLO, dedupe_key="job"))
+        sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)
         assert await release(store, [send async for send in claimed(store)]) == []
-        assert isinstance(await other.send("user-1", HELLO, dedupe_key="job"), Receipt)
+        assert isinstance(await other.send("user-1", HELLO, idempotency_key="job"), Receipt)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        assert (await other.send("user-1", HELLO, dedupe_key="job")).deduplicated == 1
+        assert (await other.send("user-1", HELLO, idempotency_key="job")).already_accepted == 1
     assert len(service.requests) == 2

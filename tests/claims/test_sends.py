@@ -1,4 +1,4 @@
-"""What a delivery with a dedupe key sends, records and answers; by the service's own count of who was pushed."""
+"""What a delivery with a idempotency key sends, records and answers; by the service's own count of who was pushed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def outcome_of(
 ) -> Receipt | PushError:
     """One delivery of the job: its receipt or error."""
     try:
-        return await client.send(users, HELLO, **{"dedupe_key": JOB, **options})  # type: ignore[arg-type]
+        return await client.send(users, HELLO, **{"idempotency_key": JOB, **options})  # type: ignore[arg-type]
     except PushError as error:
         return error
 
@@ -63,10 +63,10 @@ async def outcome_of(
 async def test_a_job_delivered_again_is_answered_and_nobody_is_pushed_again() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        first = await client.send(["user-1", "user-2", "user-1"], HELLO, dedupe_key=JOB)
-        again = await client.send(["user-1", "user-2", "user-1"], HELLO, dedupe_key=JOB)
-    assert (first.users, first.repeated, first.deduplicated, first.requests) == (2, 1, 0, 1)
-    assert again == Receipt(users=2, repeated=1, requests=0, attempts=(), deduplicated=2)
+        first = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
+        again = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
+    assert (first.users, first.repeated, first.already_accepted, first.requests) == (2, 1, 0, 1)
+    assert again == Receipt(users=2, repeated=1, requests=0, attempts=(), already_accepted=2)
     assert (again.outcome, again.status) == (Outcome.ACCEPTED, None)
     assert service.users() == {"user-1": 1, "user-2": 1}
     assert claims.ops == ["add", "swap", "add"]
@@ -76,9 +76,9 @@ async def test_a_job_delivered_again_is_answered_and_nobody_is_pushed_again() ->
 async def test_another_process_with_the_same_store_is_answered_too() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        await client.send("user-1", HELLO, dedupe_key=JOB)
+        await client.send("user-1", HELLO, idempotency_key=JOB)
     async with service.client(claims=claims) as client:
-        assert (await client.send("user-1", HELLO, dedupe_key=JOB)).deduplicated == 1
+        assert (await client.send("user-1", HELLO, idempotency_key=JOB)).already_accepted == 1
     assert service.users() == {"user-1": 1}
 
 
@@ -87,7 +87,7 @@ async def test_other_jobs_and_sends_without_a_key_are_pushed() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         for key in ("a", "b", "A", "a ", None, None):
-            await client.send("user-1", HELLO, dedupe_key=key)
+            await client.send("user-1", HELLO, idempotency_key=key)
     assert service.users() == {"user-1": 6}
     assert claims.ops == ["add", "swap"] * 4
 
@@ -96,7 +96,7 @@ async def test_other_jobs_and_sends_without_a_key_are_pushed() -> None:
 async def test_sends_of_different_jobs_still_travel_together() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        await asyncio.gather(*(client.send(f"user-{n}", HELLO, dedupe_key=f"job-{n}") for n in range(10)))
+        await asyncio.gather(*(client.send(f"user-{n}", HELLO, idempotency_key=f"job-{n}") for n in range(10)))
     assert len(service.requests) == 1
     assert claims.states() == [[ACCEPTED]] * 10
 
@@ -105,8 +105,8 @@ async def test_sends_of_different_jobs_still_travel_together() -> None:
 async def test_a_view_has_the_store_of_its_client() -> None:
     service = FakeService()
     async with service.client(claims=ShakyClaims()) as client:
-        await client.send("user-1", HELLO, dedupe_key=JOB)
-        assert (await client.with_options(timeout=1.0).send("user-1", HELLO, dedupe_key=JOB)).deduplicated
+        await client.send("user-1", HELLO, idempotency_key=JOB)
+        assert (await client.with_options(timeout=1.0).send("user-1", HELLO, idempotency_key=JOB)).already_accepted
     assert service.users() == {"user-1": 1}
 
 
@@ -147,7 +147,7 @@ async def test_only_accepted_and_what_is_refused_for_good_settles(
         again = await outcome_of(client)
     if second is None:
         assert isinstance(again, Receipt)
-        assert (again.deduplicated, len(service.requests)) == (0, 2)
+        assert (again.already_accepted, len(service.requests)) == (0, 2)
         return
     assert type(again) is second
     assert (again.outcome, again.attempts, again.user_ids) == (told.outcome, (), ("user-1",))
@@ -162,7 +162,7 @@ async def test_only_accepted_and_what_is_refused_for_good_settles(
 async def test_retries_within_a_call_are_of_one_delivery() -> None:
     service, claims = FakeService(Answer.status(429), Answer.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
-        receipt = await client.send("user-1", HELLO, dedupe_key=JOB)
+        receipt = await client.send("user-1", HELLO, idempotency_key=JOB)
     assert (len(receipt.attempts), claims.ops, claims.states()) == (3, ["add", "swap", "swap", "swap"], [[ACCEPTED]])
 
 
@@ -187,7 +187,7 @@ async def test_of_deliveries_at_the_same_time_one_sends_and_the_others_are_told(
     async with service.client(claims=ShakyClaims()) as client:
         told = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
         assert sorted(type(each).__name__ for each in told) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
-        assert "claimed by another delivery with this dedupe_key that has not settled" in str(told[-1])
+        assert "claimed by another delivery with this idempotency_key that has not settled" in str(told[-1])
         assert isinstance(await outcome_of(client), Receipt)
     assert service.users() == {"user-1": 1}
 
@@ -260,9 +260,9 @@ async def test_a_delivery_that_completes_the_job_is_accepted_and_says_how_many_i
         assert isinstance(await outcome_of(client, THREE), PartialError)
         receipt = await outcome_of(client, THREE)
         assert isinstance(receipt, Receipt)
-        assert (receipt.users, receipt.deduplicated, receipt.requests, len(receipt.attempts)) == (3, 2, 1, 1)
+        assert (receipt.users, receipt.already_accepted, receipt.requests, len(receipt.attempts)) == (3, 2, 1, 1)
         assert isinstance(again := await outcome_of(client, THREE), Receipt)
-        assert (again.deduplicated, again.requests) == (3, 0)
+        assert (again.already_accepted, again.requests) == (3, 0)
     assert service.users() == dict.fromkeys(THREE, 1)
 
 
@@ -300,7 +300,7 @@ async def test_the_order_of_the_users_does_not_matter(kind: type[Any]) -> None:
         assert list(first.outcomes) == [THREE[2], THREE[0], THREE[1]]
         again = await outcome_of(client, kind([THREE[1], THREE[0], THREE[2]]))
         assert isinstance(again, Receipt)
-        assert again.deduplicated == 2
+        assert again.already_accepted == 2
     assert service.users() == dict.fromkeys(THREE, 1)
 
 
@@ -318,7 +318,7 @@ def strict() -> FakeService:
 
 async def together(client: AsyncPushClient, *users: str) -> list[Receipt | BaseException]:
     return await asyncio.gather(
-        *(client.send(user, HELLO, dedupe_key=f"job of {user}") for user in users), return_exceptions=True
+        *(client.send(user, HELLO, idempotency_key=f"job of {user}") for user in users), return_exceptions=True
     )
 
 
@@ -356,10 +356,10 @@ async def test_a_culprit_that_was_found_by_splitting_is_settled() -> None:
 async def test_a_request_whose_users_are_all_recorded_costs_no_rate() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        await client.send("user-1", HELLO, dedupe_key="job")
+        await client.send("user-1", HELLO, idempotency_key="job")
     async with service.client(claims=claims, rate=Rate(requests_per_second=0.01)) as client:
         started = asyncio.get_running_loop().time()
-        assert (await client.send("user-1", HELLO, dedupe_key="job")).deduplicated == 1
+        assert (await client.send("user-1", HELLO, idempotency_key="job")).already_accepted == 1
         await client.send("user-2", HELLO)
         assert asyncio.get_running_loop().time() - started < 1.0
 
@@ -408,9 +408,9 @@ async def test_the_same_key_with_another_payload_is_an_error(
 ) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        await client.send(["user-1", "user-2"], {"title": {"en": "Hello"}}, custom_fields={"n": 1}, dedupe_key=JOB)
+        await client.send(["user-1", "user-2"], {"title": {"en": "Hello"}}, custom_fields={"n": 1}, idempotency_key=JOB)
         with pytest.raises(ValidationError, match="was used for another payload") as caught:
-            await client.send(users, {"title": {"en": title}}, custom_fields=fields, dedupe_key=JOB)
+            await client.send(users, {"title": {"en": title}}, custom_fields=fields, idempotency_key=JOB)
         assert JOB not in str(caught.value)
     assert len(service.requests) == 1
     assert claims.states() == [[ACCEPTED, ACCEPTED]]
@@ -420,7 +420,7 @@ async def test_the_same_key_with_another_payload_is_an_error(
 async def test_the_same_key_for_another_service_is_an_error() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        await client.send("user-1", HELLO, dedupe_key=JOB)
+        await client.send("user-1", HELLO, idempotency_key=JOB)
     async with service.client(claims=claims, base_url="https://push.example/other") as client:
         assert isinstance(await outcome_of(client), ValidationError)
     assert len(service.requests) == 1
@@ -431,8 +431,8 @@ async def test_the_same_key_for_another_service_is_an_error() -> None:
 async def test_a_key_that_is_none_is_refused(key: object) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        with pytest.raises(ValidationError, match="dedupe_key") as caught:
-            await client.send("user-1", HELLO, dedupe_key=key)  # type: ignore[arg-type]
+        with pytest.raises(ValidationError, match="idempotency_key") as caught:
+            await client.send("user-1", HELLO, idempotency_key=key)  # type: ignore[arg-type]
     assert (service.requests, claims.ops) == ([], [])
     assert not any(char in str(caught.value) for char in ("xxx", "éé"))
 
@@ -441,8 +441,8 @@ async def test_a_key_that_is_none_is_refused(key: object) -> None:
 @virtual
 async def test_any_other_text_is_a_key(key: str) -> None:
     async with FakeService().client(claims=ShakyClaims()) as client:
-        assert (await client.send("user-1", HELLO, dedupe_key=key)).deduplicated == 0
-        assert (await client.send("user-1", HELLO, dedupe_key=key)).deduplicated == 1
+        assert (await client.send("user-1", HELLO, idempotency_key=key)).already_accepted == 0
+        assert (await client.send("user-1", HELLO, idempotency_key=key)).already_accepted == 1
 
 
 @virtual
@@ -450,7 +450,7 @@ async def test_a_key_without_a_store_is_an_error_and_nothing_is_sent() -> None:
     service = FakeService()
     async with service.client() as client:
         with pytest.raises(ConfigurationError, match="pass claims="):
-            await client.send("user-1", HELLO, dedupe_key=JOB)
+            await client.send("user-1", HELLO, idempotency_key=JOB)
     assert service.requests == []
 
 
@@ -465,7 +465,7 @@ async def test_nothing_of_who_or_what_is_stored(caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.DEBUG)
     claims = ShakyClaims()
     async with FakeService().client(claims=claims, api_key="the-secret") as client:
-        await client.send(["user-1"], HELLO, custom_fields={"city": "Bonn"}, dedupe_key=JOB)
+        await client.send(["user-1"], HELLO, custom_fields={"city": "Bonn"}, idempotency_key=JOB)
     ((key, (claim, _)),) = claims._claims.items()
     stored = key + claim.token + claim.record.decode()
     for secret in ("user-1", "Hello", "Bonn", "the-secret", "job-42", "push.example"):
@@ -552,7 +552,7 @@ async def test_a_cancelled_call_is_released_if_nothing_left(
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:
-        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(seconds)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -568,7 +568,7 @@ async def test_a_cancelled_call_is_released_if_nothing_left(
 async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for(count: int) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
-        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await turns(count)
         # Again and again, as anyio does.
         while not task.done():
@@ -595,8 +595,8 @@ def test_the_table_of_what_is_noted_is_that_of_the_code() -> None:
     assert noted == [("accepted", ACCEPTED), ("rejected", REJECTED), ("rejected", PENDING), ("unknown", UNKNOWN)]
     assert status_after(Verdict(outcome=Outcome.ACCEPTED)).state is ACCEPTED
     assert status_after(Verdict(outcome=Outcome.UNKNOWN)).state is UNKNOWN
-    for repeatable, state in ((False, REJECTED), (True, PENDING)):
-        attempt = Attempt(outcome=Outcome.REJECTED, status=400, repeatable=repeatable)
+    for retryable, state in ((False, REJECTED), (True, PENDING)):
+        attempt = Attempt(outcome=Outcome.REJECTED, status=400, retryable=retryable)
         assert status_after(Verdict(outcome=Outcome.REJECTED, attempts=(attempt,))).state is state
     assert status_after(Verdict(outcome=Outcome.NOT_SENT)).state is PENDING
     assert f"{ShakyClaims().claim_ttl / 86400:.0f} days" in README

@@ -42,7 +42,7 @@ async def deliver(
 ) -> object:
     """The receipt, or the error."""
     try:
-        return await client.send(users, HELLO, dedupe_key=JOB, timeout=timeout)
+        return await client.send(users, HELLO, idempotency_key=JOB, timeout=timeout)
     except PushError as error:
         return error
 
@@ -142,7 +142,7 @@ async def test_a_claim_that_came_too_late_for_its_call_is_given_back() -> None:
 async def test_a_call_cancelled_while_it_claims_gives_back_what_it_claimed() -> None:
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with service.client(claims=claims) as client:
-        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -189,7 +189,7 @@ async def test_a_store_that_asks_to_swap_again_by_itself_leaves_out_who_was_reac
         await deliver(client, TWO)
         told = await deliver(client, TWO)
         assert isinstance(told, Receipt)
-        assert told.deduplicated == 1
+        assert told.already_accepted == 1
     assert service.users() == dict.fromkeys(TWO, 1)
 
 
@@ -333,14 +333,14 @@ async def test_jobs_that_were_not_sent_while_the_store_was_stopped_are_sent_when
     async with service.client(claims=claims) as client, service.client(claims=claims) as other:
         for timeout in (0.5, None):
             claims.is_stopped = True
-            sends = [client.send("user-1", HELLO, dedupe_key=job, timeout=timeout) for job in jobs]
+            sends = [client.send("user-1", HELLO, idempotency_key=job, timeout=timeout) for job in jobs]
             told = await asyncio.gather(*sends, return_exceptions=True)
             assert {type(each) for each in told} == {ClaimStoreError}
             await asyncio.sleep(20.0)
             claims.go_on(step)
             await asyncio.sleep(5.0)
         for job in jobs:
-            await (client if same else other).send("user-1", HELLO, dedupe_key=job)
+            await (client if same else other).send("user-1", HELLO, idempotency_key=job)
     assert service.users() == {"user-1": 10}
 
 
@@ -357,7 +357,7 @@ async def test_a_push_that_was_not_sent_is_released_when_the_store_goes_on(same:
         claims.is_stopped = True
         told = await sending
         assert isinstance(told, NotSentError)
-        assert told.may_repeat
+        assert told.retryable
         await asyncio.sleep(20.0)
         claims.go_on(1)
         await asyncio.sleep(5.0)
@@ -424,7 +424,7 @@ async def test_a_settlement_that_fails_changes_nothing_for_the_caller_and_is_tol
     async with service.client(claims=claims) as client:
         receipt = await deliver(client)
         assert isinstance(receipt, Receipt)
-        assert (receipt.deduplicated, len(receipt.attempts)) == (0, 1)
+        assert (receipt.already_accepted, len(receipt.attempts)) == (0, 1)
         await asyncio.sleep(20.0)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -446,7 +446,7 @@ async def test_what_could_not_be_settled_is_known_here_and_settled_at_the_next_d
         claims.faults["swap"].clear()
         told = await deliver(client)
         assert isinstance(told, Receipt)
-        assert told.deduplicated == 1
+        assert told.already_accepted == 1
         assert claims.states() == [[ACCEPTED]]
     assert service.users() == {"user-1": 1}
 
@@ -466,7 +466,7 @@ async def test_a_store_that_is_slow_to_settle_does_not_hold_the_call_past_its_de
 async def test_a_call_cancelled_while_it_settles_is_settled() -> None:
     service, claims = FakeService(), ShakyClaims(swap=["slow"])
     async with service.client(claims=claims) as client:
-        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -506,11 +506,11 @@ async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 30)
     async with service.client(claims=claims) as client:
         for key in "abc":
-            await client.send("user-1", HELLO, dedupe_key=key)
+            await client.send("user-1", HELLO, idempotency_key=key)
         claims.faults["swap"].clear()
-        again = [client.send("user-1", HELLO, dedupe_key=key) for key in "abc"]
+        again = [client.send("user-1", HELLO, idempotency_key=key) for key in "abc"]
         told = await asyncio.gather(*again, return_exceptions=True)
-    assert [each.deduplicated for each in told if isinstance(each, Receipt)] == [1, 1]
+    assert [each.already_accepted for each in told if isinstance(each, Receipt)] == [1, 1]
     assert any(isinstance(each, OutcomeUnknownError) for each in told)
     assert service.users() == {"user-1": 3}
 
@@ -531,7 +531,7 @@ async def test_a_call_cancelled_while_the_store_works_is_told_like_any_other(
 ) -> None:
     service, told = FakeService(), list[object]()
     async with service.client(claims=ShakyClaims(**faults), on_event=told.append) as client:
-        task = asyncio.create_task(client.send("user-1", HELLO, dedupe_key=JOB))
+        task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

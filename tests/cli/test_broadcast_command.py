@@ -158,7 +158,7 @@ def test_the_brake_exits_with_5(broadcast, service, folder):
 def test_without_a_brake_it_goes_on_to_the_end(broadcast, service, folder):
     service.faults = [Fault.status(500)]
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
-    assert broadcast("--no-brake").code == 3
+    assert broadcast("--no-stop-policy").code == 3
 
 
 def test_a_limit_is_no_failure_but_somebody_is_left(broadcast, service):

@@ -1,4 +1,4 @@
-"""What ``may_repeat`` says is so: the same call, made again while it says so, reaches whom it can, and nobody twice."""
+"""What ``retryable`` says is so: the same call, made again while it says so, reaches whom it can, and nobody twice."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ async def delivered(client: AsyncPushClient, *, key: str | None, times: int = 10
     told: list[Receipt | PushError] = []
     for _ in range(times):
         try:
-            told.append(await client.send(USERS, HELLO, dedupe_key=key))
+            told.append(await client.send(USERS, HELLO, idempotency_key=key))
             break
         except PushError as error:
             told.append(error)
-            if not error.may_repeat:
+            if not error.retryable:
                 break
             await asyncio.sleep(error.retry_after or 0)
     return told
@@ -75,7 +75,7 @@ async def test_without_a_key_a_call_that_reached_somebody_may_not_be_repeated() 
     async with service.client(retry=ONCE) as client:
         (told,) = await delivered(client, key=None)
     assert isinstance(told, PartialError)
-    assert not told.may_repeat
+    assert not told.retryable
 
 
 @pytest.mark.parametrize("key", [None, "job-42"])
@@ -85,7 +85,7 @@ async def test_a_call_that_reached_nobody_may_be_repeated_with_a_key_or_without(
     service = singly({"user-1": [bad], "user-2": [Answer.refused()], "user-3": [bad]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
         told = await delivered(client, key=key, times=1)
-    assert [each.may_repeat for each in told if isinstance(each, PushError)] == [True]
+    assert [each.retryable for each in told if isinstance(each, PushError)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_a_call_that_was_refused_as_a_whole_may_be_repeated_for_any_of_its
     async with service.client(retry=ONCE) as client:
         (told,) = await delivered(client, key=None, times=1)
     assert type(told) is RejectedError
-    assert told.may_repeat is expected
+    assert told.retryable is expected
 
 
 @virtual
@@ -108,7 +108,7 @@ async def test_an_unknown_is_not_repeated() -> None:
     async with service.client(claims=MemoryClaims()) as client:
         (told,) = await delivered(client, key="job-42")
     assert isinstance(told, PushError)
-    assert (told.outcome, told.may_repeat) == (Outcome.UNKNOWN, False)
+    assert (told.outcome, told.retryable) == (Outcome.UNKNOWN, False)
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
@@ -158,11 +158,11 @@ async def test_a_call_on_a_closed_client_may_not_be_repeated_and_one_that_its_en
     await client.aclose(drain=0)
     ends = [await asyncio.gather(call, return_exceptions=True) for call in calls]
     told = [error for (error,) in ends if isinstance(error, PushError)]
-    assert [(error.outcome, error.may_repeat) for error in told] == [
+    assert [(error.outcome, error.retryable) for error in told] == [
         (Outcome.UNKNOWN, False),
         (Outcome.NOT_SENT, True),
         (Outcome.NOT_SENT, True),
     ]
     (late,) = await delivered(client, key=None)
     assert isinstance(late, ClientClosedError)
-    assert not late.may_repeat
+    assert not late.retryable

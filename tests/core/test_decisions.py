@@ -14,7 +14,7 @@ PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 
 def attempt(outcome: Outcome, status: int | None = None, *, retryable: bool = False, reason: str = "") -> Attempt:
     reason = reason or ("no answer" if status is None else f"HTTP {status}")
-    return Attempt(outcome=outcome, status=status, repeatable=retryable, reason=reason)
+    return Attempt(outcome=outcome, status=status, retryable=retryable, reason=reason)
 
 
 def verdict(*attempts: Attempt, failure: Failure | None = None, shared: bool = False) -> Verdict:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from pushsdk._core import errors
-from pushsdk._core.error_mapping import error_for, may_repeat, partial_error, recorded_error
+from pushsdk._core.error_mapping import error_for, partial_error, recorded_error, retryable
 from pushsdk._core.errors import (
     AuthenticationError,
     ClaimStoreError,
@@ -42,7 +42,7 @@ def tried(outcome: Outcome, status: int | None = None, reason: str = "", **more)
 
 
 def refused(status: int, **more) -> Verdict:
-    attempt = tried(REJECTED, status, repeatable=status in (408, 425, 429, 503), retry_after=more.get("retry_after"))
+    attempt = tried(REJECTED, status, retryable=status in (408, 425, 429, 503), retry_after=more.get("retry_after"))
     return Verdict(outcome=REJECTED, attempts=(attempt,), status=status, **more)
 
 
@@ -345,11 +345,11 @@ def test_a_partial_errors_outcome_is_the_worst(ended, worst):
     assert pickle.loads(pickle.dumps(error)).outcomes == error.outcomes
 
 
-# -- may_repeat -------------------------------------------------------------------------------------------------
+# -- retryable -------------------------------------------------------------------------------------------------
 
-UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), repeatable=True)
-THROTTLED = tried(REJECTED, 429, repeatable=True, retry_after=70.0)
-TOO_EARLY = tried(REJECTED, 425, repeatable=True)
+UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), retryable=True)
+THROTTLED = tried(REJECTED, 429, retryable=True, retry_after=70.0)
+TOO_EARLY = tried(REJECTED, 425, retryable=True)
 BAD, TOO_LARGE, LOST = tried(REJECTED, 400), tried(REJECTED, 413), tried(UNKNOWN)
 
 
@@ -366,7 +366,7 @@ def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind):
-    assert kind().may_repeat is (issubclass(kind, NotSentError) or kind is RateLimitedError)
+    assert kind().retryable is (issubclass(kind, NotSentError) or kind is RateLimitedError)
     assert kind().retry_after is None
 
 
@@ -376,8 +376,8 @@ def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind)
         ([UNSENT], None, True),
         ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
         ([TOO_EARLY, tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], None, False),
-        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS} (OSError)", repeatable=True)], Failure.BUDGET, False),
-        ([tried(NOT_SENT, reason=str(Failure.CLOSED), repeatable=True)], Failure.CLOSED, True),
+        ([tried(NOT_SENT, reason=f"{Failure.CREDENTIALS} (OSError)", retryable=True)], Failure.BUDGET, False),
+        ([tried(NOT_SENT, reason=str(Failure.CLOSED), retryable=True)], Failure.CLOSED, True),
         ([THROTTLED], Failure.PAUSED, True),
         ([TOO_EARLY], None, True),
         ([TOO_EARLY, UNSENT], None, True),
@@ -394,14 +394,14 @@ def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind)
 )
 def test_an_error_says_whether_the_same_call_may_be_repeated(attempts, failure, expected):
     error = error_for(verdict(*attempts, failure=failure), user_ids=("a",))
-    assert error.may_repeat is expected
-    assert pickle.loads(pickle.dumps(error)).may_repeat is expected
+    assert error.retryable is expected
+    assert pickle.loads(pickle.dumps(error)).retryable is expected
 
 
 def test_what_an_earlier_delivery_was_told_for_good_may_not_be_repeated():
-    assert not recorded_error(Verdict(outcome=REJECTED, status=429), user_ids=("a",)).may_repeat
-    assert not recorded_error(Verdict(outcome=UNKNOWN), user_ids=("a",)).may_repeat
-    assert not may_repeat(Verdict(outcome=REJECTED, status=400))
+    assert not recorded_error(Verdict(outcome=REJECTED, status=429), user_ids=("a",)).retryable
+    assert not recorded_error(Verdict(outcome=UNKNOWN), user_ids=("a",)).retryable
+    assert not retryable(Verdict(outcome=REJECTED, status=400))
 
 
 ACCEPTED_ONE = tried(ACCEPTED, 204)
@@ -423,12 +423,12 @@ def test_a_partial_call_may_be_repeated_where_that_pushes_nobody_twice(attempts,
     users = "abc"[: len(attempts)]
     error = partial_error(users, [((user,), verdict(each)) for user, each in zip(users, attempts, strict=True)])
     again = pickle.loads(pickle.dumps(error))
-    assert (error.may_repeat, error._open) == (again.may_repeat, again._open) == (plain, with_a_key)
+    assert (error.retryable, error._open) == (again.retryable, again._open) == (plain, with_a_key)
 
 
 def test_a_partial_call_waits_for_the_longest_that_was_asked_of_those_who_may_be_repeated():
     refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
-    parts = [verdict(THROTTLED), verdict(tried(REJECTED, 429, repeatable=True, retry_after=7.0)), refused_for_good]
+    parts = [verdict(THROTTLED), verdict(tried(REJECTED, 429, retryable=True, retry_after=7.0)), refused_for_good]
     told = [*parts, verdict(UNSENT), verdict(ACCEPTED_ONE)]
     assert partial_error("abcde", list(zip(zip("abcde", strict=True), told, strict=True))).retry_after == 70.0
     assert partial_error("ab", [(("a",), refused_for_good), (("b",), verdict(UNSENT))]).retry_after is None

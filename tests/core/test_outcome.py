@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pushsdk._core.outcome import (
     NEEDS_A_PERSON,
     PROVEN_BY_TYPE,
-    REPEATABLE,
+    RETRYABLE,
     TABLE,
     Attempt,
     Evidence,
@@ -27,8 +27,8 @@ ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outc
 outcomes = st.sampled_from(Outcome)
 
 
-def read(status: int, *, retry_after: float | None = None, json=True, statuses=None, repeat=REPEATABLE):
-    return read_status(status, retry_after=retry_after, json=json, statuses=statuses or {}, repeat=repeat)
+def read(status: int, *, retry_after: float | None = None, json=True, statuses=None, retry_on=RETRYABLE):
+    return read_status(status, retry_after=retry_after, json=json, statuses=statuses or {}, retry_on=retry_on)
 
 
 def evidence(**known) -> Evidence:
@@ -44,15 +44,15 @@ def answered(status: int, **known) -> Evidence:
     return evidence(**{**whole, "status": status, **known})
 
 
-def judged(left: Evidence, *, statuses=None, repeat=REPEATABLE) -> Attempt:
-    return judge(left, statuses=statuses or {}, repeat=repeat, started=7.0, seconds=0.5)
+def judged(left: Evidence, *, statuses=None, retry_on=RETRYABLE) -> Attempt:
+    return judge(left, statuses=statuses or {}, retry_on=retry_on, started=7.0, seconds=0.5)
 
 
 # -- the table: design, section 2 -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("statuses", "outcome", "repeatable"),
+    ("statuses", "outcome", "retryable"),
     [
         ([200, 201, 202, 204, 206, 299], ACCEPTED, False),
         ([300, 301, 302, 303, 304, 307, 308, 399], REJECTED, False),
@@ -63,13 +63,13 @@ def judged(left: Evidence, *, statuses=None, repeat=REPEATABLE) -> Attempt:
         ([0, 1, 99, 100, 101, 103, 199, 600, 999, 9999, 10_000, -1], UNKNOWN, False),
     ],
 )
-def test_a_status_is_read_by_the_table(statuses, outcome, repeatable):
-    assert {status: read(status) for status in statuses} == dict.fromkeys(statuses, (outcome, repeatable))
+def test_a_status_is_read_by_the_table(statuses, outcome, retryable):
+    assert {status: read(status) for status in statuses} == dict.fromkeys(statuses, (outcome, retryable))
 
 
 def test_a_503_with_a_valid_retry_after_is_a_refusal_to_be_repeated():
     assert read(503, retry_after=0.0) == (REJECTED, True)
-    assert read(503, retry_after=3.0, repeat=frozenset()) == (REJECTED, True)
+    assert read(503, retry_after=3.0, retry_on=frozenset()) == (REJECTED, True)
 
 
 @pytest.mark.parametrize("status", [500, 502, 504, 520])
@@ -79,10 +79,10 @@ def test_a_retry_after_makes_no_other_5xx_a_refusal(status):
 
 @given(st.integers(-10, 20_000), st.none() | st.floats(0, 1e6))
 def test_every_status_has_one_reading_and_only_a_2xx_is_accepted(status, retry_after):
-    outcome, repeatable = read(status, retry_after=retry_after)
+    outcome, retryable = read(status, retry_after=retry_after)
     assert (outcome is ACCEPTED) == (200 <= status <= 299)
     assert outcome is not NOT_SENT
-    assert not repeatable or outcome is REJECTED
+    assert not retryable or outcome is REJECTED
 
 
 def test_the_last_rows_of_the_table_leave_no_three_digit_status_out():
@@ -91,25 +91,25 @@ def test_the_last_rows_of_the_table_leave_no_three_digit_status_out():
 
 
 def test_what_may_be_repeated_by_default_is_drawn_from_the_table():
-    assert {408, 425, 429} == REPEATABLE
+    assert {408, 425, 429} == RETRYABLE
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "repeat", "expected"),
+    ("told", "status", "retry_on", "expected"),
     [
-        ({500: REJECTED}, 500, REPEATABLE, (REJECTED, False)),
+        ({500: REJECTED}, 500, RETRYABLE, (REJECTED, False)),
         ({500: REJECTED}, 500, frozenset({500}), (REJECTED, True)),
         ({404: ACCEPTED}, 404, frozenset({404}), (ACCEPTED, False)),
-        ({200: UNKNOWN}, 200, REPEATABLE, (UNKNOWN, False)),
-        ({500: REJECTED}, 502, REPEATABLE, (UNKNOWN, False)),
+        ({200: UNKNOWN}, 200, RETRYABLE, (UNKNOWN, False)),
+        ({500: REJECTED}, 502, RETRYABLE, (UNKNOWN, False)),
         ({}, 429, frozenset(), (REJECTED, False)),
         ({}, 404, frozenset({404}), (REJECTED, True)),
         ({}, 500, frozenset({500}), (UNKNOWN, False)),
         ({}, 204, frozenset({204}), (ACCEPTED, False)),
     ],
 )
-def test_the_callers_own_reading_of_a_status_goes_before_the_table(told, status, repeat, expected):
-    assert read(status, statuses=told, repeat=repeat) == expected
+def test_the_callers_own_reading_of_a_status_goes_before_the_table(told, status, retry_on, expected):
+    assert read(status, statuses=told, retry_on=retry_on) == expected
 
 
 # -- the evidence of one attempt --------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_the_callers_own_reading_of_a_status_goes_before_the_table(told, status,
 def test_a_2xx_for_a_request_written_whole_is_accepted(status):
     attempt = judged(answered(status))
     assert (attempt.outcome, attempt.status, attempt.reason) == (ACCEPTED, status, f"HTTP {status}")
-    assert (attempt.started, attempt.seconds, attempt.repeatable) == (7.0, 0.5, False)
+    assert (attempt.started, attempt.seconds, attempt.retryable) == (7.0, 0.5, False)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_an_answer_that_was_there_before_the_request_began_answers_nothing(statu
     stray = evidence(touched=True, reused=True, status=status, failure=Failure.STALE)
     before = repr(stray)
     attempt = judged(stray)
-    assert (attempt.outcome, attempt.repeatable) == (NOT_SENT, True)
+    assert (attempt.outcome, attempt.retryable) == (NOT_SENT, True)
     assert repr(stray) == before
     assert attempt.reason == str(Failure.STALE)
 
@@ -188,13 +188,13 @@ def test_a_mock_above_the_socket_is_believed_in_its_status(status, outcome):
 @pytest.mark.parametrize("failure", list(Failure))
 def test_after_the_first_byte_no_failure_proves_anything(failure):
     begun = evidence(touched=True, started_writing=True, failure=failure)
-    assert (judged(begun).outcome, judged(begun).repeatable) == (UNKNOWN, False)
+    assert (judged(begun).outcome, judged(begun).retryable) == (UNKNOWN, False)
 
 
 @pytest.mark.parametrize("failure", list(Failure))
 def test_before_the_first_byte_every_failure_is_not_sent_and_repeated_unless_it_needs_a_person(failure):
     attempt = judged(evidence(touched=True, failure=failure))
-    assert (attempt.outcome, attempt.repeatable) == (NOT_SENT, failure not in NEEDS_A_PERSON)
+    assert (attempt.outcome, attempt.retryable) == (NOT_SENT, failure not in NEEDS_A_PERSON)
 
 
 @pytest.mark.parametrize("failure", list(Failure))
@@ -305,6 +305,6 @@ def test_a_reason_of_ours_goes_before_the_failure_of_the_last_attempt():
 
 
 def test_a_503_read_as_rejected_may_still_be_repeated_when_the_service_asks_for_it():
-    reading = {"json": True, "statuses": {503: Outcome.REJECTED}, "repeat": frozenset()}
+    reading = {"json": True, "statuses": {503: Outcome.REJECTED}, "retry_on": frozenset()}
     assert read_status(503, retry_after=1.0, **reading) == (Outcome.REJECTED, True)
     assert read_status(503, retry_after=None, **reading) == (Outcome.REJECTED, False)

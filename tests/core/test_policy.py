@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.outcome import REPEATABLE, Attempt, Evidence, Outcome, judge
+from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, judge
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
 NO_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, True, "1", None, 1j]
-THROTTLED = Attempt(outcome=REJECTED, status=429, repeatable=True)
-BROKEN = Attempt(outcome=NOT_SENT, repeatable=True)
+THROTTLED = Attempt(outcome=REJECTED, status=429, retryable=True)
+BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
-@pytest.mark.parametrize("name", ["base", "cap", "throttle_base", "max_retry_after"])
+@pytest.mark.parametrize("name", ["base", "cap", "throttle_delay", "max_retry_after"])
 def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
     with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.{name} is a number greater than 0"):
         RetryPolicy(**{name: value})
@@ -79,7 +79,7 @@ def test_statuses_to_repeat_or_split_on_are_a_set_of_whole_numbers(value):
     with pytest.raises(ConfigurationError, match=r"Batching\.split_on is a set of HTTP statuses"):
         Batching(split_on=value)
     with pytest.raises(ConfigurationError, match=r"RetryPolicy\.repeat is a set of HTTP statuses"):
-        RetryPolicy(repeat=value)
+        RetryPolicy(retry_on=value)
 
 
 @pytest.mark.parametrize("value", ["retry", "REPEAT", "", None, True, 1])
@@ -120,9 +120,9 @@ def test_a_reading_given_as_text_is_refused_or_means_the_outcome():
         return
     left = Evidence()
     left.status = 429
-    attempt = judge(left, statuses=policy.statuses, repeat=policy.repeat, started=0.0, seconds=0.0)
+    attempt = judge(left, statuses=policy.statuses, retry_on=policy.retry_on, started=0.0, seconds=0.0)
     assert attempt.outcome is UNKNOWN
-    assert not policy.may_repeat(attempt, collapsible=False)
+    assert not policy.retryable(attempt, collapsible=False)
 
 
 @pytest.mark.parametrize("value", [None, [500], 500])
@@ -136,14 +136,14 @@ def test_a_reading_of_statuses_that_is_no_mapping_is_a_configuration_error(value
 
 def test_the_defaults_are_the_designs():
     policy = RetryPolicy()
-    assert (policy.attempts, policy.base, policy.cap, policy.throttle_base, policy.max_retry_after) == (
+    assert (policy.max_attempts, policy.base, policy.cap, policy.throttle_delay, policy.max_retry_after) == (
         4,
         0.1,
         5.0,
         1.0,
         60.0,
     )
-    assert (policy.repeat, policy.statuses, policy.unknown) == (REPEATABLE, {}, "raise")
+    assert (policy.retry_on, policy.statuses, policy.unknown) == (RETRYABLE, {}, "raise")
     assert Timeout() == Timeout(total=30.0, attempt=10.0, connect=5.0)
     assert Batching() == Batching(linger=0.0, max_users=1000, max_bytes=2**20, split_on={413, 400, 422})
     assert Limits() == Limits(in_flight=64, queued_users=100_000, queued_bytes=64 * 2**20, when_full="wait")
@@ -151,19 +151,19 @@ def test_the_defaults_are_the_designs():
 
 
 def test_a_policy_does_not_change_under_its_requests():
-    statuses, repeat, split_on = {500: REJECTED}, {429}, {400}
-    policy, batching = RetryPolicy(statuses=statuses, repeat=repeat), Batching(split_on=split_on)
+    statuses, retry_on, split_on = {500: REJECTED}, {429}, {400}
+    policy, batching = RetryPolicy(statuses=statuses, retry_on=retry_on), Batching(split_on=split_on)
     statuses[502] = REJECTED
-    repeat.add(404)
+    retry_on.add(404)
     split_on.add(404)
-    assert (policy.statuses, policy.repeat, batching.split_on) == ({500: REJECTED}, {429}, {400})
+    assert (policy.statuses, policy.retry_on, batching.split_on) == ({500: REJECTED}, {429}, {400})
     with pytest.raises(AttributeError):
-        policy.attempts = 9
+        policy.max_attempts = 9
 
 
 def test_policies_that_say_the_same_are_equal_and_hash_alike():
     def one():
-        return RetryPolicy.safe(statuses={500: REJECTED}, repeat={429, 408})
+        return RetryPolicy.safe(statuses={500: REJECTED}, retry_on={429, 408})
 
     assert one() == one()
     assert hash(one()) == hash(one())
@@ -176,11 +176,11 @@ def test_policies_that_say_the_same_are_equal_and_hash_alike():
         {"attempts": 5},
         {"base": 0.2},
         {"cap": 4.0},
-        {"throttle_base": 2.0},
+        {"throttle_delay": 2.0},
         {"max_retry_after": 5.0},
         {"statuses": {500: REJECTED}},
-        {"repeat": {429}},
-        {"unknown": "repeat"},
+        {"retry_on": {429}},
+        {"unknown": "retry"},
         {"stop": object()},
         {"wait": object()},
         {"retry": object()},
@@ -219,29 +219,29 @@ def test_settings_pickle_and_are_checked_when_a_field_is_replaced(value):
 )
 def test_an_unknown_is_repeated_by_those_presets_only_that_say_so(policy, collapsible, repeats_unknown):
     for marked in (False, True):
-        unknown = Attempt(outcome=UNKNOWN, repeatable=marked)
-        assert policy.may_repeat(unknown, collapsible=collapsible) is repeats_unknown
+        unknown = Attempt(outcome=UNKNOWN, retryable=marked)
+        assert policy.retryable(unknown, collapsible=collapsible) is repeats_unknown
 
 
 @pytest.mark.parametrize("policy", [RetryPolicy.safe(), RetryPolicy.collapsible(), RetryPolicy.at_least_once()])
 @pytest.mark.parametrize("outcome", [REJECTED, NOT_SENT])
 def test_anything_else_is_repeated_where_the_table_marks_it(policy, outcome):
-    assert policy.may_repeat(Attempt(outcome=outcome, repeatable=True), collapsible=False)
-    assert not policy.may_repeat(Attempt(outcome=outcome, repeatable=False), collapsible=True)
+    assert policy.retryable(Attempt(outcome=outcome, retryable=True), collapsible=False)
+    assert not policy.retryable(Attempt(outcome=outcome, retryable=False), collapsible=True)
 
 
 def test_none_makes_one_attempt():
     assert RetryPolicy.none().attempts == 1
-    assert RetryPolicy.none(repeat={429}).repeat == {429}
+    assert RetryPolicy.none(retry_on={429}).repeat == {429}
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"repeat": {500}}, r"500 does not mean REJECTED.*statuses=\{500: Outcome.REJECTED\}"),
-        ({"repeat": {429, 503}}, "503 does not mean REJECTED"),
-        ({"repeat": {204, 429}}, "204 does not mean REJECTED"),
-        ({"repeat": {429}, "statuses": {429: UNKNOWN}}, "429 does not mean REJECTED"),
+        ({"retry_on": {500}}, r"500 does not mean REJECTED.*statuses=\{500: Outcome.REJECTED\}"),
+        ({"retry_on": {429, 503}}, "503 does not mean REJECTED"),
+        ({"retry_on": {204, 429}}, "204 does not mean REJECTED"),
+        ({"retry_on": {429}, "statuses": {429: UNKNOWN}}, "429 does not mean REJECTED"),
     ],
 )
 def test_a_status_that_would_not_be_repeated_all_the_same_is_refused(settings, words):
@@ -250,14 +250,14 @@ def test_a_status_that_would_not_be_repeated_all_the_same_is_refused(settings, w
 
 
 def test_what_means_rejected_may_be_repeated_and_the_default_goes_with_every_reading():
-    assert RetryPolicy.safe(repeat={401, 500}, statuses={500: REJECTED}).repeat == {401, 500}
+    assert RetryPolicy.safe(retry_on={401, 500}, statuses={500: REJECTED}).repeat == {401, 500}
     assert RetryPolicy.safe(statuses={429: UNKNOWN, 500: REJECTED}).repeat == {408, 425, 429}
 
 
 def test_tenacitys_strategies_are_carried_and_not_looked_into():
     stop, wait, retry = object(), object(), object()
-    policy = RetryPolicy.from_tenacity(stop=stop, wait=wait, retry=retry, attempts=7)
-    assert (policy.stop, policy.wait, policy.retry, policy.attempts) == (stop, wait, retry, 7)
+    policy = RetryPolicy.from_tenacity(stop=stop, wait=wait, retry=retry, max_attempts=7)
+    assert (policy.stop, policy.wait, policy.retry, policy.max_attempts) == (stop, wait, retry, 7)
     assert policy.unknown == "raise"
 
 
@@ -275,7 +275,7 @@ def test_tenacitys_strategies_are_carried_and_not_looked_into():
         (1, THROTTLED, 1.0),
         (3, THROTTLED, 4.0),
         (4, THROTTLED, 5.0),
-        (1, Attempt(outcome=REJECTED, status=408, repeatable=True), 0.1),
+        (1, Attempt(outcome=REJECTED, status=408, retryable=True), 0.1),
     ],
 )
 def test_the_longest_wait_doubles_up_to_the_cap_and_starts_at_a_second_after_a_throttle(number, attempt, longest):
@@ -285,7 +285,7 @@ def test_the_longest_wait_doubles_up_to_the_cap_and_starts_at_a_second_after_a_t
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_retry_after_is_a_minimum_with_jitter_on_top(status):
-    asked = Attempt(outcome=REJECTED, status=status, repeatable=True, retry_after=7.0)
+    asked = Attempt(outcome=REJECTED, status=status, retryable=True, retry_after=7.0)
     assert RetryPolicy().backoff(1, asked, 0.0) == 7.0
     assert RetryPolicy().backoff(1, asked, 1.0) == pytest.approx(7.1)
 
@@ -299,8 +299,8 @@ def test_a_retry_after_is_a_minimum_with_jitter_on_top(status):
     st.sampled_from([None, 408, 429, 503]),
 )
 def test_a_wait_is_within_its_bounds(number, draw, base, cap, retry_after, status):
-    policy = RetryPolicy(base=base, cap=cap, throttle_base=2 * base)
-    attempt = Attempt(outcome=REJECTED, status=status, repeatable=True, retry_after=retry_after)
+    policy = RetryPolicy(initial_delay=base, max_delay=cap, throttle_delay=2 * base)
+    attempt = Attempt(outcome=REJECTED, status=status, retryable=True, retry_after=retry_after)
     least = retry_after or 0.0
     first = 2 * base if status == 429 and retry_after is None else base
     wait = policy.backoff(number, attempt, draw)

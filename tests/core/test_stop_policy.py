@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.stop_policy import Brake, Watch
+from pushsdk._core.stop_policy import StopPolicy, Watch
 
 ACCEPTED, REJECTED, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN
 STATUS = {ACCEPTED: 204, REJECTED: 400, UNKNOWN: 502}
 
 
 def watch(**settings: object) -> Watch:
-    watch = Watch(Brake(**settings))
+    watch = Watch(StopPolicy(**settings))
     watch.started(0.0)
     return watch
 
@@ -39,31 +39,31 @@ def settle(watch: Watch, outcomes: Iterable[Outcome], *, users: int = 100) -> in
 @pytest.mark.parametrize("name", ["rejected", "unknown"])
 @pytest.mark.parametrize("share", [0, -0.1, 1.01, 50, math.nan, math.inf, True, "0.5"])
 def test_a_share_is_a_number_above_0_and_at_most_1(name, share):
-    with pytest.raises(ConfigurationError, match=rf"Brake\.{name} is a share .* as 0\.5 for half of the users"):
-        Brake(**{name: share})
+    with pytest.raises(ConfigurationError, match=rf"StopPolicy\.{name} is a share .* as 0\.5 for half of the users"):
+        StopPolicy(**{name: share})
 
 
 @pytest.mark.parametrize("after", [0, -1, 1.5, True, None, "2000"])
 def test_after_is_a_whole_number(after):
-    with pytest.raises(ConfigurationError, match=r"Brake\.after is a whole number of users, 1 or more"):
-        Brake(after=after)
+    with pytest.raises(ConfigurationError, match=r"StopPolicy\.after is a whole number of users, 1 or more"):
+        StopPolicy(after=after)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, True, "600"])
 def test_max_outage_is_a_number_of_seconds(seconds):
-    with pytest.raises(ConfigurationError, match=r"Brake\.max_outage is a number of seconds greater than 0"):
-        Brake(max_outage=seconds)
+    with pytest.raises(ConfigurationError, match=r"StopPolicy\.max_outage is a number of seconds greater than 0"):
+        StopPolicy(max_outage=seconds)
 
 
 def test_all_may_be_off_and_the_limits_of_what_makes_sense_do():
-    assert Brake.off() == Brake(rejected=None, unknown=None, max_outage=None)
-    Brake(rejected=1, unknown=1e-9, after=1, max_outage=0.001)
+    assert StopPolicy.off() == StopPolicy(rejected=None, unknown=None, max_outage=None)
+    StopPolicy(rejected=1, unknown=1e-9, after=1, max_outage=0.001)
 
 
 def test_a_brake_is_frozen():
     with pytest.raises(AttributeError):
-        Brake().rejected = 0.1
-    assert msgspec.structs.replace(Brake(), rejected=0.1) == Brake(rejected=0.1)
+        StopPolicy().rejected = 0.1
+    assert msgspec.structs.replace(StopPolicy(), rejected=0.1) == StopPolicy(rejected=0.1)
 
 
 # -- what stops nothing -----------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_a_service_that_takes_nobody_stops_the_run_after_so_many_users(outcome, 
     share = {REJECTED: "50", UNKNOWN: "25"}[outcome]
     assert reason.startswith(
         f"100.0 % of the last 2,000 users are {outcome.value} (the last of them: HTTP {STATUS[outcome]}), "
-        f"the brake is set to {share} %. "
+        f"the stop policy is set to {share} %. "
     )
     assert advice in reason
     assert "then resume" in reason
@@ -191,7 +191,7 @@ def test_so_long_without_an_acceptance_stops_the_run():
     assert watched.verdict(599.9) is None
     watched.released(503, 4000.0)
     assert watched.verdict(4000.0) == (
-        "nothing was accepted for 4,000 s (the last of it: HTTP 503), the brake is set to 600 s. "
+        "nothing was accepted for 4,000 s (the last of it: HTTP 503), the stop policy is set to 600 s. "
         "See that the service is up, then resume"
     )
 
@@ -207,7 +207,7 @@ def test_each_acceptance_begins_it_anew():
 
 
 def test_the_planning_is_no_part_of_it():
-    watched = Watch(Brake(max_outage=10.0))
+    watched = Watch(StopPolicy(max_outage=10.0))
     assert watched.verdict(1e6) is None
     watched.started(1e6)
     watched.released(429, 1e6 + 9)

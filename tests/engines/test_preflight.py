@@ -11,12 +11,12 @@ import pytest
 
 from pushsdk import (
     Batching,
-    Brake,
     ConfigurationError,
     Limits,
     MobilePush,
     Rate,
     RetryPolicy,
+    StopPolicy,
     Timeout,
     ValidationError,
     placeholder,
@@ -47,7 +47,7 @@ def sending(**given: Any) -> Any:
         ({"batching": 7}, "batching"),
         ({"limits": 7}, "limits"),
         ({"rate": 7}, "rate"),
-        ({"brake": 7}, "brake"),
+        ({"stop_policy": 7}, "stop_policy"),
         ({"headers": {"Api-Key": "x"}}, "(?i)api-key"),
         ({"proxy": "ftp://proxy"}, "proxy"),
     ],
@@ -81,7 +81,7 @@ def test_all_that_is_given_reaches_the_executor() -> None:
         "rate": Rate(users_per_second=10.0),
         "headers": {"X-Team": "growth"},
         "proxy": "http://proxy.example:8080",
-        "brake": Brake.off(),
+        "stop_policy": StopPolicy.off(),
         "claims": dict,
         "api_key": len,
     }

@@ -198,7 +198,7 @@ def test_lost_answers_and_throttles_double_and_lose_nobody(audience: Audience, s
             Fault.reset_before(every=11, name="reset"),
         ]
     )
-    report = send(audience(), HELLO, brake=None)
+    report = send(audience(), HELLO, stop_policy=None)
     assert all(service.hits().values())
     pushed = service.users()
     assert set(pushed.values()) == {1}

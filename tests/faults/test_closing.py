@@ -87,4 +87,4 @@ async def test_nothing_is_sent_on_a_session_that_was_closed_before() -> None:
         await session.close()
         with pytest.raises(ClientClosedError) as caught:
             await client.send("user", HELLO)
-    assert (len(caught.value.attempts), server.connections, caught.value.may_repeat) == (1, 0, False)
+    assert (len(caught.value.attempts), server.connections, caught.value.retryable) == (1, 0, False)

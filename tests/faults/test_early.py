@@ -83,8 +83,8 @@ async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
             with detoured(server, address, always), pytest.raises(NotSentError) as caught:
                 await client.send("user", HELLO)
         assert [read_from(wire) for wire in wires] == [b""] * connections
-    assert caught.value.may_repeat
-    assert len(caught.value.attempts) == policy.attempts
+    assert caught.value.retryable
+    assert len(caught.value.attempts) == policy.max_attempts
 
 
 async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -> None:

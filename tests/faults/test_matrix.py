@@ -76,7 +76,7 @@ IN_DOUBT = [case for case in MAJOR if case.outcome is Outcome.UNKNOWN and not ca
 
 @pytest.mark.parametrize("case", IN_DOUBT, ids=lambda case: case.name)
 async def test_what_is_unknown_is_repeated_only_where_it_was_asked_for(case: Case) -> None:
-    policy = RetryPolicy.at_least_once(attempts=3, base=0.001)
+    policy = RetryPolicy.at_least_once(max_attempts=3, initial_delay=0.001)
     async with rigged(case, first(1), patience=AFTER, retry=policy) as rig:
         ending = await Ledger().ask(rig.client, "user", campaign=case.campaign)
     assert ending.outcome is Outcome.ACCEPTED

@@ -47,7 +47,7 @@ async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed: int,
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_at_least_once_doubles_only_what_it_owns_up_to(seed: int) -> None:
-    policy, ledger = RetryPolicy.at_least_once(attempts=3, base=0.001, throttle_base=0.001), Ledger()
+    policy, ledger = RetryPolicy.at_least_once(max_attempts=3, initial_delay=0.001, throttle_delay=0.001), Ledger()
     limits = Limits(in_flight=16)
     async with (
         bad_weather(seed + 10) as server,

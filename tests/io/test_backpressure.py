@@ -123,11 +123,11 @@ async def test_a_message_that_turns_out_invalid_after_the_wait_for_room_leaves_n
 async def test_a_dedupe_key_of_another_payload_after_the_wait_for_room_leaves_nothing_behind() -> None:
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1, queued_users=1), claims=MemoryClaims()) as client:
-        await client.send("z", MESSAGE, dedupe_key="job")
+        await client.send("z", MESSAGE, idempotency_key="job")
         tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
         await turns()
-        again, other = [start(client.send("z", text, dedupe_key="job")) for text in (MESSAGE, OTHER)]
-        assert (await again).deduplicated == 1
+        again, other = [start(client.send("z", text, idempotency_key="job")) for text in (MESSAGE, OTHER)]
+        assert (await again).already_accepted == 1
         assert isinstance(await outcome_of(other), ValidationError)
         await asyncio.gather(*tasks)
         await client.flush()

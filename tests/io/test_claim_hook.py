@@ -66,7 +66,7 @@ async def post(transport: AiohttpTransport, claim: Claim | None, evidence: Evide
 
 
 def outcome(evidence: Evidence) -> Outcome:
-    return judge(evidence, statuses={}, repeat=frozenset(), started=0.0, seconds=0.0).outcome
+    return judge(evidence, statuses={}, retry_on=frozenset(), started=0.0, seconds=0.0).outcome
 
 
 async def test_a_claim_is_asked_for_on_an_open_connection_before_the_first_byte(

@@ -62,7 +62,7 @@ async def test_equal_options_given_anew_at_each_call_meet() -> None:
     service = FakeService()
     async with client_of(service) as client:
         await asyncio.gather(
-            *(client.send(user, dict(MESSAGE), timeout=7.0, retry=RetryPolicy.safe(attempts=2)) for user in "ab")
+            *(client.send(user, dict(MESSAGE), timeout=7.0, retry=RetryPolicy.safe(max_attempts=2)) for user in "ab")
         )
     assert service.sent == [("a", "b")]
 

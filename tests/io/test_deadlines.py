@@ -58,7 +58,11 @@ def sleeps(seconds: float) -> Callable[[], Any]:
         (hang(), {}, OutcomeUnknownError),
         (hang(connecting=True), {}, NotSentError),
         (hang(), {"api_key": sleeps(math.inf)}, NotSentError),
-        (refused(after=0.0007), {"retry": RetryPolicy.safe(attempts=1000, base=0.001, cap=0.001)}, NotSentError),
+        (
+            refused(after=0.0007),
+            {"retry": RetryPolicy.safe(max_attempts=1000, initial_delay=0.001, max_delay=0.001)},
+            NotSentError,
+        ),
         (hang(), {"batching": Batching(linger=0.9)}, OutcomeUnknownError),
     ],
     ids=["hangs", "never connects", "no key", "retries", "lingers"],
@@ -109,7 +113,7 @@ async def test_a_deadline_that_falls_on_the_start_of_an_attempt_is_not_sent() ->
 @virtual
 async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call() -> None:
     service = FakeService(then=hang())
-    async with client_of(service, retry=RetryPolicy.at_least_once(base=0.001)) as client:
+    async with client_of(service, retry=RetryPolicy.at_least_once(initial_delay=0.001)) as client:
         before = now()
         error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=1.2, attempt=0.5))))
         assert now() <= before + 1.2 + GRACE

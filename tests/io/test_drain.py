@@ -30,7 +30,7 @@ from pushsdk._core.outcome import Failure
 @virtual
 async def test_a_call_that_waits_for_its_retry_is_ended_and_not_sent_any_more() -> None:
     service = FakeService(refused(), then=hang())
-    client = client_of(service, retry=RetryPolicy.safe(base=5.0))
+    client = client_of(service, retry=RetryPolicy.safe(initial_delay=5.0))
     task = start(client.send("a", MESSAGE))
     await turns(10)
     before = asyncio.get_running_loop().time()

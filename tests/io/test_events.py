@@ -114,7 +114,7 @@ async def test_an_on_event_that_raises_for_an_abandoned_send_breaks_nothing() ->
 @virtual
 async def test_without_on_event_the_same_happens() -> None:
     service = FakeService(answer(422), refused(), answer(429, {"Retry-After": "1"}))
-    async with client_of(service, retry=RetryPolicy.safe(base=0.01)) as client:
+    async with client_of(service, retry=RetryPolicy.safe(initial_delay=0.01)) as client:
         await asyncio.gather(client.send("a", MESSAGE), client.send("b", MESSAGE))
         task = start(client.send("c", MESSAGE))
         await turns()

@@ -141,7 +141,7 @@ FIRST_SENDS = """
             return type(error).__name__
 
     async def main():
-        print(await send(dedupe_key="job"), await send(), sorted(set(sys.modules) - known))
+        print(await send(idempotency_key="job"), await send(), sorted(set(sys.modules) - known))
 
     asyncio.run(main())
 """

@@ -74,7 +74,9 @@ async def test_while_the_rate_holds_it_back_the_batch_keeps_filling() -> None:
 @virtual
 async def test_a_retry_is_paced_too() -> None:
     service = FakeService(refused())
-    async with client_of(service, rate=Rate(requests_per_second=1.0), retry=RetryPolicy.safe(base=0.01)) as client:
+    async with client_of(
+        service, rate=Rate(requests_per_second=1.0), retry=RetryPolicy.safe(initial_delay=0.01)
+    ) as client:
         before = now()
         await client.send("a", MESSAGE)
     assert service.requests[1].started == pytest.approx(before + 1.0)
@@ -152,7 +154,7 @@ def limited(bucket: Bucket) -> FakeService:
 @virtual
 async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets_through(retry_after) -> None:
     service = limited(Bucket(20, 20, retry_after))
-    async with client_of(service, timeout=Timeout(total=None), retry=RetryPolicy.safe(attempts=10**6)) as client:
+    async with client_of(service, timeout=Timeout(total=None), retry=RetryPolicy.safe(max_attempts=10**6)) as client:
         client._engine.sender.budget.tokens = 10**9
         before = now()
         sends = [start(client.send(f"user-{number}", titled(number))) for number in range(4000)]
@@ -172,7 +174,7 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
         (503, None, RetryPolicy.none(), False),
         (408, None, RetryPolicy.none(), False),
         (400, None, RetryPolicy.none(), False),
-        (429, None, RetryPolicy.none(repeat=frozenset()), False),
+        (429, None, RetryPolicy.none(retry_on=frozenset()), False),
         (429, None, RetryPolicy.none(statuses={429: Outcome.UNKNOWN}), False),
     ],
 )

@@ -208,7 +208,7 @@ async def test_a_mocked_failure_is_retried_as_the_policy_says(service: aiorespon
     service.post(PUSH, exception=CONNECTOR_FAMILY[0])
     service.post(PUSH, status=429, headers={"Retry-After": "0"})
     service.post(PUSH, status=204)
-    async with AsyncPushClient(BASE, "key", retry=RetryPolicy.safe(base=0.001)) as client:
+    async with AsyncPushClient(BASE, "key", retry=RetryPolicy.safe(initial_delay=0.001)) as client:
         receipt = await client.send("u", HELLO)
     assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.NOT_SENT, Outcome.REJECTED, Outcome.ACCEPTED]
 

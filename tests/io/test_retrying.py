@@ -224,7 +224,7 @@ async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_p
 @virtual
 async def test_a_call_between_two_attempts_ends_when_another_brings_a_pause_too_long_for_it() -> None:
     service = FakeService(answer(429), answer(429, {"Retry-After": "20"}))
-    policy = SAFE(throttle_base=5.0)
+    policy = SAFE(throttle_delay=5.0)
     async with client_of(service, retry=policy) as client:
         waits = start(client.send("a", MESSAGE, timeout=8.0))
         await asyncio.sleep(0.1)

@@ -263,7 +263,7 @@ async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once() -> None:
 @virtual
 async def test_a_repeat_between_attempts_that_can_wait_a_new_pause_out_goes_on_after_it() -> None:
     service = FakeService(refused(), answer(429, {"Retry-After": "3"}), CREATED, CREATED)
-    async with client_of(service, retry=RetryPolicy.safe(base=2.0)) as client:
+    async with client_of(service, retry=RetryPolicy.safe(initial_delay=2.0)) as client:
         before = now()
         tasks = [start(client.create_campaign(CAMPAIGN)) for _ in range(2)]
         for task in tasks:

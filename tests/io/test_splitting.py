@@ -261,7 +261,7 @@ async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(e
         report = {user: event.outcome for event in told if isinstance(event, SendAbandoned) for user in event.user_ids}
     else:
         report = outcomes_of(error)
-        assert error.may_repeat == (not service.processed and set(report.values()) == {Outcome.REJECTED})
+        assert error.retryable == (not service.processed and set(report.values()) == {Outcome.REJECTED})
     assert sorted(report) == sorted(MANY)
     assert Outcome.NOT_SENT not in report.values()
     assert {user for user, outcome in report.items() if outcome is Outcome.ACCEPTED} <= set(service.processed)
@@ -297,5 +297,5 @@ async def test_a_loop_torn_down_while_a_merged_request_is_bisected_leaves_no_rej
         task.cancel()
     errors = [await outcome_of(call) for call in calls]
     assert Counter(error.outcome for error in errors) == {Outcome.UNKNOWN: 8, Outcome.REJECTED: 12}
-    assert all(error.may_repeat for error in errors if error.outcome is Outcome.REJECTED)
+    assert all(error.retryable for error in errors if error.outcome is Outcome.REJECTED)
     await client.aclose()

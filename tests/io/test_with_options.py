@@ -56,7 +56,7 @@ async def test_views_of_equal_options_meet_in_one_request_and_others_do_not() ->
 async def test_a_view_of_a_view_keeps_what_is_not_said_anew() -> None:
     service = FakeService(then=hang())
     async with client_of(service, timeout=Timeout(attempt=None)) as client:
-        view = client.with_options(timeout=1.0).with_options(retry=RetryPolicy.at_least_once(attempts=1))
+        view = client.with_options(timeout=1.0).with_options(retry=RetryPolicy.at_least_once(max_attempts=1))
         before = now()
         with pytest.raises(OutcomeUnknownError):
             await view.send("a", MESSAGE)

@@ -58,7 +58,7 @@ MESSAGES = [
 ]
 POLICIES = {
     "safe": RetryPolicy.safe(),
-    "patient": RetryPolicy.safe(base=1.0, max_retry_after=1.5),
+    "patient": RetryPolicy.safe(initial_delay=1.0, max_retry_after=1.5),
     "none": RetryPolicy.none(),
     "collapsible": RetryPolicy.collapsible(),
     "at_least_once": RetryPolicy.at_least_once(),

@@ -131,7 +131,9 @@ async def test_nothing_is_sent_along_unless_it_is_asked_for(telemetry: Telemetry
 async def test_each_attempt_sends_a_traceparent_of_its_own_and_no_baggage(telemetry: Telemetry) -> None:
     service = FakeService(answer(429))
     token = context.attach(baggage.set_baggage("user", "user-1"))
-    async with telemetry.instrument(client_of(service, retry=RetryPolicy.safe(base=0.01)), propagate=True) as client:
+    async with telemetry.instrument(
+        client_of(service, retry=RetryPolicy.safe(initial_delay=0.01)), propagate=True
+    ) as client:
         await client.send("a", MESSAGE)
     context.detach(token)
     spans = [span.context for span in telemetry.spans]

@@ -73,7 +73,7 @@ async def test_the_users_of_a_client_that_is_gone_stay_counted(telemetry: Teleme
 @virtual
 async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buckets(telemetry: Telemetry) -> None:
     service = FakeService(answer(429, after=0.2), refused(after=3.0), answer(after=0.03))
-    async with watched(telemetry, service, retry=RetryPolicy.safe(base=0.001)) as client:
+    async with watched(telemetry, service, retry=RetryPolicy.safe(initial_delay=0.001)) as client:
         await client.send("a", MESSAGE)
     (metric,) = [each for each in telemetry.metrics() if each.name == "http.client.request.duration"]
     assert metric.unit == "s"
@@ -162,7 +162,7 @@ async def test_what_is_under_way_is_read_when_it_is_asked_for(telemetry: Telemet
 @virtual
 async def test_clients_of_one_service_are_read_together_and_of_their_budgets_the_least(telemetry: Telemetry) -> None:
     service, idle = FakeService(refused(), hang()), FakeService(hang())
-    policy = RetryPolicy.safe(base=0.001)
+    policy = RetryPolicy.safe(initial_delay=0.001)
     unused = watched(telemetry, FakeService())
     async with watched(telemetry, service, retry=policy) as one, watched(telemetry, idle) as another:
         tasks = [start(client.send("a", MESSAGE, timeout=5.0)) for client in (one, another)]

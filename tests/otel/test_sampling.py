@@ -46,7 +46,7 @@ from pushsdk.emulator import Fault
 from pushsdk.otel import _spans as ours
 from pushsdk.otel import instrument
 
-RETRY = RetryPolicy.safe(base=0.1)
+RETRY = RetryPolicy.safe(initial_delay=0.1)
 # A span of another process, that sent its context along.
 REMOTE = SpanContext(trace_id=0xA, span_id=0xB, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
@@ -365,7 +365,7 @@ async def test_the_metrics_are_the_same_with_and_without_sampling() -> None:
     for share in (1.0, 0.0):
         telemetry = Telemetry()
         service = FakeService(answer(after=0.2), answer(404), answer(429), refused(), answer(), answer(500))
-        async with watched(telemetry, service, share=share, retry=RetryPolicy.safe(base=0.001)) as client:
+        async with watched(telemetry, service, share=share, retry=RetryPolicy.safe(initial_delay=0.001)) as client:
             for users in ("a", ["b", "c"], "d", "e"):
                 await outcome_of(start(client.send(users, MESSAGE)))
         told.append(

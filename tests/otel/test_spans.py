@@ -33,7 +33,7 @@ from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PushError, Retry
 from pushsdk._core.outcome import Failure
 from pushsdk.otel._spans import MAX_LINKS
 
-RETRY = RetryPolicy.safe(base=0.1)
+RETRY = RetryPolicy.safe(initial_delay=0.1)
 
 
 def watched(telemetry: Telemetry, service: FakeService, **options: Any) -> AsyncPushClient:

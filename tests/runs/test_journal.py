@@ -71,7 +71,7 @@ def test_everything_is_there_again_when_it_is_opened_again(tmp_path: Path) -> No
 def test_why_it_ended_is_kept_until_something_else_happens(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = make_run(path, (3,))
-    for ending in (Ending("brake", "too many"), None, Ending("limit", "6 users")):
+    for ending in (Ending("stop_policy", "too many"), None, Ending("limit", "6 users")):
         journal.end(ending)
         before = seen(journal)
         journal.close()

@@ -13,7 +13,7 @@ import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Brake, BroadcastError, BroadcastReport, Outcome, RunFileError, read_report
+from pushsdk import Batching, BroadcastError, BroadcastReport, Outcome, RunFileError, StopPolicy, read_report
 
 FORMULAS = ["=1+1", "+4912345", "-5", "@SUM(A1)", "\tx", "\rx", "\nx"]
 PLAIN = ["user-1", 'quo"te', "com,ma", "new\nline", "'x", "ünï", " padded "]
@@ -22,7 +22,7 @@ PLAIN = ["user-1", 'quo"te', "com,ma", "new\nline", "'x", "ünï", " padded "]
 async def report_of(ids: list[str], run: Path | None = None) -> BroadcastReport:
     service = FakeService(then=lambda request: answer(404 if "user-1" in request.users else 204))
     async with client_of(service, batching=Batching(max_users=1)) as client:
-        return await client.broadcast(ids, MESSAGE, run=run, brake=Brake.off())
+        return await client.broadcast(ids, MESSAGE, run=run, stop_policy=StopPolicy.off())
 
 
 @virtual

@@ -13,12 +13,12 @@ from support.virtual_time import run, virtual
 
 from pushsdk import (
     Batching,
-    Brake,
     Limits,
     RunFileError,
+    StopPolicy,
 )
 
-NO_BRAKE = Brake.off()
+NO_BRAKE = StopPolicy.off()
 
 
 def names(count: int) -> list[str]:
@@ -34,7 +34,7 @@ def half_sent(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     async def send() -> None:
         service = FakeService(answer(), lost(processed=True), then=answer())
         async with client_of(service, batching=Batching(max_users=5), limits=Limits(in_flight=1)) as client:
-            report = await client.broadcast(names(60), MESSAGE, run=path, limit=30, brake=NO_BRAKE)
+            report = await client.broadcast(names(60), MESSAGE, run=path, limit=30, stop_policy=NO_BRAKE)
         assert (report.accepted, report.unknown, report.not_sent) == (25, 5, 30)
 
     send()

@@ -20,7 +20,6 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import (
     Batching,
-    Brake,
     Limits,
     Outcome,
     Progress,
@@ -28,6 +27,7 @@ from pushsdk import (
     Rate,
     Receipt,
     RunFileError,
+    StopPolicy,
     Timeout,
     read_report,
 )
@@ -238,7 +238,7 @@ async def test_a_message_that_was_accepted_is_not_to_blame_for_stale_ids() -> No
     stale = {*users(400)[100:200]} | {users(400)[300]}
     service = FakeService(then=lambda request: answer(400 if stale & {*request.users} else 204))
     async with client_of(service, batching=Batching(max_users=100), limits=ONE) as client:
-        report = await client.broadcast(users(400), MESSAGE, brake=Brake.off())
+        report = await client.broadcast(users(400), MESSAGE, stop_policy=StopPolicy.off())
     assert {row.user_id for row in report.rows(Outcome.REJECTED)} == stale
     assert (report.accepted, report.not_sent) == (299, 0)
 
@@ -249,9 +249,9 @@ async def test_a_limit_rejects_nobody_who_was_not_tried(tmp_path: Path) -> None:
     service = FakeService(then=lambda request: answer(400 if stale & {*request.users} else 204))
     async with client_of(service, batching=Batching(max_users=100), limits=ONE) as client:
         run = tmp_path / "run"
-        first = await client.broadcast(users(400), MESSAGE, run=run, limit=100, brake=Brake.off())
+        first = await client.broadcast(users(400), MESSAGE, run=run, limit=100, stop_policy=StopPolicy.off())
         assert (first.rejected, first.not_sent, first.stopped_by) == (8, 392, "limit")
-        report = await client.broadcast(users(400), MESSAGE, run=run, brake=Brake.off())
+        report = await client.broadcast(users(400), MESSAGE, run=run, stop_policy=StopPolicy.off())
     assert (report.accepted, report.rejected) == (392, 8)
 
 
@@ -288,7 +288,7 @@ async def test_one_retry_after_of_a_day_does_not_hold_the_run_for_a_day() -> Non
 async def test_a_resend_counts_its_users_once_in_the_stats() -> None:
     service = FakeService(lost(processed=False), lost(processed=False))
     async with client_of(service, batching=SMALL, limits=ONE) as client:
-        await client.broadcast(users(4), MESSAGE, on_unknown="resend", brake=Brake.off())
+        await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off())
         stats = client.stats()
     assert (stats.accepted, stats.unknown) == (4, 0)
 
@@ -299,7 +299,7 @@ async def test_stopped_before_a_resend_its_users_are_counted_as_unknown() -> Non
     service = FakeService(lost(processed=False), then=refused())
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         asyncio.get_running_loop().call_later(3.0, stop.set)
-        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", brake=Brake.off(), stop=stop)
+        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off(), stop=stop)
         assert (report.unknown, client.stats().unknown, report.stopped_by) == (4, 4, "asked")
 
 
@@ -307,7 +307,7 @@ async def test_stopped_before_a_resend_its_users_are_counted_as_unknown() -> Non
 async def test_a_resend_that_is_refused_for_its_key_leaves_its_users_unknown_and_counts_them() -> None:
     service = FakeService(lost(processed=False), then=answer(401))
     async with client_of(service, batching=SMALL, limits=ONE) as client:
-        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", brake=Brake.off())
+        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=StopPolicy.off())
         assert (report.unknown, client.stats().unknown, report.stopped_by) == (4, 4, "refused")
 
 
@@ -315,7 +315,7 @@ async def test_a_resend_that_is_refused_for_its_key_leaves_its_users_unknown_and
 async def test_a_limit_that_leaves_held_users_says_so(tmp_path: Path) -> None:
     service = FakeService(*[lost(processed=True)] * 4)
     async with client_of(service, batching=SMALL, limits=ONE) as client:
-        await client.broadcast(users(16), MESSAGE, run=tmp_path / "run", brake=Brake.off())
+        await client.broadcast(users(16), MESSAGE, run=tmp_path / "run", stop_policy=StopPolicy.off())
         report = await client.resume(tmp_path / "run", on_unknown="resend", limit=4)
     assert (report.accepted, report.unknown, report.stopped_by) == (4, 12, "limit")
 

@@ -22,17 +22,17 @@ from support.virtual_time import virtual
 from pushsdk import (
     AsyncPushClient,
     Batching,
-    Brake,
     BroadcastError,
     Limits,
     RetryPolicy,
     RunFileError,
+    StopPolicy,
 )
 from pushsdk._runs.run_file.journal import Journal
 
 TEN = Batching(max_users=10)
-NO_BRAKE = Brake.off()
-QUICK = RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005)
+NO_BRAKE = StopPolicy.off()
+QUICK = RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005)
 
 
 def names(count: int) -> list[str]:
@@ -104,14 +104,14 @@ async def test_no_log_and_no_error_of_a_rough_run_names_a_user_a_text_or_the_key
         )
         async with client:
             asyncio.get_running_loop().set_debug(True)
-            for on_unknown in ("hold", "resend"):
+            for on_unknown in ("skip", "resend"):
                 report = await client.broadcast(
                     names(users),
                     message,
                     run=path,
                     custom_fields={"code": "Secret code"},
                     on_unknown=on_unknown,
-                    brake=NO_BRAKE,
+                    stop_policy=NO_BRAKE,
                     on_progress=lambda progress: told.append(repr(progress)),
                 )
             with closing(Journal.open(path, write=False)) as journal:

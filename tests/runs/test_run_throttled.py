@@ -16,13 +16,13 @@ from support.kill_service import name_of
 from support.throttling import Bucket, Service, Window
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Brake, BroadcastReport, Limits, Progress, read_report
+from pushsdk import Batching, BroadcastReport, Limits, Progress, StopPolicy, read_report
 
 USERS = 20_000
 CHUNK = Batching(max_users=20)
 REQUESTS = USERS // 20
 IN_FLIGHT = 16
-PATIENT = Brake(max_outage=3600.0)
+PATIENT = StopPolicy(max_outage=3600.0)
 
 
 class Ride(NamedTuple):
@@ -45,7 +45,7 @@ async def ride(path: Path, then: Callable[[Request, float], Any], **options: Any
     started = loop.time()
     service = FakeService(then=lambda request: then(request, loop.time() - started))
     async with client_of(service, batching=CHUNK, limits=Limits(in_flight=IN_FLIGHT)) as client:
-        report = await client.broadcast(ids(USERS), MESSAGE, run=path, **{"brake": PATIENT, **options})
+        report = await client.broadcast(ids(USERS), MESSAGE, run=path, **{"stop_policy": PATIENT, **options})
     pushes = [service.processed[name_of(user)] for user in range(USERS)]
     judge(path, Plan(path), report, pushes, hold=True, every=True)
     assert service.most_in_flight <= IN_FLIGHT
@@ -107,7 +107,7 @@ async def test_a_run_lives_through_an_outage_of_ten_minutes(how: str, tmp_path: 
 @virtual
 async def test_the_usual_brake_lets_a_run_live_through_nine_minutes(tmp_path: Path) -> None:
     went = await ride(
-        tmp_path / "run", lambda request, now: refused() if 0.5 <= now < 540.5 else answer(), brake=Brake()
+        tmp_path / "run", lambda request, now: refused() if 0.5 <= now < 540.5 else answer(), stop_policy=StopPolicy()
     )
     assert (went.report.accepted, went.report.stopped) == (USERS, None)
 
@@ -118,11 +118,11 @@ async def test_a_process_that_was_stopped_for_an_hour_is_no_outage(tmp_path: Pat
 
     def then(request: Request, now: float) -> Any:
         if next(count) in (100, 200):
-            # While all requests are in flight: the next look at the brake comes before their answers.
+            # While all requests are in flight: the next look at the stop policy comes before their answers.
             loop.call_later(0.25, loop.jump, 3600.0)  # type: ignore[attr-defined]
         return answer(after=1.0)
 
-    went = await ride(tmp_path / "run", then, brake=Brake(unknown=None))
+    went = await ride(tmp_path / "run", then, stop_policy=StopPolicy(unknown=None))
     assert went.report.stopped is None
     assert went.report.unknown <= 2 * IN_FLIGHT * 20, "what was in flight"
     assert went.report.accepted == USERS - went.report.unknown
@@ -130,8 +130,10 @@ async def test_a_process_that_was_stopped_for_an_hour_is_no_outage(tmp_path: Pat
 
 @virtual
 async def test_an_outage_that_lasts_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
-    went = await ride(tmp_path / "run", lambda request, now: refused() if now >= 0.5 else answer(), brake=Brake())
-    assert went.report.stopped_by == "brake"
+    went = await ride(
+        tmp_path / "run", lambda request, now: refused() if now >= 0.5 else answer(), stop_policy=StopPolicy()
+    )
+    assert went.report.stopped_by == "stop_policy"
     assert "nothing was accepted for 600 s" in (went.report.stopped or "")
     assert went.report.accepted + went.report.not_sent == USERS
     service = FakeService()

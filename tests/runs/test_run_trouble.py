@@ -27,17 +27,17 @@ from support.virtual_time import turns, virtual
 from pushsdk import (
     AsyncPushClient,
     Batching,
-    Brake,
     Limits,
     Outcome,
     Progress,
     RunFileError,
+    StopPolicy,
     read_report,
 )
 from pushsdk._runs.run_file.journal import Journal
 
 TEN = Batching(max_users=10)
-NO_BRAKE = Brake.off()
+NO_BRAKE = StopPolicy.off()
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the other processes are forked")
 
 
@@ -252,14 +252,14 @@ async def test_after_a_write_that_fails_no_request_starts(
         with monkeypatch.context() as patches:
             failing = Failing(patches, service, number)
             with pytest.raises(RunFileError, match="the disk is full"):
-                await client.broadcast(names(users), MESSAGE, run=path, brake=NO_BRAKE, durable=durable)
+                await client.broadcast(names(users), MESSAGE, run=path, stop_policy=NO_BRAKE, durable=durable)
         assert failing.had == len(service.written), "a request started after the file had failed"
         plan, report = Plan(path), read_report(path)
         history = judge(path, plan, report, pushes(service, users), hold=True, every=True)
         asked = Counter(number_of(name) for request in service.written for name in request.users)
         assert all(asked[user] <= claims for user, claims in zip(plan.users, history.claims, strict=True))
         assert report.unknown <= 3 * 10 + 10, "what was on its way, and the lost answer"
-        report = await client.resume(path, brake=NO_BRAKE)
+        report = await client.resume(path, stop_policy=NO_BRAKE)
     judge(path, plan, report, pushes(service, users), hold=True, every=True)
     assert (report.not_sent, report.rejected) == (0, 0)
 
@@ -369,7 +369,7 @@ async def test_a_commit_that_fails_unexpectedly_ends_the_run_too(
 async def test_nobody_is_on_his_way_after_a_split_that_was_given_up() -> None:
     told: list[Progress] = []
     async with client_of(FakeService(then=answer(400)), batching=TEN) as client:
-        report = await client.broadcast(names(100), MESSAGE, brake=NO_BRAKE, on_progress=told.append)
+        report = await client.broadcast(names(100), MESSAGE, stop_policy=NO_BRAKE, on_progress=told.append)
     assert (report.rejected, told[-1].rejected) == (100, 100)
     assert min(each.in_flight for each in told) >= 0
     assert (told[-1].in_flight, told[-1].unknown) == (0, 0)

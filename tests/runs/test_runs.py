@@ -19,7 +19,6 @@ from support.virtual_time import turns, virtual
 from pushsdk import (
     AsyncPushClient,
     Batching,
-    Brake,
     BroadcastError,
     BroadcastReport,
     ConfigurationError,
@@ -29,6 +28,7 @@ from pushsdk import (
     PushRequest,
     RetryPolicy,
     RunFileError,
+    StopPolicy,
     ValidationError,
     read_report,
 )
@@ -39,7 +39,7 @@ from pushsdk._runs import planner as planning
 from pushsdk._runs.run_file.journal import Journal
 
 SMALL = Batching(max_users=4)
-NO_BRAKE = Brake.off()
+NO_BRAKE = StopPolicy.off()
 
 
 def users(count: int) -> list[str]:
@@ -156,7 +156,7 @@ async def test_bad_ids_are_found_before_anything_is_sent(bad: Any, told: str) ->
     "options",
     [
         {"on_unknown": "ignore"},
-        {"brake": 0.5},
+        {"stop_policy": 0.5},
         {"on_progress": 1},
         {"stop": True},
         {"limit": 0},
@@ -242,7 +242,7 @@ async def test_the_claims_never_exceed_the_places() -> None:
 async def test_a_lost_answer_is_unknown_and_held(run: Path | None) -> None:
     service = FakeService(lost(processed=True), lost(processed=False))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
-        report = await client.broadcast(users(12), MESSAGE, run=run, brake=NO_BRAKE)
+        report = await client.broadcast(users(12), MESSAGE, run=run, stop_policy=NO_BRAKE)
     judge(report, service, users(12))
     assert (report.unknown, report.accepted) == (8, 4)
     with pytest.raises(BroadcastError, match="8 UNKNOWN") as caught:
@@ -254,7 +254,7 @@ async def test_a_lost_answer_is_unknown_and_held(run: Path | None) -> None:
 async def test_a_lost_answer_is_sent_again_where_that_was_asked_for() -> None:
     service = FakeService(lost(processed=True), lost(processed=False))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
-        report = await client.broadcast(users(8), MESSAGE, on_unknown="resend", brake=NO_BRAKE)
+        report = await client.broadcast(users(8), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
     judge(report, service, users(8), doubled=True)
     assert (report.accepted, report.resent, service.processed["user-0"]) == (8, 4, 2)
 
@@ -263,7 +263,7 @@ async def test_a_lost_answer_is_sent_again_where_that_was_asked_for() -> None:
 async def test_what_is_refused_after_a_doubt_stays_in_doubt_and_is_not_cut() -> None:
     service = FakeService(lost(processed=True), then=answer(400))
     async with client_of(service, batching=SMALL) as client:
-        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", brake=NO_BRAKE)
+        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
     judge(report, service, users(4))
     assert (report.unknown, report.resent, len(service.sent)) == (4, 4, 2)
 
@@ -272,7 +272,7 @@ async def test_what_is_refused_after_a_doubt_stays_in_doubt_and_is_not_cut() -> 
 async def test_a_service_that_always_loses_the_answer_is_not_asked_for_ever() -> None:
     service = FakeService(then=lost(processed=False))
     async with client_of(service, batching=SMALL) as client:
-        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", brake=NO_BRAKE)
+        report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
     assert (report.unknown, len(service.sent)) == (4, 4)
 
 
@@ -303,7 +303,7 @@ async def test_what_was_not_taken_is_sent_until_it_is(trouble: Any) -> None:
 async def test_one_culprit_is_found_and_its_neighbours_are_pushed_to(status: int) -> None:
     service = FakeService(then=culprits("user-77", status=status))
     async with client_of(service, batching=Batching(max_users=100)) as client:
-        report = await client.broadcast(users(200), MESSAGE, brake=NO_BRAKE)
+        report = await client.broadcast(users(200), MESSAGE, stop_policy=NO_BRAKE)
     judge(report, service, users(200))
     assert [(row.user_id, row.status, row.reason) for row in report.rows(Outcome.REJECTED)] == [
         ("user-77", status, f"HTTP {status}")
@@ -315,7 +315,7 @@ async def test_one_culprit_is_found_and_its_neighbours_are_pushed_to(status: int
 async def test_a_message_that_fails_for_everybody_is_not_bisected_for_every_chunk() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, batching=Batching(max_users=100)) as client:
-        report = await client.broadcast(users(5000), MESSAGE, brake=NO_BRAKE)
+        report = await client.broadcast(users(5000), MESSAGE, stop_policy=NO_BRAKE)
     assert (report.rejected, report.accepted) == (5000, 0)
     assert len(service.sent) == 50 * 2 + 7
 
@@ -335,7 +335,7 @@ async def test_what_is_too_large_is_halved_and_the_size_remembered() -> None:
 async def test_a_message_too_large_for_a_single_user_stops_the_run_and_rejects_nobody(number: int) -> None:
     service = FakeService(then=answer(413))
     async with client_of(service, batching=Batching(max_users=number)) as client:
-        report = await client.broadcast(users(number), MESSAGE, brake=NO_BRAKE)
+        report = await client.broadcast(users(number), MESSAGE, stop_policy=NO_BRAKE)
     judge(report, service, users(number))
     assert (report.not_sent, report.stopped_by) == (number, "failure")
     assert "smaller message" in (report.stopped or "")
@@ -346,7 +346,7 @@ async def test_a_message_too_large_for_a_single_user_stops_the_run_and_rejects_n
 async def test_one_user_too_large_alone_is_left_and_the_others_are_sent_to() -> None:
     service = FakeService(then=culprits("user-100", status=413))
     async with client_of(service, batching=Batching(max_users=60), limits=Limits(in_flight=1)) as client:
-        report = await client.broadcast(users(180), MESSAGE, brake=NO_BRAKE)
+        report = await client.broadcast(users(180), MESSAGE, stop_policy=NO_BRAKE)
     judge(report, service, users(180))
     # Where the message is most of a request, fewer users would not make it fit.
     assert (report.accepted + report.not_sent, report.stopped) == (180, None)
@@ -412,9 +412,9 @@ async def test_a_failure_that_needs_a_person_stops_the_run() -> None:
 @virtual
 async def test_the_brake_stops_a_run_that_is_rejected() -> None:
     service = FakeService(then=answer(404))
-    brake = Brake(rejected=0.1, after=40)
+    stop_policy = StopPolicy(rejected=0.1, after=40)
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
-        report = await client.broadcast(users(1000), MESSAGE, brake=brake)
+        report = await client.broadcast(users(1000), MESSAGE, stop_policy=stop_policy)
     assert report.stopped is not None
     assert report.rejected == 80, "twenty requests prove something"
     judge(report, service, users(1000))
@@ -426,7 +426,7 @@ async def test_the_brake_stops_a_run_after_an_outage() -> None:
     loop = asyncio.get_running_loop()
     async with client_of(service, batching=SMALL) as client:
         started = loop.time()
-        report = await client.broadcast(users(1000), MESSAGE, brake=Brake(max_outage=60.0))
+        report = await client.broadcast(users(1000), MESSAGE, stop_policy=StopPolicy(max_outage=60.0))
     assert report.stopped is not None
     assert 60.0 <= loop.time() - started < 70.0
     judge(report, service, users(1000))
@@ -515,7 +515,7 @@ async def test_a_cancelled_run_settles_what_was_on_its_way_and_can_be_resumed(tm
 async def test_what_was_held_is_sent_again_when_a_resume_is_told_to(tmp_path: Path) -> None:
     service = FakeService(lost(processed=True))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
-        report = await client.broadcast(users(8), MESSAGE, run=tmp_path / "run", brake=NO_BRAKE)
+        report = await client.broadcast(users(8), MESSAGE, run=tmp_path / "run", stop_policy=NO_BRAKE)
         assert (report.unknown, report.accepted) == (4, 4)
         report = await client.resume(tmp_path / "run")
         assert (report.unknown, len(service.sent)) == (4, 2)
@@ -633,7 +633,7 @@ async def test_an_on_progress_that_raises_changes_nothing(caplog: pytest.LogCapt
 async def test_the_counters_know_of_the_users_of_a_run() -> None:
     service = FakeService(lost(processed=False))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
-        await client.broadcast(users(8), MESSAGE, brake=NO_BRAKE)
+        await client.broadcast(users(8), MESSAGE, stop_policy=NO_BRAKE)
         stats = client.stats()
     assert (stats.accepted, stats.unknown, stats.in_flight) == (4, 4, 0)
 
@@ -806,7 +806,7 @@ def stale_but_for(good: range, *, late: str) -> Any:
 async def test_whoever_was_given_up_untried_is_sent_to_at_the_end_if_the_message_was_accepted_since() -> None:
     service = FakeService(then=stale_but_for(range(43, 56), late="user-150"))
     async with client_of(service, batching=Batching(max_users=100)) as client:
-        report = await client.broadcast(users(200), MESSAGE, brake=NO_BRAKE)
+        report = await client.broadcast(users(200), MESSAGE, stop_policy=NO_BRAKE)
     judge(report, service, users(200))
     assert (report.accepted, report.rejected) == (113, 87)
     assert {*service.sent[2:10]} == {(f"user-{number * 99 // 7}",) for number in range(8)}
@@ -816,7 +816,7 @@ async def test_whoever_was_given_up_untried_is_sent_to_at_the_end_if_the_message
 async def test_a_limit_counts_whom_it_sends_to_twice_once() -> None:
     service = FakeService(then=stale_but_for(range(43, 56), late="user-150"))
     async with client_of(service, batching=Batching(max_users=100)) as client:
-        report = await client.broadcast(users(300), MESSAGE, brake=NO_BRAKE, limit=200)
+        report = await client.broadcast(users(300), MESSAGE, stop_policy=NO_BRAKE, limit=200)
     assert (report.accepted, report.rejected, report.not_sent) == (113, 87, 100)
 
 
@@ -826,9 +826,9 @@ async def test_whoever_was_given_up_untried_is_still_planned_when_the_run_is_sto
     stop = asyncio.Event()
     async with client_of(service, batching=Batching(max_users=100)) as client:
         asyncio.get_running_loop().call_later(1.0, stop.set)
-        report = await client.broadcast(users(200), MESSAGE, brake=NO_BRAKE, run=tmp_path / "run", stop=stop)
+        report = await client.broadcast(users(200), MESSAGE, stop_policy=NO_BRAKE, run=tmp_path / "run", stop=stop)
         assert (report.accepted, report.rejected, report.not_sent) == (100, 8, 92)
-        report = await client.resume(tmp_path / "run", brake=NO_BRAKE)
+        report = await client.resume(tmp_path / "run", stop_policy=NO_BRAKE)
     judge(report, service, users(200))
     assert (report.accepted, report.rejected) == (100, 100)
 
@@ -838,7 +838,7 @@ async def test_the_brake_counts_whoever_was_given_up() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, batching=Batching(max_users=1000)) as client:
         report = await client.broadcast(users(100_000), MESSAGE)
-    assert report.stopped_by == "brake"
+    assert report.stopped_by == "stop_policy"
     assert len(service.sent) < 64 + 8 + 63 + 20
 
 
@@ -846,5 +846,5 @@ async def test_the_brake_counts_whoever_was_given_up() -> None:
 async def test_one_chunk_of_many_finds_out_whether_the_message_is_to_blame() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, batching=Batching(max_users=100)) as client:
-        await client.broadcast(users(5000), MESSAGE, brake=NO_BRAKE)
+        await client.broadcast(users(5000), MESSAGE, stop_policy=NO_BRAKE)
     assert [len(sent) for sent in service.sent[:58]] == [100] * 50 + [1] * 8

@@ -82,7 +82,7 @@ async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, *
     options: dict[str, Any] = {
         "run": path,
         "on_unknown": life.on_unknown,
-        "brake": BRAKES[life.brake],
+        "stop_policy": BRAKES[life.stop_policy],
         "limit": life.limit,
         "durable": life.durable,
         **more,
@@ -108,7 +108,7 @@ async def live(world: World, life: Life, path: Path, books: Books) -> Path:
         batching=world.batching,
         limits=Limits(in_flight=life.in_flight),
         rate=life.rate,
-        retry=RetryPolicy.safe(throttle_base=0.3),
+        retry=RetryPolicy.safe(throttle_delay=0.3),
     )
     running = asyncio.ensure_future(begin(client, world, life, path, on_progress=told.append, stop=stop))
     sends = [asyncio.ensure_future(client.send(f"other-{number}", MESSAGE)) for number in range(life.sends)]
@@ -220,7 +220,7 @@ async def story(world: World, folder: Path) -> None:
     books, path = Books(world), folder / "run"
     for life in world.lives:
         path = await live(world, life, path, books)
-    await live(world, CALM._replace(on_unknown="resend" if world.finally_resend else "hold"), path, books)
+    await live(world, CALM._replace(on_unknown="resend" if world.finally_resend else "skip"), path, books)
     left = Counter(row.outcome for row in read_report(path).rows())
     assert not left[Outcome.NOT_SENT] or world.takes < world.users
     if world.finally_resend and world.takes >= world.users and not world.culprits:

@@ -252,7 +252,7 @@ async def test_a_server_that_can_not_prove_who_it_is_never_sees_a_request(who: o
         with pytest.raises(NotSentError, match="certificate") as caught:
             await client.send("u", HELLO)
     assert (server.begun, server.api_keys) == (0, set())
-    assert not caught.value.attempts[-1].repeatable
+    assert not caught.value.attempts[-1].retryable
 
 
 def unverifying() -> ssl.SSLContext:

@@ -39,7 +39,7 @@ MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT}
 FIELDS = {"first": TEXT, TEXT: TEXT}
 CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))
 ECHO = f'{{"error":"no such user {USER}: {TEXT}"}}'.encode()
-RETRY = RetryPolicy.safe(attempts=2, base=0.001, throttle_base=0.001)
+RETRY = RetryPolicy.safe(max_attempts=2, initial_delay=0.001, throttle_delay=0.001)
 TIGHT = Timeout(total=2.0, attempt=0.05, connect=0.05)
 
 FAULTS: dict[str, Step | str] = {

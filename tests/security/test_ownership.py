@@ -140,7 +140,7 @@ def test_a_planted_claim_reaches_the_caller_in_words(tmp_path: Path) -> None:
         PushClient("http://127.0.0.1:9", "key", claims=SqliteClaims(tmp_path / "claims")) as client,
         pytest.raises(ConfigurationError, match=r"its mode is 0666: run chmod 644 on it"),
     ):
-        client.send("user-1", {"title": {"en": "Hello"}}, dedupe_key="job")
+        client.send("user-1", {"title": {"en": "Hello"}}, idempotency_key="job")
 
 
 def test_a_file_of_roots_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

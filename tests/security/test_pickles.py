@@ -44,7 +44,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     CampaignCreated: {"uuid": "x"},
     pushsdk.Receipt: {"users": 1, "attempts": (ATTEMPT,)},
     DrainReport: {"unknown": ("u",), "abandoned": (ABANDONED,)},
-    RetryPolicy: {"statuses": {500: Outcome.REJECTED}, "repeat": {408}},
+    RetryPolicy: {"statuses": {500: Outcome.REJECTED}, "retry_on": {408}},
     MobilePush: {"title": {"en": "t"}, "badge_count": 0},
 }
 PUBLIC = [getattr(pushsdk, name) for name in pushsdk.__all__]

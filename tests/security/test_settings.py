@@ -266,7 +266,7 @@ def test_the_attempts_of_a_policy_are_counted(name: str) -> None:
         refused(lambda value=value: RetryPolicy(**{name: value}), rf"RetryPolicy\.{name}")
 
 
-@pytest.mark.parametrize("name", ["base", "cap", "throttle_base", "max_retry_after"])
+@pytest.mark.parametrize("name", ["base", "cap", "throttle_delay", "max_retry_after"])
 def test_the_waits_of_a_policy_are_positive_numbers(name: str) -> None:
     for value in (*NO_TIME, None):
         refused(lambda value=value: RetryPolicy(**{name: value}), rf"RetryPolicy\.{name}")
@@ -285,7 +285,7 @@ def test_the_statuses_of_a_policy_are_a_mapping(statuses: Any) -> None:
 
 def test_sets_of_statuses_are_sets_of_numbers() -> None:
     for value in NO_STATUSES:
-        refused(lambda value=value: RetryPolicy(repeat=value), r"RetryPolicy\.repeat")
+        refused(lambda value=value: RetryPolicy(retry_on=value), r"RetryPolicy\.repeat")
         refused(lambda value=value: Batching(split_on=value), r"Batching\.split_on")
 
 
@@ -369,7 +369,7 @@ async def test_a_bad_drain_closes_nothing(client: AsyncPushClient) -> None:
     "make",
     [
         lambda: Timeout(total=10**400),
-        lambda: RetryPolicy(cap=10**400),
+        lambda: RetryPolicy(max_delay=10**400),
         lambda: Batching(linger=10**400),
         lambda: Rate(requests_per_second=10**400),
         lambda: AsyncPushClient(HERE, "key", keepalive=10**400),

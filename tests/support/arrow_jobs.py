@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pushsdk import Brake, Limits, RetryPolicy, Timeout
+from pushsdk import Limits, RetryPolicy, StopPolicy, Timeout
 from pushsdk.arrow import push_batches
 from pushsdk.claims import Claim, DirectoryClaims, Put
 from support.arrow_plans import MESSAGE, plan, rebatched
@@ -61,9 +61,9 @@ def send(job: dict[str, Any]) -> None:
         personal=job.get("personal"),
         base_url=job["base_url"],
         api_key=job["api_key"],
-        brake=Brake.off(),
+        stop_policy=StopPolicy.off(),
         limits=Limits(in_flight=8),
-        retry=RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005),
+        retry=RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005),
         timeout=Timeout(attempt=5.0),
     )
     for batch in outcomes:

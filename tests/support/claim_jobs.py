@@ -58,10 +58,10 @@ def store_of(kind: str, arguments: dict[str, Any]) -> ClaimStore:
 async def deliver(client: AsyncPushClient, key: str) -> str:
     """One delivery of a job: what the caller was told."""
     try:
-        receipt: Receipt = await client.send(f"user of {key}", MESSAGE, dedupe_key=key)
+        receipt: Receipt = await client.send(f"user of {key}", MESSAGE, idempotency_key=key)
     except PushError as error:
         return str(error.outcome)
-    return "DEDUPLICATED" if receipt.deduplicated else str(receipt.outcome)
+    return "DEDUPLICATED" if receipt.already_accepted else str(receipt.outcome)
 
 
 def die() -> None:
@@ -107,7 +107,7 @@ async def _work(job: dict[str, Any]) -> None:
         store.put = lambda puts, ttl: _hang(hangs)  # type: ignore[method-assign]
     # Some answers never come: the faults of the service.
     patience = Timeout(total=job.get("patience", 20.0), attempt=job.get("attempt", 5.0))
-    retry = RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005)
+    retry = RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005)
     small = Batching(max_users=3)
     async with (
         store,

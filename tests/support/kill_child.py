@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pushsdk import AsyncPushClient, Batching, Brake, Limits, PushError, PushRequest, RetryPolicy, Timeout
+from pushsdk import AsyncPushClient, Batching, Limits, PushError, PushRequest, RetryPolicy, StopPolicy, Timeout
 from pushsdk._io import retrying  # noqa: F401 - so that no child has to import it
 from support.kill_service import name_of
 
@@ -58,17 +58,17 @@ async def work(job: dict[str, Any]) -> dict[str, Any]:
         key,
         batching=Batching(max_users=chunk),
         limits=Limits(in_flight=job["in_flight"]),
-        retry=RetryPolicy.safe(base=0.005, cap=0.02, throttle_base=0.005),
+        retry=RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005),
         timeout=Timeout(attempt=20.0),
     )
     async with client:
         try:
             if job["do"] == "broadcast":
-                report = await client.broadcast(ids(users), MESSAGE, brake=Brake.off(), **options)
+                report = await client.broadcast(ids(users), MESSAGE, stop_policy=StopPolicy.off(), **options)
             elif job["do"] == "each":
-                report = await client.send_each(requests(users, chunk), brake=Brake.off(), **options)
+                report = await client.send_each(requests(users, chunk), stop_policy=StopPolicy.off(), **options)
             else:
-                report = await client.resume(brake=Brake.off(), **options)
+                report = await client.resume(stop_policy=StopPolicy.off(), **options)
         except PushError as error:
             return {"error": type(error).__name__, "told": str(error), "outcome": error.outcome}
     return {"accepted": report.accepted, "planned": report.planned, "stopped": report.stopped}

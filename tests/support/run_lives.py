@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from hypothesis import strategies as st
 
-from pushsdk import Batching, Brake, Rate
+from pushsdk import Batching, Rate, StopPolicy
 from pushsdk._core.outcome import Evidence, Failure
 from support.fake_service import FakeService, Request, answer, fails, hang, lost, partial, stale
 from support.kill_service import number_of
@@ -43,9 +43,9 @@ FAULTS = {
 # They end a run: rare.
 ENDS = {"401": answer(401), "certificate": fails(Failure.CERTIFICATE)}
 BRAKES = {
-    "off": Brake.off(),
-    "default": Brake(),
-    "nervous": Brake(rejected=0.2, unknown=0.2, after=1, max_outage=3.0),
+    "off": StopPolicy.off(),
+    "default": StopPolicy(),
+    "nervous": StopPolicy(rejected=0.2, unknown=0.2, after=1, max_outage=3.0),
 }
 
 
@@ -53,7 +53,7 @@ class Life(NamedTuple):
     """What one process does with the run."""
 
     faults: list[str]
-    on_unknown: Literal["hold", "resend"]
+    on_unknown: Literal["skip", "resend"]
     #: How it ends, and when: once so many requests have begun, and so many seconds and turns of the loop later.
     end: str | None
     requests: int
@@ -62,7 +62,7 @@ class Life(NamedTuple):
     #: Whether what was written and not yet processed is processed after a kill.
     late: bool
     resumes: bool
-    brake: str
+    stop_policy: str
     limit: int | None
     in_flight: int
     rate: Rate
@@ -73,14 +73,14 @@ class Life(NamedTuple):
 
 CALM = Life(
     faults=[],
-    on_unknown="hold",
+    on_unknown="skip",
     end=None,
     requests=0,
     seconds=0.0,
     steps=0,
     late=False,
     resumes=False,
-    brake="off",
+    stop_policy="off",
     limit=None,
     in_flight=3,
     rate=Rate(),
@@ -109,14 +109,14 @@ def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
 LIVES = st.builds(
     Life,
     faults=st.lists(st.sampled_from([*list(FAULTS) * 3, *ENDS]), max_size=12),
-    on_unknown=mostly("hold", "resend"),
+    on_unknown=mostly("skip", "resend"),
     end=st.sampled_from([None, "kill", "kill", "cancel", "stop", "close", "close at once"]),
     requests=st.integers(0, 12),
     seconds=mostly(0.0, 0.005, 0.01, 0.015, 0.02, 0.1, 1.0, 11.0),
     steps=st.integers(0, 4),
     late=st.booleans(),
     resumes=st.booleans(),
-    brake=mostly("off", "default", "nervous"),
+    stop_policy=mostly("off", "default", "nervous"),
     limit=mostly(None, 1, 7),
     in_flight=st.sampled_from([1, 2, 3, 64]),
     rate=mostly(Rate(), Rate(requests_per_second=10.0), Rate(users_per_second=20.0)),

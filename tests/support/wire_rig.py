@@ -18,7 +18,7 @@ from support.wire_server import Script, WireServer
 __all__ = ["AFTER", "ALONE", "AMONG", "CALM", "QUICK", "Rig", "client_of", "patient", "rigged"]
 
 #: The safe policy without its waits.
-QUICK = RetryPolicy.safe(attempts=3, base=0.001, throttle_base=0.001)
+QUICK = RetryPolicy.safe(max_attempts=3, initial_delay=0.001, throttle_delay=0.001)
 
 #: Where nothing hangs, time must not decide.
 CALM = Timeout(total=9.0, attempt=5.0, connect=5.0)

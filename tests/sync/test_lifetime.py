@@ -348,7 +348,7 @@ def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(
     client = PushClient(claims=getattr(pushsdk.claims, sys.argv[2])(sys.argv[1]))
     def work():
         for job in "first", "second", "first":
-            os.write(1, f"{client.send('u', MobilePush(), dedupe_key=job).deduplicated}\\n".encode())
+            os.write(1, f"{client.send('u', MobilePush(), idempotency_key=job).already_accepted}\\n".encode())
     threading.Thread(target=work).start()
     # The store is in use: Python 3.12 starts no thread once the main thread has ended.
     while not os.path.exists(sys.argv[1]):

@@ -93,7 +93,7 @@ def test_a_closed_client_is_not_used_again(service: Service, use: Callable[[Push
     client.close()
     with pytest.raises(ClientClosedError, match="make a new one") as caught:
         use(client)
-    assert (caught.value.outcome, caught.value.may_repeat) == (Outcome.NOT_SENT, False)
+    assert (caught.value.outcome, caught.value.retryable) == (Outcome.NOT_SENT, False)
     assert "closed=True" in repr(client)
     assert client.close().accepted == ()
 
@@ -125,8 +125,8 @@ def test_a_dedupe_key_sends_once_and_the_store_is_closed_with_the_client(service
 
     claims = Claims()
     with PushClient(claims=claims) as client:
-        receipts = [client.send("u", HELLO, dedupe_key="job-1") for _ in range(2)]
-    assert [receipt.deduplicated for receipt in receipts] == [0, 1]
+        receipts = [client.send("u", HELLO, idempotency_key="job-1") for _ in range(2)]
+    assert [receipt.already_accepted for receipt in receipts] == [0, 1]
     assert (service.users(), claims.closed) == ({"u": 1}, 1)
 
 
@@ -149,7 +149,7 @@ async def ids() -> AsyncIterator[Any]:
         (lambda client: client.broadcast(["u"], HELLO, on_progress=7), ConfigurationError, "on_progress"),
         (lambda client: client.broadcast(["u"], HELLO, on_unknwon="resend"), TypeError, "on_unknwon"),
         (lambda client: client.close(drain=-1), ConfigurationError, "drain"),
-        (lambda client: client.send("u", HELLO, dedupe_key="k"), ConfigurationError, "claims="),
+        (lambda client: client.send("u", HELLO, idempotency_key="k"), ConfigurationError, "claims="),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_sent(

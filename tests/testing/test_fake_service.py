@@ -36,10 +36,10 @@ async def test_a_request_whose_claim_is_not_made_never_comes_and_leaves_its_answ
     service, claims = FakeService(Answer.status(404)), ShakyClaims(add=["down"])
     async with service.client(claims=claims) as client:
         with pytest.raises(ClaimStoreError):
-            await client.send("ann", MESSAGE, dedupe_key="job")
+            await client.send("ann", MESSAGE, idempotency_key="job")
         assert service.requests == []
         with pytest.raises(RejectedError):
-            await client.send("ann", MESSAGE, dedupe_key="job")
+            await client.send("ann", MESSAGE, idempotency_key="job")
     assert len(service.requests) == 1
 
 

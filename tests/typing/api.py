@@ -32,7 +32,6 @@ from pushsdk import (
     AudienceSummary,
     AuthenticationError,
     Batching,
-    Brake,
     BroadcastError,
     BroadcastReport,
     CampaignCreated,
@@ -78,6 +77,7 @@ from pushsdk import (
     ScheduleType,
     Segment,
     SendAbandoned,
+    StopPolicy,
     Timeout,
     UnexpectedResponseError,
     UnsetType,
@@ -210,7 +210,7 @@ def clients(session: aiohttp.ClientSession, context: ssl.SSLContext, source: Cal
     AsyncPushClient(
         base_url="https://push.example",
         api_key=ask_vault,
-        retry=RetryPolicy(attempts=3, statuses={500: Outcome.REJECTED}, repeat={408, 425}, unknown="repeat"),
+        retry=RetryPolicy(max_attempts=3, statuses={500: Outcome.REJECTED}, retry_on={408, 425}, unknown="retry"),
         timeout=Timeout(total=30, attempt=None, connect=5.0),
         batching=Batching(linger=0.01, max_users=500, max_bytes=1 << 20, split_on={413}),
         limits=Limits(in_flight=8, queued_users=1000, queued_bytes=1 << 20, when_full="raise"),
@@ -233,10 +233,10 @@ def clients(session: aiohttp.ClientSession, context: ssl.SSLContext, source: Cal
 
 def policies() -> None:
     """Ways to say what is repeated."""
-    assert_type(RetryPolicy.safe(attempts=2), RetryPolicy)
+    assert_type(RetryPolicy.safe(max_attempts=2), RetryPolicy)
     assert_type(RetryPolicy.collapsible(), RetryPolicy)
     assert_type(RetryPolicy.at_least_once(), RetryPolicy)
-    assert_type(RetryPolicy.from_tenacity(stop=object(), wait=object(), retry=object(), attempts=3), RetryPolicy)
+    assert_type(RetryPolicy.from_tenacity(stop=object(), wait=object(), retry=object(), max_attempts=3), RetryPolicy)
 
 
 async def use() -> None:
@@ -279,7 +279,7 @@ def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
     with PushClient("https://push.example", "key", timeout=5, on_event=print) as client:
         assert_type(client, PushClient)
         assert_type(client.send("u", message), Receipt)
-        client.send((f"u{n}" for n in range(3)), {"title": {}}, custom_fields={"n": 1}, dedupe_key="k", timeout=5)
+        client.send((f"u{n}" for n in range(3)), {"title": {}}, custom_fields={"n": 1}, idempotency_key="k", timeout=5)
         assert_type(client.create_campaign(campaign), CampaignCreated)
         stop = threading.Event()
         assert_type(client.broadcast(iter(["u"]), message, run=Path("r"), stop=stop, limit=3), BroadcastReport)
@@ -327,7 +327,7 @@ async def handle(client: AsyncPushClient) -> str:
     except (ConfigurationError, ValidationError) as error:
         assert_type(error.outcome, Outcome)
     except PushError as error:
-        assert_type((error.may_repeat, error.retry_after), tuple[bool, float | None])
+        assert_type((error.retryable, error.retry_after), tuple[bool, float | None])
         assert_type((error.outcome, error.user_ids), tuple[Outcome, tuple[str, ...]])
         return told(error.outcome)
     return ""
@@ -358,9 +358,14 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     def told(progress: Progress) -> None:
         assert_type((progress.rate, progress.eta), tuple[float, float | None])
 
-    brake = Brake(rejected=0.1, max_outage=None)
+    stop_policy = StopPolicy(rejected=0.1, max_outage=None)
     report = await client.broadcast(
-        (user for user in ("a", "b")), message, run="spring.run", on_unknown="resend", brake=brake, on_progress=told
+        (user for user in ("a", "b")),
+        message,
+        run="spring.run",
+        on_unknown="resend",
+        stop_policy=stop_policy,
+        on_progress=told,
     )
     assert_type(report, BroadcastReport)
     audience = Audience.read("users.parquet", primary_key="user_id")
@@ -438,7 +443,7 @@ def record_batches(message: MobilePush) -> None:
         proxy=None,
         headers={"x-team": "growth"},
         allow_insecure=False,
-        brake=Brake.off(),
+        stop_policy=StopPolicy.off(),
     )
     next(outcomes)
     plan_schema(True)
@@ -462,10 +467,10 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         SqliteClaims(Path("claims.db"), durable=True, claim_ttl=3600.0, timeout=1.0) as claims,
         AsyncPushClient(claims=claims) as client,
     ):
-        receipt = await client.send("user-1", message, dedupe_key="job-42")
-        assert_type(receipt.deduplicated, int)
-        await client.with_options(timeout=1.0).send("user-1", message, dedupe_key=None)
-        await client.send("user-1", message, dedupe_key=42)  # type: ignore[arg-type]
+        receipt = await client.send("user-1", message, idempotency_key="job-42")
+        assert_type(receipt.already_accepted, int)
+        await client.with_options(timeout=1.0).send("user-1", message, idempotency_key=None)
+        await client.send("user-1", message, idempotency_key=42)  # type: ignore[arg-type]
     AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
     assert_type(await count_claimed(claims, older_than=3600), int)
     async for key, claim in claims.held():

@@ -1,4 +1,4 @@
-"""``pushsdk claims list``, ``count`` and ``release``: sends with a dedupe key that are claimed and not settled."""
+"""``pushsdk claims list``, ``count`` and ``release``: sends with a idempotency key that are claimed and not settled."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from cyclopts.validators import Number
 from pushsdk import (
     AsyncPushClient,
     Batching,
-    Brake,
     BroadcastReport,
     Outcome,
     PushError,
     RunFileError,
+    StopPolicy,
     read_report,
 )
 from pushsdk._audience.audience import Audience
@@ -41,7 +41,7 @@ __all__ = ["broadcast", "plan", "report", "resume", "status"]
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
 Form = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
-Unknown = Literal["hold", "resend"]
+Unknown = Literal["skip", "resend"]
 _MEASURED = 1000  # rows; the width of a column is that of the widest of them
 
 Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
@@ -84,7 +84,7 @@ class Course:
     """Stop if more than this share of users has an unknown outcome."""
     max_outage: Annotated[float, Parameter(validator=Number(gt=0, lt=1e9))] = 600.0
     """Stop after this many seconds without an acceptance."""
-    no_brake: Flag = False
+    no_stop_policy: Flag = False
     """Stop by itself only if the key is refused."""
     durable: Flag = False
     """Sync every claim to the disk, against a loss of power."""
@@ -95,8 +95,12 @@ class Course:
 
     def options(self) -> dict[str, Any]:
         """Return the options of a run, for the client."""
-        brake = Brake(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
-        return {"limit": self.limit, "brake": Brake.off() if self.no_brake else brake, "durable": self.durable}
+        stop_policy = StopPolicy(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
+        return {
+            "limit": self.limit,
+            "stop_policy": StopPolicy.off() if self.no_stop_policy else stop_policy,
+            "durable": self.durable,
+        }
 
 
 # -- plan ---------------------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ def broadcast(
     content: Content,
     run: Path,
     personalize: Literal["custom-fields", "text", "both"] | None = None,
-    unknown: Unknown = "hold",
+    unknown: Unknown = "skip",
     yes: Flag = False,
     course: Course | None = None,
     service: Service | None = None,
@@ -228,7 +232,7 @@ def resume(
     run: Path,
     /,
     *,
-    unknown: Unknown = "hold",
+    unknown: Unknown = "skip",
     yes: Flag = False,
     course: Course | None = None,
     service: Service | None = None,
@@ -376,7 +380,7 @@ def _code(found: BroadcastReport, *, interrupted: bool = False) -> Exit:
     return code_of(
         interrupted=interrupted or found.stopped_by in ("asked", "closed"),
         refused=found.stopped_by in ("refused", "failure"),
-        stopped=found.stopped_by == "brake",
+        stopped=found.stopped_by == "stop_policy",
         unknown=found.unknown,
         missing=found.rejected + found.not_sent,
     )

@@ -1,4 +1,4 @@
-"""How a worker under test says what each of its jobs came to; and how it forgets the dedupe key."""
+"""How a worker under test says what each of its jobs came to; and how it forgets the idempotency key."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def telling_sync(job: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _forgetful(send: Callable[..., Any]) -> Callable[..., Any]:
-    def plain(*args: Any, dedupe_key: str, **kwargs: Any) -> Any:
+    def plain(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
         return send(*args, **kwargs)
 
     return plain
