@@ -197,7 +197,7 @@ def test_a_brake_stops_it_and_the_rest_is_sent_when_it_is_taken_up(push_env: Pus
     assert 200 <= found["REJECTED"] < 400
     assert found["REJECTED"] + found["NOT_SENT"] == 2000
     (reason,) = {each.reason for each in first.values() if each.outcome == "NOT_SENT"}
-    assert "the stop policy is set to 50 %" in reason
+    assert "the stop policy allows 50 %" in reason
     again = counts(push_batches(plan(2000), MESSAGE, run="spring", claims=claims))
     assert again == {"REJECTED": found["REJECTED"], "ACCEPTED": found["NOT_SENT"]}
 

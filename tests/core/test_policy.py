@@ -25,7 +25,7 @@ BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
-@pytest.mark.parametrize("name", ["base", "cap", "throttle_delay", "max_retry_after"])
+@pytest.mark.parametrize("name", ["initial_delay", "max_delay", "throttle_delay", "max_retry_after"])
 def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
     with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.{name} is a number greater than 0"):
         RetryPolicy(**{name: value})
@@ -35,7 +35,7 @@ def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        (RetryPolicy, "attempts"),
+        (RetryPolicy, "max_attempts"),
         (Batching, "max_users"),
         (Batching, "max_bytes"),
         (Limits, "in_flight"),
@@ -78,11 +78,11 @@ def test_the_linger_is_a_number_from_0(value):
 def test_statuses_to_repeat_or_split_on_are_a_set_of_whole_numbers(value):
     with pytest.raises(ConfigurationError, match=r"Batching\.split_on is a set of HTTP statuses"):
         Batching(split_on=value)
-    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.repeat is a set of HTTP statuses"):
+    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.retry_on is a set of HTTP statuses"):
         RetryPolicy(retry_on=value)
 
 
-@pytest.mark.parametrize("value", ["retry", "REPEAT", "", None, True, 1])
+@pytest.mark.parametrize("value", ["repeat", "RETRY", "", None, True, 1])
 def test_what_follows_an_unknown_is_one_of_three_words(value):
     with pytest.raises(ConfigurationError, match=r"RetryPolicy\.unknown is"):
         RetryPolicy(unknown=value)
@@ -122,7 +122,7 @@ def test_a_reading_given_as_text_is_refused_or_means_the_outcome():
     left.status = 429
     attempt = judge(left, statuses=policy.statuses, retry_on=policy.retry_on, started=0.0, seconds=0.0)
     assert attempt.outcome is UNKNOWN
-    assert not policy.retryable(attempt, collapsible=False)
+    assert not policy.should_retry(attempt, collapsible=False)
 
 
 @pytest.mark.parametrize("value", [None, [500], 500])
@@ -136,7 +136,7 @@ def test_a_reading_of_statuses_that_is_no_mapping_is_a_configuration_error(value
 
 def test_the_defaults_are_the_designs():
     policy = RetryPolicy()
-    assert (policy.max_attempts, policy.base, policy.cap, policy.throttle_delay, policy.max_retry_after) == (
+    assert (policy.max_attempts, policy.initial_delay, policy.max_delay, policy.throttle_delay, policy.max_retry_after) == (
         4,
         0.1,
         5.0,
@@ -173,9 +173,9 @@ def test_policies_that_say_the_same_are_equal_and_hash_alike():
 @pytest.mark.parametrize(
     "change",
     [
-        {"attempts": 5},
-        {"base": 0.2},
-        {"cap": 4.0},
+        {"max_attempts": 5},
+        {"initial_delay": 0.2},
+        {"max_delay": 4.0},
         {"throttle_delay": 2.0},
         {"max_retry_after": 5.0},
         {"statuses": {500: REJECTED}},
@@ -220,19 +220,19 @@ def test_settings_pickle_and_are_checked_when_a_field_is_replaced(value):
 def test_an_unknown_is_repeated_by_those_presets_only_that_say_so(policy, collapsible, repeats_unknown):
     for marked in (False, True):
         unknown = Attempt(outcome=UNKNOWN, retryable=marked)
-        assert policy.retryable(unknown, collapsible=collapsible) is repeats_unknown
+        assert policy.should_retry(unknown, collapsible=collapsible) is repeats_unknown
 
 
 @pytest.mark.parametrize("policy", [RetryPolicy.safe(), RetryPolicy.collapsible(), RetryPolicy.at_least_once()])
 @pytest.mark.parametrize("outcome", [REJECTED, NOT_SENT])
 def test_anything_else_is_repeated_where_the_table_marks_it(policy, outcome):
-    assert policy.retryable(Attempt(outcome=outcome, retryable=True), collapsible=False)
-    assert not policy.retryable(Attempt(outcome=outcome, retryable=False), collapsible=True)
+    assert policy.should_retry(Attempt(outcome=outcome, retryable=True), collapsible=False)
+    assert not policy.should_retry(Attempt(outcome=outcome, retryable=False), collapsible=True)
 
 
 def test_none_makes_one_attempt():
-    assert RetryPolicy.none().attempts == 1
-    assert RetryPolicy.none(retry_on={429}).repeat == {429}
+    assert RetryPolicy.none().max_attempts == 1
+    assert RetryPolicy.none(retry_on={429}).retry_on == {429}
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_a_status_that_would_not_be_repeated_all_the_same_is_refused(settings, w
 
 
 def test_what_means_rejected_may_be_repeated_and_the_default_goes_with_every_reading():
-    assert RetryPolicy.safe(retry_on={401, 500}, statuses={500: REJECTED}).repeat == {401, 500}
-    assert RetryPolicy.safe(statuses={429: UNKNOWN, 500: REJECTED}).repeat == {408, 425, 429}
+    assert RetryPolicy.safe(retry_on={401, 500}, statuses={500: REJECTED}).retry_on == {401, 500}
+    assert RetryPolicy.safe(statuses={429: UNKNOWN, 500: REJECTED}).retry_on == {408, 425, 429}
 
 
 def test_tenacitys_strategies_are_carried_and_not_looked_into():

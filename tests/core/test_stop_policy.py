@@ -88,7 +88,7 @@ def test_a_service_that_takes_nobody_stops_the_run_after_so_many_users(outcome, 
     share = {REJECTED: "50", UNKNOWN: "25"}[outcome]
     assert reason.startswith(
         f"100.0 % of the last 2,000 users are {outcome.value} (the last of them: HTTP {STATUS[outcome]}), "
-        f"the stop policy is set to {share} %. "
+        f"the stop policy allows {share} %. "
     )
     assert advice in reason
     assert "then resume" in reason
@@ -191,7 +191,7 @@ def test_so_long_without_an_acceptance_stops_the_run():
     assert watched.verdict(599.9) is None
     watched.released(503, 4000.0)
     assert watched.verdict(4000.0) == (
-        "nothing was accepted for 4,000 s (the last of it: HTTP 503), the stop policy is set to 600 s. "
+        "nothing was accepted for 4,000 s (last: HTTP 503), the stop policy allows 600 s. "
         "See that the service is up, then resume"
     )
 
@@ -235,7 +235,7 @@ def test_requests_that_never_end_are_an_outage_too():
     watched = watch(max_outage=600.0)
     watched.settled(ACCEPTED, 1, 204, 10.0)
     assert watched.verdict(609.9) is None
-    assert "nothing was accepted for 610 s (the last of it: no answer at all)" in watched.verdict(620.0)
+    assert "nothing was accepted for 610 s (last: no answer at all)" in watched.verdict(620.0)
 
 
 def test_no_outage_is_too_long_where_that_is_off():

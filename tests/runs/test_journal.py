@@ -28,7 +28,7 @@ from pushsdk._audience.chunks import Chunk
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._runs.plan import Ending, Event, Header
-from pushsdk._runs.run_file.file import codec as records
+from pushsdk._runs.run_file import codec as records
 from pushsdk._runs.run_file.journal import IN_DOUBT, Journal, Row, Tally
 
 

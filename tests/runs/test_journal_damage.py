@@ -14,9 +14,9 @@ import pytest
 from support.run_files import BROADCAST, CLAIMED, PENDING, UNKNOWN, chunk, event, make_run, seen, some_events
 
 from pushsdk._core.errors import RunFileError
-from pushsdk._runs.run_file.file import codec as records
-from pushsdk._runs.run_file.file import file as runfile
-from pushsdk._runs.run_file.file import journal as journal_module
+from pushsdk._runs.run_file import codec as records
+from pushsdk._runs.run_file import file as runfile
+from pushsdk._runs.run_file import journal as journal_module
 from pushsdk._runs.run_file.journal import Journal
 
 SEED = 20240229

@@ -18,7 +18,7 @@ from support.run_files import BROADCAST, CLAIMED, ENVIRONMENT, PENDING, chunk, e
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._runs.run_file.file import file as runfile
+from pushsdk._runs.run_file import file as runfile
 from pushsdk._runs.run_file.journal import Journal
 
 CLAIM = event(CLAIMED, 0, 3)

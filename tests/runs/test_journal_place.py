@@ -15,8 +15,8 @@ from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_do
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._io.files import lock
-from pushsdk._runs.run_file.file import file as place
-from pushsdk._runs.run_file.file import file as runfile
+from pushsdk._runs.run_file import file as place
+from pushsdk._runs.run_file import file as runfile
 from pushsdk._runs.run_file.journal import Journal
 
 USES: dict[str, Callable[[Path], Journal]] = {
