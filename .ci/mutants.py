@@ -2375,8 +2375,8 @@ TESTING = [
     Mutant(
         "a broken answer of the fake service was accepted",
         "pushsdk/testing/service.py",
-        "return Answer(failure=Failure.RESET, after=after)",
-        "return Answer(failure=Failure.RESET, accepted=True, after=after)",
+        "return FakeResponse(failure=Failure.RESET, after=after)",
+        "return FakeResponse(failure=Failure.RESET, accepted=True, after=after)",
         "tests/testing/test_fake_service.py",
     ),
 ]

@@ -56,7 +56,7 @@ def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
 
 async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> AsyncIterator[ClaimedSend]:
     """Iterate over the sends whose users were claimed more than so many seconds ago, in no particular order."""
-    async for key, claim in store.held():
+    async for key, claim in store.scan():
         send = claimed_in(key, claim)
         if send is not None and send.since <= time.time() - older_than:
             yield send

@@ -86,7 +86,7 @@ class DirectoryClaims(ClaimStore):
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         return await self._spread(_Files.get, keys)
 
-    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         for folder in await self._blocking.do(_Files.folders):
             keys = await self._blocking.do(functools.partial(_Files.keys, folder=folder))
             for first in range(0, len(keys), PAGE):

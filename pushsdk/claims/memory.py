@@ -44,7 +44,7 @@ class MemoryClaims(ClaimStore):
         with self._lock:
             return [self._find(key, now) for key in keys]
 
-    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         with self._lock:
             keys = list(self._claims)
         for key in keys:

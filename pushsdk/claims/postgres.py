@@ -119,7 +119,7 @@ class PostgresClaims(ClaimStore):
         stored = {row["key"]: _claim(row) for row in await pool.fetch(self._sql["find"], keys) if row["alive"]}
         return [stored.get(key) for key in keys]
 
-    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         pool, last = await self._open(), ""
         while rows := await pool.fetch(self._sql["page"], last, PAGE):
             for row in rows:

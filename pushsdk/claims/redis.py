@@ -78,8 +78,8 @@ class RedisClaims(ClaimStore):
         self._loop.check()
         return [_claim(entry) for entry in await self._redis.mget([self._prefix + key for key in keys])]
 
-    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
-        """See ``ClaimStore.held``; a key may come twice if Redis resizes its table meanwhile."""
+    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
+        """See ``ClaimStore.scan``; a key may come twice if Redis resizes its table meanwhile."""
         self._loop.check()
         # The prefix may hold characters of a pattern.
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", self._prefix) + "*"

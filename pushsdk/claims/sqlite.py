@@ -69,7 +69,7 @@ class SqliteClaims(ClaimStore):
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         return await self._blocking.do(lambda file: file.get(keys))
 
-    async def held(self) -> AsyncIterator[tuple[str, Claim]]:
+    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         last = ""
         while rows := await self._blocking.do(functools.partial(_File.page, last=last)):
             for key, claim in rows:

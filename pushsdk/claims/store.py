@@ -19,7 +19,7 @@ __all__ = ["PAGE", "Claim", "ClaimStore", "LoopBound", "Put"]
 WEEK = 7 * 86400.0
 # Below a minute a claim could expire under a send; above a year it is a mistake.
 SHORTEST, LONGEST = 60.0, 366 * 86400.0
-# Claims that ``held`` reads at a time.
+# Claims that ``scan`` reads at a time.
 PAGE = 1000
 
 
@@ -51,7 +51,7 @@ class Put(msgspec.Struct, frozen=True, gc=False):
 class ClaimStore(ABC):
     """The place of the claims, so that a job that is delivered twice does not push twice.
 
-    A store of your own implements ``put``, ``get`` and, for operators, ``held``. Keys and tokens are hexadecimal digits
+    A store of your own implements ``put``, ``get`` and, for operators, ``scan``. Keys and tokens are hexadecimal digits
     (64 and 32). An error of the store becomes the cause of a ClaimStoreError. An expired claim counts as none.
 
     ``claim_ttl`` is how long a claim is kept after its last change, in seconds (7 days; a minute to a year): longer
@@ -85,12 +85,12 @@ class ClaimStore(ABC):
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
         """Return the stored claim of each of up to 1,000 keys, None if there is none."""
 
-    def held(self) -> AsyncIterator[tuple[str, Claim]]:
+    def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         """Iterate over all keys and claims, read in pages; for operators.
 
         A claim that is put meanwhile may be missing. Raises ConfigurationError if the store has no way to list them.
         """
-        raise ConfigurationError(f"{type(self).__name__} can't list its claims: it does not implement held()")
+        raise ConfigurationError(f"{type(self).__name__} can't list its claims: it does not implement scan()")
 
     async def aclose(self) -> None:  # noqa: B027 - not every store has something to close
         """Close what the store opened itself. Call it after the client was closed."""

@@ -7,8 +7,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pushsdk.testing.inbox import ArmedFaults, PushInbox, SentPush
-    from pushsdk.testing.service import Answer, FakeRequest, FakeService
+    from pushsdk.testing.inbox import FaultContext, PushInbox, SentPush
+    from pushsdk.testing.service import FakeRequest, FakeResponse, FakeService
     from pushsdk.testing.virtual import HangError, VirtualLoop, virtual_time
 
 else:  # a type checker would take any name for one that this finds
@@ -24,8 +24,8 @@ else:  # a type checker would take any name for one that this finds
 
 
 _MODULES = {
-    "Answer": "service",
-    "ArmedFaults": "inbox",
+    "FakeResponse": "service",
+    "FaultContext": "inbox",
     "FakeRequest": "service",
     "FakeService": "service",
     "HangError": "virtual",
@@ -36,10 +36,10 @@ _MODULES = {
 }
 
 __all__ = [
-    "Answer",
-    "ArmedFaults",
     "FakeRequest",
+    "FakeResponse",
     "FakeService",
+    "FaultContext",
     "HangError",
     "PushInbox",
     "SentPush",

@@ -20,7 +20,7 @@ from pushsdk.emulator.store.records import Summary
 from pushsdk.emulator.store.search import parse
 from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
 
-__all__ = ["ArmedFaults", "EmulatorThread", "PushInbox", "SentPush"]
+__all__ = ["EmulatorThread", "FaultContext", "PushInbox", "SentPush"]
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ def sent_push(
     )
 
 
-class ArmedFaults:
+class FaultContext:
     """Faults for the time of a ``with``, made by `PushInbox.fault` and `PushInbox.faults`.
 
     A test of a failure that never happened has tested nothing: it fails.
@@ -216,7 +216,7 @@ class PushInbox:
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test set the clock forward
         self._before = host.emulator.requests  # of all tests that were before
-        self._armed: list[ArmedFaults] = []  # all that this test asked for
+        self._armed: list[FaultContext] = []  # all that this test asked for
         self.has_shown_summary: bool = False  # a failure has shown what the service got; set by _summarize
 
     def __repr__(self) -> str:
@@ -375,7 +375,7 @@ class PushInbox:
 
     # What happens
 
-    def fault(self, *faults: Fault, required: bool = True, seed: int = 0) -> ArmedFaults:
+    def fault(self, *faults: Fault, required: bool = True, seed: int = 0) -> FaultContext:
         """``with push.fault(Fault.status(503, first=2)):`` has the service fail so; tried before those that are there.
 
         A fault that never fired fails the test, at the end of the ``with`` or, where that raised, of the test; unless
@@ -385,12 +385,12 @@ class PushInbox:
             raise ValueError("which fault? push.fault(Fault.status(503)), or push.faults('flaky')")
         return self._arm(faults, "each" if required else "none", seed)
 
-    def faults(self, name: str, *, required: bool = True, seed: int = 0) -> ArmedFaults:
+    def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:
         """The same with a preset: flaky, ratelimited, brownout, outage, poison-user. One of its faults has to fire."""
         return self._arm(preset(name).faults, "any" if required else "none", seed)
 
-    def _arm(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> ArmedFaults:
-        armed = ArmedFaults(self._inbox, faults, summarize=self._summarize, needed=needed, seed=seed)
+    def _arm(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> FaultContext:
+        armed = FaultContext(self._inbox, faults, summarize=self._summarize, needed=needed, seed=seed)
         self._armed.append(armed)
         return armed
 

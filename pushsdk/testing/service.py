@@ -23,13 +23,13 @@ from pushsdk._io.tracing import WatchedAttempt
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
 
-__all__ = ["Answer", "FakeRequest", "FakeService"]
+__all__ = ["FakeRequest", "FakeResponse", "FakeService"]
 
 _BASE_URL = "https://push.example/external/api"  # nobody is asked there
 _PUSH, _CAMPAIGNS = "v1/push", "v1/campaigns"
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class FakeResponse(Struct, frozen=True, kw_only=True):
     """What becomes of one request, made by one of the methods below, named like those of `pushsdk.emulator.Fault`.
 
     ``after`` is how many seconds it takes; half of it passes before the service accepts the request.
@@ -51,9 +51,9 @@ class Answer(Struct, frozen=True, kw_only=True):
     reused: bool = False
 
     @staticmethod
-    def accept(*, after: float = 0.0) -> Answer:
+    def accept(*, after: float = 0.0) -> FakeResponse:
         """Accept the request: 204 for a push, 200 and a uuid for a campaign (sections 4.1, 4.2)."""
-        return Answer(code=204, usual=True, accepted=True, after=after)
+        return FakeResponse(code=204, usual=True, accepted=True, after=after)
 
     @staticmethod
     def status(
@@ -63,9 +63,9 @@ class Answer(Struct, frozen=True, kw_only=True):
         body: bytes | str = b"",
         accepted: bool | None = None,
         after: float = 0.0,
-    ) -> Answer:
+    ) -> FakeResponse:
         """Answer with this status; ``accepted`` says whether after accepting (by default a 2xx did, others did not)."""
-        return Answer(
+        return FakeResponse(
             code=code,
             headers=headers or {},
             body=body.encode() if isinstance(body, str) else body,
@@ -74,29 +74,29 @@ class Answer(Struct, frozen=True, kw_only=True):
         )
 
     @staticmethod
-    def refused(*, after: float = 0.0) -> Answer:
+    def refused(*, after: float = 0.0) -> FakeResponse:
         """The connection is refused: nothing was sent, and the client can prove it."""
-        return Answer(failure=Failure.REFUSED, leaves="nothing", after=after)
+        return FakeResponse(failure=Failure.REFUSED, leaves="nothing", after=after)
 
     @staticmethod
-    def reset_before(*, after: float = 0.0) -> Answer:
+    def reset_before(*, after: float = 0.0) -> FakeResponse:
         """The connection breaks once all was sent, and nothing was accepted. The client can't know that."""
-        return Answer(failure=Failure.RESET, after=after)
+        return FakeResponse(failure=Failure.RESET, after=after)
 
     @staticmethod
-    def reset_after(*, after: float = 0.0) -> Answer:
+    def reset_after(*, after: float = 0.0) -> FakeResponse:
         """The request is accepted, then the connection breaks. The client can't know that either."""
-        return Answer(failure=Failure.RESET, accepted=True, after=after)
+        return FakeResponse(failure=Failure.RESET, accepted=True, after=after)
 
     @staticmethod
-    def hang(*, accepted: bool = False) -> Answer:
+    def hang(*, accepted: bool = False) -> FakeResponse:
         """All was sent, and no answer comes, ever: the client's timeouts end it."""
-        return Answer(accepted=accepted)
+        return FakeResponse(accepted=accepted)
 
     @staticmethod
-    def unreachable() -> Answer:
+    def unreachable() -> FakeResponse:
         """Not even a connection comes about: nothing is sent, the client's timeouts end it."""
-        return Answer(leaves="nothing")
+        return FakeResponse(leaves="nothing")
 
 
 class FakeRequest:
@@ -147,7 +147,7 @@ class FakeRequest:
     def __repr__(self) -> str:
         return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"
 
-    async def _meet(self, answer: Answer) -> None:
+    async def _meet(self, answer: FakeResponse) -> None:
         """Do as the answer says."""
         if answer.connecting:
             await asyncio.sleep(answer.connecting)
@@ -182,7 +182,7 @@ class FakeRequest:
             self._set_body(body)
         return True
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: FakeResponse) -> None:
         """The truth: whether the service accepts it."""
         if answer.accepted:
             self.accepted = True
@@ -205,15 +205,17 @@ class FakeRequest:
 class FakeService:
     """The push service without a socket: its ``client()`` is a real client that sends to it.
 
-    The first requests meet the ``answers`` in turn, all others ``then``, an `Answer` or a function of the request that
-    gives one. In a test under `virtual_time` its waits, and the client's, take no time.
+    The first requests meet the ``answers`` in turn, all others ``then``, a `FakeResponse` or a function of the request
+    that gives one. In a test under `virtual_time` its waits, and the client's, take no time.
     """
 
     _request: type[FakeRequest] = FakeRequest
 
-    def __init__(self, *answers: Answer, then: Answer | Callable[[FakeRequest], Answer] | None = None) -> None:
+    def __init__(
+        self, *answers: FakeResponse, then: FakeResponse | Callable[[FakeRequest], FakeResponse] | None = None
+    ) -> None:
         self._answers = list(answers)
-        self._then: Answer | Callable[[FakeRequest], Answer] = then or Answer.accept()
+        self._then: FakeResponse | Callable[[FakeRequest], FakeResponse] = then or FakeResponse.accept()
         #: Every request, in the order they came.
         self.requests: list[FakeRequest] = []
         self.in_flight: int = 0
@@ -294,7 +296,7 @@ class FakeService:
         scripted = self._answers.pop(0) if self._answers else None
         answer = scripted or self._then
         try:
-            if isinstance(answer, Answer):
+            if isinstance(answer, FakeResponse):
                 await request._meet(answer)
             elif await request._is_claimed():
                 # It is asked about the users who are sent to, so they are claimed before.

@@ -28,7 +28,7 @@ from pushsdk._core.idempotency import digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.claims._operators import claimed, release
-from pushsdk.testing import Answer, FakeRequest, FakeService
+from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
 HELLO, OTHER = MobilePush(title={"en": "Hello"}), MobilePush(title={"en": "Other"})
 JOB = "job"
@@ -50,7 +50,7 @@ async def deliver(
 
 @virtual
 async def test_a_key_of_another_payload_is_refused_however_often_it_is_asked_for() -> None:
-    service, claims = FakeService(then=Answer.accept(after=1.0)), ShakyClaims()
+    service, claims = FakeService(then=FakeResponse.accept(after=1.0)), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
     async with service.client(claims=claims, limits=Limits(in_flight=1)) as client:
@@ -61,8 +61,8 @@ async def test_a_key_of_another_payload_is_refused_however_often_it_is_asked_for
 
 @virtual
 async def test_a_call_in_pieces_under_a_key_of_another_payload_sends_none_of_them() -> None:
-    def fate(request: FakeRequest) -> Answer:
-        return Answer.status(413) if len(request.user_ids) > 2 else Answer.accept()
+    def fate(request: FakeRequest) -> FakeResponse:
+        return FakeResponse.status(413) if len(request.user_ids) > 2 else FakeResponse.accept()
 
     service, claims = FakeService(then=fate), ShakyClaims()
     users = [f"user-{number}".ljust(300, "-") for number in range(6)]
@@ -80,9 +80,9 @@ async def test_a_call_in_pieces_under_a_key_of_another_payload_sends_none_of_the
 async def test_a_call_whose_second_attempt_can_not_be_claimed_stays_unknown() -> None:
     claims = ShakyClaims()
 
-    def fate(request: FakeRequest) -> Answer:
+    def fate(request: FakeRequest) -> FakeResponse:
         claims.faults["swap"] = ["slow", *["down"] * 9]
-        return Answer.status(500)
+        return FakeResponse.status(500)
 
     service = FakeService(then=fate)
     async with service.client(claims=claims, retry=RetryPolicy.at_least_once()) as client:
@@ -96,9 +96,9 @@ async def test_a_call_whose_second_attempt_can_not_be_claimed_stays_unknown() ->
 async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key_is_not_tried() -> None:
     claims, keys = ShakyClaims(), iter(["old", "new"])
 
-    def fate(request: FakeRequest) -> Answer:
+    def fate(request: FakeRequest) -> FakeResponse:
         claims.faults["swap"] = ["down"] * 9
-        return Answer.status(401)
+        return FakeResponse.status(401)
 
     service = FakeService(then=fate)
     client = service.serve(
@@ -111,7 +111,7 @@ async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key
         # At ten requests a second the next one waits its turn.
         started = asyncio.get_running_loop().time()
         claims.faults["swap"].clear()
-        service._then = Answer.accept()
+        service._then = FakeResponse.accept()
         await client.send("user-2", HELLO)
         assert asyncio.get_running_loop().time() - started > 0.05
         assert client._engine.slots.in_flight == 0
@@ -119,7 +119,7 @@ async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key
 
 @virtual
 async def test_a_user_whom_another_process_accepted_meanwhile_is_not_sent_to_again() -> None:
-    service, claims = FakeService(Answer.status(500)), ShakyClaims()
+    service, claims = FakeService(FakeResponse.status(500)), ShakyClaims()
     patient = RetryPolicy.at_least_once(initial_delay=60.0, max_delay=60.0)
     async with (
         service.client(claims=claims, retry=patient) as client,

@@ -125,7 +125,7 @@ async def test_a_store_of_mine_need_not_list_its_claims() -> None:
             return [None] * len(keys)
 
     with pytest.raises(ConfigurationError, match="Mine can't list its claims"):
-        Mine().held()
+        Mine().scan()
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ async def test_anything_with_the_three_commands_is_a_redis() -> None:
 
     store = RedisClaims(Mine())  # type: ignore[arg-type]
     assert await put(store, ONE) is None
-    assert [pair async for pair in store.held()] == [], "it has expired between two questions"
+    assert [pair async for pair in store.scan()] == [], "it has expired between two questions"
 
 
 @pytest.mark.parametrize("wrong", ["", None, 3])
@@ -339,7 +339,7 @@ async def test_a_prefix_is_no_pattern(redis_url: str) -> None:
     async with RedisClaims(redis_url, prefix="a*[b]?\\") as store, RedisClaims(redis_url, prefix="a-b.\\") as other:
         await put(store, ONE)
         await put(other, TWO)
-        assert [pair async for pair in store.held()] == [(KEY, ONE)]
+        assert [pair async for pair in store.scan()] == [(KEY, ONE)]
 
 
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------

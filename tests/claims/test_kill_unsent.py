@@ -72,7 +72,7 @@ async def test_jobs_of_a_worker_that_was_killed_before_the_first_byte_are_sent(
 
 
 async def claimed_in(store: ClaimStore) -> int:
-    records = [ClaimRecord.decode(claim.record) async for _, claim in store.held()]
+    records = [ClaimRecord.decode(claim.record) async for _, claim in store.scan()]
     return sum([record.states().count(UserState.CLAIMED) for record in records])
 
 

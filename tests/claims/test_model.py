@@ -19,20 +19,20 @@ from support.virtual_time import run
 from pushsdk import MobilePush, Outcome, PartialError, PushError, RetryPolicy
 from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.client import AsyncPushClient
-from pushsdk.testing import Answer, FakeRequest, FakeService
+from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 FAULTS = ["down", "not told", "hangs", "hangs, done", "slow", "twice"]
 ANSWERS = [
-    Answer.accept(),
-    Answer.accept(after=0.5),
-    Answer.status(429),
-    Answer.refused(),
-    Answer.reset_before(),
-    Answer.reset_after(after=0.1),
-    Answer.status(500, accepted=True),
-    Answer.status(400),
-    Answer.hang(accepted=True),
+    FakeResponse.accept(),
+    FakeResponse.accept(after=0.5),
+    FakeResponse.status(429),
+    FakeResponse.refused(),
+    FakeResponse.reset_before(),
+    FakeResponse.reset_after(after=0.1),
+    FakeResponse.status(500, accepted=True),
+    FakeResponse.status(400),
+    FakeResponse.hang(accepted=True),
 ]
 
 
@@ -80,10 +80,10 @@ class World:
         self.is_calm = False
         self.service = FakeService(then=self._fate)
 
-    def _fate(self, request: FakeRequest) -> Answer:
+    def _fate(self, request: FakeRequest) -> FakeResponse:
         if self.is_calm:
-            return Answer.accept()
-        return Answer.status(413) if len(request.user_ids) > 1 else self.dice.choice(ANSWERS)
+            return FakeResponse.accept()
+        return FakeResponse.status(413) if len(request.user_ids) > 1 else self.dice.choice(ANSWERS)
 
     def client(self) -> AsyncPushClient:
         retry = self.dice.choice([RetryPolicy.none(), RetryPolicy.safe()])

@@ -15,7 +15,7 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put, count_claimed
 from pushsdk.claims._operators import claimed, claimed_in, release
-from pushsdk.testing import Answer, FakeService
+from pushsdk.testing import FakeResponse, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 CLAIMED, ACCEPTED, REJECTED, PENDING, UNKNOWN = (
@@ -82,7 +82,7 @@ async def test_a_thousand_and_one_are_released(store: ClaimStore) -> None:
     sends = [claimed_in(key_of(number), Claim(ONE.token, record(CLAIMED).encode())) for number in range(1001)]
     assert await release(store, [send for send in sends if send]) == []
     assert [send async for send in claimed(store)] == []
-    assert len([key async for key, _ in store.held()]) == 1001
+    assert len([key async for key, _ in store.scan()]) == 1001
 
 
 async def test_a_release_is_kept_longer_than_what_it_replaces() -> None:
@@ -95,7 +95,7 @@ async def test_a_release_is_kept_longer_than_what_it_replaces() -> None:
 
 @virtual
 async def test_a_send_that_is_settled_between_the_look_and_the_release_stays_settled() -> None:
-    service, store = FakeService(Answer.accept(after=1.0)), MemoryClaims()
+    service, store = FakeService(FakeResponse.accept(after=1.0)), MemoryClaims()
     async with service.client(claims=store) as client:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)
@@ -108,7 +108,7 @@ async def test_a_send_that_is_settled_between_the_look_and_the_release_stays_set
 
 @virtual
 async def test_a_send_that_is_released_is_sent_by_the_next_delivery() -> None:
-    service, store = FakeService(Answer.hang(), Answer.accept()), MemoryClaims()
+    service, store = FakeService(FakeResponse.hang(), FakeResponse.accept()), MemoryClaims()
     async with service.client(claims=store) as client, service.client(claims=store) as other:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
         await asyncio.sleep(0.5)

@@ -38,7 +38,7 @@ from pushsdk._core.idempotency import status_after
 from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState
 from pushsdk.client import AsyncPushClient
-from pushsdk.testing import Answer, FakeRequest, FakeService
+from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 JOB = "job-42 of user-1"
@@ -112,31 +112,33 @@ async def test_a_view_has_the_store_of_its_client() -> None:
 
 SETTLES = [
     # The answer, what the store keeps, and the errors of this delivery and of the next.
-    pytest.param(Answer.status(400), [[REJECTED]], RejectedError, RejectedError, id="400"),
-    pytest.param(Answer.status(404), [[REJECTED]], RejectedError, RejectedError, id="404"),
-    pytest.param(Answer.status(501), [[REJECTED]], RejectedError, RejectedError, id="501"),
-    pytest.param(Answer.status(302), [[PENDING]], RejectedError, None, id="302"),
-    pytest.param(Answer.status(401), [[PENDING]], AuthenticationError, None, id="401"),
-    pytest.param(Answer.status(403), [[PENDING]], AuthenticationError, None, id="403"),
-    pytest.param(Answer.status(413), [[PENDING]], PayloadTooLargeError, None, id="413"),
-    pytest.param(Answer.status(429), [[PENDING]], RateLimitedError, None, id="429"),
-    pytest.param(Answer.status(408), [[PENDING]], RejectedError, None, id="408"),
+    pytest.param(FakeResponse.status(400), [[REJECTED]], RejectedError, RejectedError, id="400"),
+    pytest.param(FakeResponse.status(404), [[REJECTED]], RejectedError, RejectedError, id="404"),
+    pytest.param(FakeResponse.status(501), [[REJECTED]], RejectedError, RejectedError, id="501"),
+    pytest.param(FakeResponse.status(302), [[PENDING]], RejectedError, None, id="302"),
+    pytest.param(FakeResponse.status(401), [[PENDING]], AuthenticationError, None, id="401"),
+    pytest.param(FakeResponse.status(403), [[PENDING]], AuthenticationError, None, id="403"),
+    pytest.param(FakeResponse.status(413), [[PENDING]], PayloadTooLargeError, None, id="413"),
+    pytest.param(FakeResponse.status(429), [[PENDING]], RateLimitedError, None, id="429"),
+    pytest.param(FakeResponse.status(408), [[PENDING]], RejectedError, None, id="408"),
     pytest.param(
-        Answer.status(503, headers={"Retry-After": "0"}), [[PENDING]], RateLimitedError, None, id="503, asked for"
+        FakeResponse.status(503, headers={"Retry-After": "0"}), [[PENDING]], RateLimitedError, None, id="503, asked for"
     ),
-    pytest.param(Answer.refused(), [], NotSentError, None, id="not sent"),
-    pytest.param(Answer.status(500), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="500"),
-    pytest.param(Answer.status(503), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="503"),
-    pytest.param(Answer.reset_after(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, taken"),
-    pytest.param(Answer.reset_before(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, not taken"),
-    pytest.param(Answer.hang(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="silence"),
+    pytest.param(FakeResponse.refused(), [], NotSentError, None, id="not sent"),
+    pytest.param(FakeResponse.status(500), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="500"),
+    pytest.param(FakeResponse.status(503), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="503"),
+    pytest.param(FakeResponse.reset_after(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, taken"),
+    pytest.param(
+        FakeResponse.reset_before(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="reset, not taken"
+    ),
+    pytest.param(FakeResponse.hang(), [[UNKNOWN]], OutcomeUnknownError, OutcomeUnknownError, id="silence"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "kept", "first", "second"), SETTLES)
 @virtual
 async def test_only_accepted_and_what_is_refused_for_good_settles(
-    answer: Answer, kept: list[list[UserState]], first: type[PushError], second: type[PushError] | None
+    answer: FakeResponse, kept: list[list[UserState]], first: type[PushError], second: type[PushError] | None
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
@@ -160,7 +162,7 @@ async def test_only_accepted_and_what_is_refused_for_good_settles(
 
 @virtual
 async def test_retries_within_a_call_are_of_one_delivery() -> None:
-    service, claims = FakeService(Answer.status(429), Answer.refused()), ShakyClaims()
+    service, claims = FakeService(FakeResponse.status(429), FakeResponse.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
         receipt = await client.send("user-1", HELLO, idempotency_key=JOB)
     assert (len(receipt.attempts), claims.ops, claims.states()) == (3, ["add", "swap", "swap", "swap"], [[ACCEPTED]])
@@ -168,7 +170,7 @@ async def test_retries_within_a_call_are_of_one_delivery() -> None:
 
 @virtual
 async def test_what_was_claimed_is_held_until_it_expires_and_then_sent() -> None:
-    service, claims = FakeService(Answer.reset_before()), ShakyClaims(claim_ttl=3600.0)
+    service, claims = FakeService(FakeResponse.reset_before()), ShakyClaims(claim_ttl=3600.0)
     async with service.client(claims=claims) as client:
         assert type(await outcome_of(client)) is OutcomeUnknownError
         await asyncio.sleep(3590.0)
@@ -183,7 +185,7 @@ async def test_what_was_claimed_is_held_until_it_expires_and_then_sent() -> None
 
 @virtual
 async def test_of_deliveries_at_the_same_time_one_sends_and_the_others_are_told() -> None:
-    service = FakeService(then=Answer.accept(after=1.0))
+    service = FakeService(then=FakeResponse.accept(after=1.0))
     async with service.client(claims=ShakyClaims()) as client:
         told = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
         assert sorted(type(each).__name__ for each in told) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
@@ -200,14 +202,14 @@ def long(*names: str) -> list[str]:
     return [name.ljust(200, "-") for name in names]
 
 
-def singly(fates: dict[str, list[Answer]]) -> FakeService:
+def singly(fates: dict[str, list[FakeResponse]]) -> FakeService:
     """Takes no more than one user at a time, and answers by the user."""
 
-    def fate(request: FakeRequest) -> Answer:
+    def fate(request: FakeRequest) -> FakeResponse:
         if len(request.user_ids) > 1:
-            return Answer.status(413)
+            return FakeResponse.status(413)
         left = fates.get(request.user_ids[0].rstrip("-"), [])
-        return left.pop(0) if left else Answer.accept()
+        return left.pop(0) if left else FakeResponse.accept()
 
     return FakeService(then=fate)
 
@@ -215,10 +217,10 @@ def singly(fates: dict[str, list[Answer]]) -> FakeService:
 USERS = long("accepted", "rejected", "unknown", "throttled", "unsent")
 TWO, THREE = long("user-1", "user-2"), long("user-1", "user-2", "user-3")
 FATES = {
-    "rejected": [Answer.status(404)],
-    "unknown": [Answer.reset_after()],
-    "throttled": [Answer.status(429), Answer.status(429)],
-    "unsent": [Answer.refused(), Answer.refused(), Answer.reset_after()],
+    "rejected": [FakeResponse.status(404)],
+    "unknown": [FakeResponse.reset_after()],
+    "throttled": [FakeResponse.status(429), FakeResponse.status(429)],
+    "unsent": [FakeResponse.refused(), FakeResponse.refused(), FakeResponse.reset_after()],
 }
 
 
@@ -255,7 +257,7 @@ async def test_a_later_delivery_sends_only_to_those_who_can_be_sent_to_again() -
 
 @virtual
 async def test_a_delivery_that_completes_the_job_is_accepted_and_says_how_many_it_left_out() -> None:
-    service, claims = singly({"user-2": [Answer.refused()]}), ShakyClaims()
+    service, claims = singly({"user-2": [FakeResponse.refused()]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         assert isinstance(await outcome_of(client, THREE), PartialError)
         receipt = await outcome_of(client, THREE)
@@ -268,7 +270,9 @@ async def test_a_delivery_that_completes_the_job_is_accepted_and_says_how_many_i
 
 @virtual
 async def test_a_delivery_refused_like_the_one_before_is_refused_as_a_whole() -> None:
-    service = singly({"user-1": [Answer.status(404)], "user-2": [Answer.refused(), Answer.status(404)]})
+    service = singly(
+        {"user-1": [FakeResponse.status(404)], "user-2": [FakeResponse.refused(), FakeResponse.status(404)]}
+    )
     claims = ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         await outcome_of(client, TWO)
@@ -282,7 +286,7 @@ async def test_a_delivery_refused_like_the_one_before_is_refused_as_a_whole() ->
 
 @virtual
 async def test_of_two_deliveries_that_go_on_with_a_job_at_the_same_time_one_sends() -> None:
-    service, claims = singly({"user-2": [Answer.refused(), Answer.accept(after=1.0)]}), ShakyClaims()
+    service, claims = singly({"user-2": [FakeResponse.refused(), FakeResponse.accept(after=1.0)]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         await outcome_of(client, TWO)
         told = await asyncio.gather(*(outcome_of(client, TWO) for _ in range(3)))
@@ -293,7 +297,7 @@ async def test_of_two_deliveries_that_go_on_with_a_job_at_the_same_time_one_send
 @pytest.mark.parametrize("kind", [list, tuple, set, frozenset])
 @virtual
 async def test_the_order_of_the_users_does_not_matter(kind: type[Any]) -> None:
-    service, claims = singly({"user-2": [Answer.status(429)]}), ShakyClaims()
+    service, claims = singly({"user-2": [FakeResponse.status(429)]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         first = await outcome_of(client, [THREE[2], THREE[0], THREE[1]])
         assert isinstance(first, PartialError)
@@ -311,7 +315,9 @@ def strict() -> FakeService:
     """Refuses a request with a bad user in it."""
     return FakeService(
         then=lambda request: (
-            Answer.status(400) if any(user.startswith("bad") for user in request.user_ids) else Answer.accept()
+            FakeResponse.status(400)
+            if any(user.startswith("bad") for user in request.user_ids)
+            else FakeResponse.accept()
         )
     )
 
@@ -369,7 +375,10 @@ async def test_a_request_whose_users_are_all_recorded_costs_no_rate() -> None:
 
 @virtual
 async def test_a_base_url_that_was_mended_lets_the_job_go() -> None:
-    service, claims = FakeService(Answer.status(302, headers={"Location": "https://push2.example/"})), ShakyClaims()
+    service, claims = (
+        FakeService(FakeResponse.status(302, headers={"Location": "https://push2.example/"})),
+        ShakyClaims(),
+    )
     async with service.client(claims=claims) as client:
         assert type(await outcome_of(client)) is RejectedError
     async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
@@ -378,7 +387,7 @@ async def test_a_base_url_that_was_mended_lets_the_job_go() -> None:
 
 @virtual
 async def test_a_job_that_was_sent_in_part_needs_a_new_key_for_another_base_url() -> None:
-    service, claims = singly({"user-2": [Answer.status(302)]}), ShakyClaims()
+    service, claims = singly({"user-2": [FakeResponse.status(302)]}), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert isinstance(await outcome_of(client, TWO), PartialError)
         assert claims.states() == [[ACCEPTED, PENDING]]
@@ -479,17 +488,17 @@ async def test_nothing_of_who_or_what_is_stored(caplog: pytest.LogCaptureFixture
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (Answer.accept(), Receipt),
-        (Answer.status(404), RejectedError),
-        (Answer.hang(accepted=True), OutcomeUnknownError),
+        (FakeResponse.accept(), Receipt),
+        (FakeResponse.status(404), RejectedError),
+        (FakeResponse.hang(accepted=True), OutcomeUnknownError),
     ],
     ids=["accepted", "rejected", "unknown"],
 )
 @virtual
 async def test_a_delivery_that_never_comes_to_its_claim_is_told_what_is_on_record(
-    answer: Answer, kind: type[Any]
+    answer: FakeResponse, kind: type[Any]
 ) -> None:
-    service, away, claims = FakeService(answer), FakeService(then=Answer.refused()), ShakyClaims()
+    service, away, claims = FakeService(answer), FakeService(then=FakeResponse.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert type(await outcome_of(client)) is kind
     async with away.client(claims=claims, retry=ONCE) as client:
@@ -500,7 +509,7 @@ async def test_a_delivery_that_never_comes_to_its_claim_is_told_what_is_on_recor
 
 @virtual
 async def test_a_delivery_that_never_comes_to_its_claim_is_not_sent_if_nothing_is_on_record() -> None:
-    away, claims = FakeService(then=Answer.refused()), ShakyClaims(get=["down"])
+    away, claims = FakeService(then=FakeResponse.refused()), ShakyClaims(get=["down"])
     async with away.client(claims=claims, retry=ONCE) as client:
         assert type(await outcome_of(client)) is ClaimStoreError
         assert type(await outcome_of(client)) is NotSentError
@@ -512,7 +521,7 @@ async def test_a_delivery_that_never_comes_to_its_claim_is_not_sent_if_nothing_i
 
 @virtual
 async def test_a_call_past_its_deadline_stays_claimed_while_its_request_is_out() -> None:
-    service, claims = FakeService(Answer.accept(after=50.0)), ShakyClaims(claim_ttl=60.0)
+    service, claims = FakeService(FakeResponse.accept(after=50.0)), ShakyClaims(claim_ttl=60.0)
     patient = Timeout(total=100.0, attempt=None)
     async with service.client(claims=claims, timeout=patient, batching=Batching(linger=0.1)) as client:
         other = asyncio.create_task(client.send("user-2", HELLO))
@@ -527,7 +536,7 @@ async def test_a_call_past_its_deadline_stays_claimed_while_its_request_is_out()
 
 @virtual
 async def test_a_call_without_a_deadline_ends_before_its_claim_does() -> None:
-    service = FakeService(then=Answer.unreachable())
+    service = FakeService(then=FakeResponse.unreachable())
     claims = ShakyClaims(claim_ttl=60.0)
     async with service.client(claims=claims, timeout=Timeout(total=None, attempt=None, connect=None)) as client:
         started = asyncio.get_running_loop().time()
@@ -542,13 +551,13 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_does() -> None:
 @pytest.mark.parametrize(
     ("answer", "seconds", "kept"),
     [
-        pytest.param(Answer.unreachable(), 1.0, [], id="before anything left"),
-        pytest.param(Answer.hang(accepted=True), 1.0, [[UNKNOWN]], id="after"),
+        pytest.param(FakeResponse.unreachable(), 1.0, [], id="before anything left"),
+        pytest.param(FakeResponse.hang(accepted=True), 1.0, [[UNKNOWN]], id="after"),
     ],
 )
 @virtual
 async def test_a_cancelled_call_is_released_if_nothing_left(
-    answer: Answer, seconds: float, kept: list[list[UserState]]
+    answer: FakeResponse, seconds: float, kept: list[list[UserState]]
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:

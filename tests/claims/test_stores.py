@@ -28,9 +28,9 @@ def claim(number: int, record: bytes = b'{"v":1}') -> Claim:
 KEYS = [key_of(number) for number in range(1000)]
 
 
-async def held(store: ClaimStore) -> dict[str, Claim]:
-    """All that is held."""
-    return {key: claim async for key, claim in store.held()}
+async def scan(store: ClaimStore) -> dict[str, Claim]:
+    """All claims of a store, by key."""
+    return {key: claim async for key, claim in store.scan()}
 
 
 async def expire() -> None:
@@ -100,7 +100,7 @@ async def test_an_expected_token_whose_claim_is_gone_stores_the_claim(store: Cla
 async def test_an_expired_claim_is_as_good_as_none(store: ClaimStore) -> None:
     await put(store, ONE, ttl=SOON)
     await expire()
-    assert await held(store) == {}
+    assert await scan(store) == {}
     assert await put(store, THREE) is None
     assert await put(store, TWO) == THREE
 
@@ -133,7 +133,7 @@ async def test_a_record_comes_back_as_it_was(store: ClaimStore, record: bytes) -
     assert await put(store, TWO) == claim(1, record)
     assert await put(store, claim(2, record), claim(1)) is None
     assert await get(store) == claim(2, record)
-    assert await held(store) == {KEY: claim(2, record)}
+    assert await scan(store) == {KEY: claim(2, record)}
 
 
 # -- many in a call ---------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ async def test_any_sequence_does_as_a_dictionary_would(another: Another) -> None
             answers.append(there if is_refused else None)
             truth.update({} if is_refused else {each.key: each.claim})
         assert await dice.choice(stores).put(puts, WEEK) == answers
-    assert await held(stores[0]) == truth
+    assert await scan(stores[0]) == truth
 
 
 def _race(kind: str, arguments: dict[str, Any], number: int) -> list[int]:
@@ -227,7 +227,7 @@ def test_processes_that_begin_at_the_same_time_share_the_keys(kind: str, request
     assert sorted(each for some in taken for each in some) == list(range(200))
 
 
-# -- what is held -----------------------------------------------------------------------------------------------------
+# -- listing -----------------------------------------------------------------------------------------------------------
 
 
 async def test_what_is_held_comes_in_pages_and_nothing_twice(store: ClaimStore) -> None:
@@ -235,19 +235,19 @@ async def test_what_is_held_comes_in_pages_and_nothing_twice(store: ClaimStore) 
     for first in range(0, len(keys), 500):
         await store.put([Put(key, claim(2, key.encode())) for key in keys[first : first + 500]], WEEK)
     await put(store, ONE, claim(2), key=KEYS[5])
-    pairs = [pair async for pair in store.held()]
+    pairs = [pair async for pair in store.scan()]
     assert dict(pairs) == {**{key: claim(2, key.encode()) for key in keys}, KEYS[5]: ONE}
     assert len(pairs) == len(keys)
 
 
 async def test_where_nothing_is_held_nothing_comes(store: ClaimStore) -> None:
-    assert await held(store) == {}
+    assert await scan(store) == {}
 
 
 async def test_what_changes_while_the_held_are_read_is_read_as_it_was_or_is(store: ClaimStore) -> None:
     await store.put([Put(key, ONE) for key in KEYS[:100]], WEEK)
     found = {}
-    async for key, each in store.held():
+    async for key, each in store.scan():
         if not found:
             await store.put([Put(other, TWO, (ONE.token,)) for other in KEYS[:100]], WEEK)
         found[key] = each

@@ -30,7 +30,7 @@ from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs import claim_entry, claim_log
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
 from pushsdk.client import AsyncPushClient
-from pushsdk.testing import Answer, FakeRequest, FakeService
+from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
 JOB = "job-42"
@@ -52,12 +52,12 @@ TWO = [name.ljust(200, "-") for name in ("user-1", "user-2")]
 
 def throttled_once() -> FakeService:
     """Takes no more than one user at a time, and the second of them not at first."""
-    left = [Answer.status(429)]
+    left = [FakeResponse.status(429)]
 
-    def fate(request: FakeRequest) -> Answer:
+    def fate(request: FakeRequest) -> FakeResponse:
         if len(request.user_ids) > 1:
-            return Answer.status(413)
-        return left.pop() if left and request.user_ids == (TWO[1],) else Answer.accept()
+            return FakeResponse.status(413)
+        return left.pop() if left and request.user_ids == (TWO[1],) else FakeResponse.accept()
 
     return FakeService(then=fate)
 
@@ -347,7 +347,7 @@ async def test_jobs_that_were_not_sent_while_the_store_was_stopped_are_sent_when
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
 @virtual
 async def test_a_push_that_was_not_sent_is_released_when_the_store_goes_on(same: bool) -> None:
-    service, claims = FakeService(Answer.refused(after=1.0)), StoppedClaims(timeout=1.0)
+    service, claims = FakeService(FakeResponse.refused(after=1.0)), StoppedClaims(timeout=1.0)
     async with (
         service.client(claims=claims, retry=RetryPolicy.none()) as client,
         service.client(claims=claims) as other,
@@ -476,7 +476,7 @@ async def test_a_call_cancelled_while_it_settles_is_settled() -> None:
 
 @virtual
 async def test_a_claim_that_another_process_took_over_is_settled_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    service, claims = FakeService(Answer.accept(after=1.0)), ShakyClaims()
+    service, claims = FakeService(FakeResponse.accept(after=1.0)), ShakyClaims()
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)
@@ -489,7 +489,7 @@ async def test_a_claim_that_another_process_took_over_is_settled_all_the_same(ca
 
 @virtual
 async def test_a_claim_that_was_lost_to_another_payload_is_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
-    service, claims = FakeService(Answer.accept(after=1.0)), ShakyClaims()
+    service, claims = FakeService(FakeResponse.accept(after=1.0)), ShakyClaims()
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)
@@ -617,7 +617,7 @@ async def test_closing_reports_whose_claim_never_came() -> None:
 
 @virtual
 async def test_closing_waits_for_what_is_sent_and_settled() -> None:
-    service, claims = FakeService(Answer.accept(after=2.0)), ShakyClaims(swap=["slow"])
+    service, claims = FakeService(FakeResponse.accept(after=2.0)), ShakyClaims(swap=["slow"])
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client))
     await asyncio.sleep(0.1)

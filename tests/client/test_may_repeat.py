@@ -21,7 +21,7 @@ from pushsdk import (
 )
 from pushsdk._core.outcome import NEEDS_A_PERSON, Failure
 from pushsdk.claims import MemoryClaims
-from pushsdk.testing import Answer, FakeRequest, FakeService
+from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
 HELLO = {"title": {"en": "Hello"}}
 # Long: where the message is most of the bytes, no 413 is split.
@@ -29,14 +29,14 @@ USERS = [f"user-{number}".ljust(200, "-") for number in (1, 2, 3)]
 ONCE = RetryPolicy.none()
 
 
-def singly(answers: dict[str, list[Answer]]) -> FakeService:
+def singly(answers: dict[str, list[FakeResponse]]) -> FakeService:
     """Refuses more than one user with 413, and answers each as its list says; then it accepts."""
 
-    def answer(request: FakeRequest) -> Answer:
+    def answer(request: FakeRequest) -> FakeResponse:
         if len(request.user_ids) > 1:
-            return Answer.status(413)
+            return FakeResponse.status(413)
         user = request.user_ids[0].rstrip("-")
-        return answers[user].pop(0) if answers.get(user) else Answer.accept()
+        return answers[user].pop(0) if answers.get(user) else FakeResponse.accept()
 
     return FakeService(then=answer)
 
@@ -58,8 +58,8 @@ async def delivered(client: AsyncPushClient, *, key: str | None, times: int = 10
 
 @virtual
 async def test_with_a_key_a_job_comes_again_until_all_whom_it_can_reach_are_reached() -> None:
-    later, refused = Answer.status(429, headers={"Retry-After": "70"}), Answer.refused()
-    service = singly({"user-2": [refused, refused, later], "user-3": [Answer.status(400)]})
+    later, refused = FakeResponse.status(429, headers={"Retry-After": "70"}), FakeResponse.refused()
+    service = singly({"user-2": [refused, refused, later], "user-3": [FakeResponse.status(400)]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
         told = await delivered(client, key="job-42")
     last = told.pop()
@@ -71,7 +71,7 @@ async def test_with_a_key_a_job_comes_again_until_all_whom_it_can_reach_are_reac
 
 @virtual
 async def test_without_a_key_a_call_that_reached_somebody_may_not_be_repeated() -> None:
-    service = singly({"user-2": [Answer.refused()]})
+    service = singly({"user-2": [FakeResponse.refused()]})
     async with service.client(retry=ONCE) as client:
         (told,) = await delivered(client, key=None)
     assert isinstance(told, PartialError)
@@ -81,8 +81,8 @@ async def test_without_a_key_a_call_that_reached_somebody_may_not_be_repeated() 
 @pytest.mark.parametrize("key", [None, "job-42"])
 @virtual
 async def test_a_call_that_reached_nobody_may_be_repeated_with_a_key_or_without(key: str | None) -> None:
-    bad = Answer.status(400)
-    service = singly({"user-1": [bad], "user-2": [Answer.refused()], "user-3": [bad]})
+    bad = FakeResponse.status(400)
+    service = singly({"user-1": [bad], "user-2": [FakeResponse.refused()], "user-3": [bad]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
         told = await delivered(client, key=key, times=1)
     assert [each.retryable for each in told if isinstance(each, PushError)] == [True]
@@ -95,7 +95,9 @@ async def test_a_call_that_reached_nobody_may_be_repeated_with_a_key_or_without(
 async def test_a_call_that_was_refused_as_a_whole_may_be_repeated_for_any_of_its_users(
     statuses: tuple[int, ...], expected: bool
 ) -> None:
-    service = singly({user.rstrip("-"): [Answer.status(status)] for user, status in zip(USERS, statuses, strict=True)})
+    service = singly(
+        {user.rstrip("-"): [FakeResponse.status(status)] for user, status in zip(USERS, statuses, strict=True)}
+    )
     async with service.client(retry=ONCE) as client:
         (told,) = await delivered(client, key=None, times=1)
     assert type(told) is RejectedError
@@ -104,7 +106,7 @@ async def test_a_call_that_was_refused_as_a_whole_may_be_repeated_for_any_of_its
 
 @virtual
 async def test_an_unknown_is_not_repeated() -> None:
-    service = FakeService(Answer.reset_after())
+    service = FakeService(FakeResponse.reset_after())
     async with service.client(claims=MemoryClaims()) as client:
         (told,) = await delivered(client, key="job-42")
     assert isinstance(told, PushError)
@@ -117,13 +119,13 @@ async def test_an_unknown_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("failure", sorted(NEEDS_A_PERSON), ids=lambda failure: failure.name)
 @pytest.mark.parametrize(
-    "before", [(), (Answer.status(429, headers={"Retry-After": "0"}),)], ids=["alone", "after a 429"]
+    "before", [(), (FakeResponse.status(429, headers={"Retry-After": "0"}),)], ids=["alone", "after a 429"]
 )
 @virtual
 async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fixed(
-    failure: Failure, before: tuple[Answer, ...]
+    failure: Failure, before: tuple[FakeResponse, ...]
 ) -> None:
-    service = FakeService(*before, Answer(failure=failure, leaves="nothing"))
+    service = FakeService(*before, FakeResponse(failure=failure, leaves="nothing"))
     async with service.client(claims=MemoryClaims()) as client:
         (told,) = await delivered(client, key="job-42")
         assert isinstance(told, PushError)
@@ -151,7 +153,7 @@ async def test_a_broken_key_callable_is_asked_again_by_one_call_and_by_no_other(
 
 @virtual
 async def test_a_call_on_a_closed_client_may_not_be_repeated_and_one_that_its_end_cut_off_may() -> None:
-    service = FakeService(Answer.hang(), Answer.unreachable())
+    service = FakeService(FakeResponse.hang(), FakeResponse.unreachable())
     client = service.client(limits=Limits(in_flight=2))
     calls = [asyncio.create_task(client.send(f"user-{n}", {"title": {"en": str(n)}})) for n in range(3)]
     await asyncio.sleep(1)

@@ -1,6 +1,6 @@
 """The fake service as users have it, with what only tests of the client's inside need.
 
-A behaviour is a coroutine function of one ``Request``, or an `Answer` that is called like one.
+A behaviour is a coroutine function of one ``Request``, or an `FakeResponse` that is called like one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from pushsdk import AsyncPushClient
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk.testing import Answer
 from pushsdk.testing import FakeRequest as UsersRequest
+from pushsdk.testing import FakeResponse
 from pushsdk.testing import FakeService as UsersService
 
 __all__ = [
@@ -63,7 +63,7 @@ class Request(UsersRequest):
         return self.accepted
 
 
-class _Behaves(Answer, frozen=True):
+class _Behaves(FakeResponse, frozen=True):
     """An answer that a behaviour made by hand can go on with."""
 
     async def __call__(self, request: Request) -> None:
@@ -153,7 +153,7 @@ class FakeService(UsersService):
 
     async def _answer(self, request: UsersRequest) -> None:
         behaviour: Any = self._answers.pop(0) if self._answers else self._then
-        if not isinstance(behaviour, Answer) and not asyncio.iscoroutinefunction(behaviour):
+        if not isinstance(behaviour, FakeResponse) and not asyncio.iscoroutinefunction(behaviour):
             behaviour = behaviour(request)
         await behaviour(request)
 

@@ -22,7 +22,7 @@ from pushsdk import (
     Timeout,
     UnexpectedResponseError,
 )
-from pushsdk.testing import Answer, FakeRequest, FakeService, virtual_time
+from pushsdk.testing import FakeRequest, FakeResponse, FakeService, virtual_time
 
 MESSAGE = MobilePush(title={"en": "Hello"})
 
@@ -33,7 +33,7 @@ def now():
 
 @virtual_time
 async def test_a_request_whose_claim_is_not_made_never_comes_and_leaves_its_answer_to_the_next():
-    service, claims = FakeService(Answer.status(404)), ShakyClaims(add=["down"])
+    service, claims = FakeService(FakeResponse.status(404)), ShakyClaims(add=["down"])
     async with service.client(claims=claims) as client:
         with pytest.raises(ClaimStoreError):
             await client.send("ann", MESSAGE, idempotency_key="job")
@@ -70,7 +70,7 @@ async def test_a_duplicate_is_the_same_content_to_the_same_user():
 
 @virtual_time
 async def test_a_campaign_is_created_with_a_uuid():
-    service = FakeService(Answer.accept())
+    service = FakeService(FakeResponse.accept())
     async with service.client() as client:
         created = [(await client.create_campaign({"name": "spring"})).uuid for _ in range(2)]
     assert len(set(created)) == 2
@@ -84,25 +84,25 @@ NOT_SENT, UNKNOWN, REJECTED = NotSentError, OutcomeUnknownError, RejectedError
 @pytest.mark.parametrize(
     ("answer", "error", "accepted"),
     [
-        (Answer.refused(), NOT_SENT, 0),
-        (Answer.unreachable(), NOT_SENT, 0),
-        (Answer.reset_before(), UNKNOWN, 0),
-        (Answer.reset_after(), UNKNOWN, 1),
-        (Answer.hang(), UNKNOWN, 0),
-        (Answer.hang(accepted=True), UNKNOWN, 1),
-        (Answer.status(400), REJECTED, 0),
-        (Answer.status(500), UNKNOWN, 0),
-        (Answer.status(504, accepted=True), UNKNOWN, 1),
-        (Answer.status(204), None, 1),
-        (Answer.status(200, accepted=False), None, 0),
-        (Answer(code=204, connecting=8.0), None, 0),
-        (Answer(code=204, connecting=11.0), NOT_SENT, 0),
-        (Answer(code=204, leaves="part"), UNKNOWN, 0),
+        (FakeResponse.refused(), NOT_SENT, 0),
+        (FakeResponse.unreachable(), NOT_SENT, 0),
+        (FakeResponse.reset_before(), UNKNOWN, 0),
+        (FakeResponse.reset_after(), UNKNOWN, 1),
+        (FakeResponse.hang(), UNKNOWN, 0),
+        (FakeResponse.hang(accepted=True), UNKNOWN, 1),
+        (FakeResponse.status(400), REJECTED, 0),
+        (FakeResponse.status(500), UNKNOWN, 0),
+        (FakeResponse.status(504, accepted=True), UNKNOWN, 1),
+        (FakeResponse.status(204), None, 1),
+        (FakeResponse.status(200, accepted=False), None, 0),
+        (FakeResponse(code=204, connecting=8.0), None, 0),
+        (FakeResponse(code=204, connecting=11.0), NOT_SENT, 0),
+        (FakeResponse(code=204, leaves="part"), UNKNOWN, 0),
     ],
 )
 @virtual_time
 async def test_what_the_client_says_fits_what_happened(
-    answer: Answer, error: type[PushError] | None, accepted: int
+    answer: FakeResponse, error: type[PushError] | None, accepted: int
 ) -> None:
     service = FakeService(answer)
     async with service.client(retry=RetryPolicy.none()) as client:
@@ -117,7 +117,9 @@ async def test_what_the_client_says_fits_what_happened(
 
 @virtual_time
 async def test_a_script_is_met_in_turn_and_waits_take_no_time():
-    service = FakeService(Answer.refused(), Answer.status(429, headers={"Retry-After": "50"}), Answer.accept())
+    service = FakeService(
+        FakeResponse.refused(), FakeResponse.status(429, headers={"Retry-After": "50"}), FakeResponse.accept()
+    )
     async with service.client(timeout=Timeout(total=None)) as client:
         before = now()
         await client.send("ann", MESSAGE)
@@ -127,8 +129,8 @@ async def test_a_script_is_met_in_turn_and_waits_take_no_time():
 
 @virtual_time
 async def test_then_may_go_by_the_request():
-    def judge(request: FakeRequest) -> Answer:
-        return Answer.status(400, body="no such user") if "eve" in request.user_ids else Answer.accept()
+    def judge(request: FakeRequest) -> FakeResponse:
+        return FakeResponse.status(400, body="no such user") if "eve" in request.user_ids else FakeResponse.accept()
 
     service = FakeService(then=judge)
     async with service.client() as client:
@@ -141,7 +143,7 @@ async def test_then_may_go_by_the_request():
 
 @virtual_time
 async def test_then_may_be_one_answer_for_all():
-    service = FakeService(then=Answer.status(400))
+    service = FakeService(then=FakeResponse.status(400))
     async with service.client() as client:
         for user in "ab":
             with pytest.raises(RejectedError):
@@ -150,7 +152,9 @@ async def test_then_may_be_one_answer_for_all():
 
 @virtual_time
 async def test_an_answer_may_take_its_time():
-    service = FakeService(Answer.accept(after=2.0), Answer.status(204, after=3.0), Answer.refused(after=1.0))
+    service = FakeService(
+        FakeResponse.accept(after=2.0), FakeResponse.status(204, after=3.0), FakeResponse.refused(after=1.0)
+    )
     async with service.client() as client:
         before = now()
         await client.send("ann", MESSAGE)
@@ -161,7 +165,7 @@ async def test_an_answer_may_take_its_time():
 
 @virtual_time
 async def test_it_counts_what_is_in_flight():
-    service = FakeService(then=Answer.accept(after=1.0))
+    service = FakeService(then=FakeResponse.accept(after=1.0))
     async with service.client(batching=Batching(max_users=1)) as client:
         await asyncio.gather(*(client.send(str(number), MESSAGE) for number in range(3)))
     assert (service.most_in_flight, service.in_flight) == (3, 0)
@@ -169,7 +173,7 @@ async def test_it_counts_what_is_in_flight():
 
 @virtual_time
 async def test_a_campaign_with_another_answer_has_no_uuid():
-    async with FakeService(Answer.status(200)).client() as client:
+    async with FakeService(FakeResponse.status(200)).client() as client:
         with pytest.raises(UnexpectedResponseError):
             await client.create_campaign({"name": "spring"})
 

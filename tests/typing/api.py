@@ -107,10 +107,10 @@ from pushsdk.otel import instrument
 from pushsdk.spark import SparkReport, broadcast
 from pushsdk.spark import read_report as read_spark_report
 from pushsdk.testing import (
-    Answer,
-    ArmedFaults,
     FakeRequest,
+    FakeResponse,
     FakeService,
+    FaultContext,
     HangError,
     PushInbox,
     SentPush,
@@ -394,14 +394,16 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
 # --- tests ---
 
 
-def judge(request: FakeRequest) -> Answer:
+def judge(request: FakeRequest) -> FakeResponse:
     assert_type((request.user_ids, request.accepted), tuple[tuple[str, ...], bool])
-    return Answer.status(429, headers={"Retry-After": "1"}) if "u" in request.user_ids else Answer.accept()
+    return FakeResponse.status(429, headers={"Retry-After": "1"}) if "u" in request.user_ids else FakeResponse.accept()
 
 
 @virtual_time
 async def test_without_a_socket(number: int) -> None:
-    service = FakeService(Answer.refused(), Answer.reset_after(), Answer.hang(accepted=True), then=judge)
+    service = FakeService(
+        FakeResponse.refused(), FakeResponse.reset_after(), FakeResponse.hang(accepted=True), then=judge
+    )
     async with service.client(retry=RetryPolicy.none(), timeout=5, on_event=tell) as client:
         assert_type(client, AsyncPushClient)
     assert_type(service.accepted("u"), int)
@@ -473,7 +475,7 @@ async def jobs_that_are_delivered_twice(message: MobilePush) -> None:
         await client.send("user-1", message, idempotency_key=42)  # type: ignore[arg-type]
     AsyncPushClient(claims="claims.db")  # type: ignore[arg-type]
     assert_type(await count_claimed(claims, older_than=3600), int)
-    async for key, claim in claims.held():
+    async for key, claim in claims.scan():
         assert_type((key, claim.token, claim.record), tuple[str, str, bytes])
     await stores[0].put([Put("0f" * 32, Claim("0f" * 16, b"{}"), expected=("1f" * 16,))], 3600.0)
     await stores[0].aclose()
@@ -510,7 +512,7 @@ async def traced(tracers: TracerProvider, meters: MeterProvider, propagator: Tex
 
 def test_with_the_service(push: PushInbox, push_env: PushInbox, push_emulator: Emulator) -> None:
     with push.fault(Fault.status(503, first=2), required=False) as fault, push.faults("flaky", seed=1):
-        assert_type(fault, ArmedFaults)
+        assert_type(fault, FaultContext)
         assert_type(fault.hits, int)
     sent = push.assert_sent("u", title="Hi", language="en", count=1)
     assert_type(sent, list[SentPush])
