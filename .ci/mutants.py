@@ -1062,8 +1062,8 @@ KILLS = [
     Mutant(
         "a resume sends again what it was told to hold",
         RUNS + "pipeline.py",
-        "list(self._journal.pieces(IN_DOUBT)) if self._wishes.resend else []",
-        "list(self._journal.pieces(IN_DOUBT))",
+        "list(self._journal.ranges(IN_DOUBT)) if self._settings.resend else []",
+        "list(self._journal.ranges(IN_DOUBT))",
         T_KILL,
     ),
     Mutant(
@@ -1107,7 +1107,7 @@ RUNNING = [
     Mutant(
         "a piece is sent with the ids of its whole chunk",
         RUNS + "plan.py",
-        "ids = chunk.ids if piece.users == chunk.users else",
+        "ids = chunk.ids if positions.users == chunk.users else",
         "ids = chunk.ids if piece.users else",
         "tests/runs/test_runs_model.py",
     ),
@@ -2591,7 +2591,7 @@ BY_ARROW = [
     Mutant(
         "stopped while the store was asked, a chunk is sent all the same",
         RUNS + "sender.py",
-        "if request is None or self._sender.ending is not None:",
+        "if request is None or self._sender.stop_reason is not None:",
         "if request is None:",
         T_ARROW + "dispatcher.py",
     ),

@@ -31,7 +31,7 @@ from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
 from pushsdk._runs import api as runs
 from pushsdk._runs.keyed import keyed_sends
-from pushsdk._runs.options import RunPath, Wishes
+from pushsdk._runs.options import RunPath, RunSettings
 from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import RunOptions
@@ -278,7 +278,7 @@ class AsyncPushClient:
         """
         return await runs.broadcast(
             self._engine,
-            self._wishes(run, stop, options),
+            self._run_settings(run, stop, options),
             user_ids,
             message=message,
             custom_fields=custom_fields,
@@ -300,8 +300,8 @@ class AsyncPushClient:
         Each item has ``user_ids`` (at most ``Batching.max_users``) and a ``message``. A ``run`` that exists is taken
         up without reading ``requests`` again.
         """
-        wishes = self._wishes(run, stop, options)
-        return await runs.send_each(self._engine, wishes, requests)
+        settings = self._run_settings(run, stop, options)
+        return await runs.send_each(self._engine, settings, requests)
 
     async def resume(
         self,
@@ -314,8 +314,8 @@ class AsyncPushClient:
 
         Raises RunFileError where the file is not a run, is in use, damaged, or was never planned to its end.
         """
-        wishes = self._wishes(run, stop, options)
-        return await runs.resume(self._engine, wishes)
+        settings = self._run_settings(run, stop, options)
+        return await runs.resume(self._engine, settings)
 
     def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy that shares everything else, and ends with this one."""
@@ -350,10 +350,10 @@ class AsyncPushClient:
             error.retryable = error._open
             raise
 
-    def _wishes(self, run: RunPath | None, stop: asyncio.Event | None, options: RunOptions) -> Wishes:
+    def _run_settings(self, run: RunPath | None, stop: asyncio.Event | None, options: RunOptions) -> RunSettings:
         self._engine.enter()
         policy, timeout = self._options.policy, self._options.timeout
-        return Wishes(run=run, stop=stop, policy=policy, timeout=timeout, **options)
+        return RunSettings(run=run, stop=stop, policy=policy, timeout=timeout, **options)
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options

@@ -228,7 +228,7 @@ class Engine:
         try:
             self.coalescer.flush()
             for run in (*self.plans, *self.runs):
-                run.end("closed", "the client was closed")
+                run.stop("closed", "the client was closed")
             until = self.loop.time() + drain
             await self.idle(drain)
             # Calls that ended meanwhile may have left something to be told.

@@ -23,13 +23,13 @@ from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import settled
-from pushsdk._runs.options import Wishes
-from pushsdk._runs.pipeline import Runner
+from pushsdk._runs.options import RunSettings
+from pushsdk._runs.pipeline import Pipeline
 from pushsdk._runs.plan import Header
 from pushsdk._runs.planner import Planner, PlanningStoppedError
 from pushsdk._runs.progress import Progress
 from pushsdk._runs.report import BroadcastReport, report_of
-from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
@@ -40,7 +40,7 @@ Plan = Callable[[Planner], Awaitable[None]]
 
 async def broadcast(
     engine: Engine,
-    wishes: Wishes,
+    settings: RunSettings,
     user_ids: object,
     *,
     message: Any,
@@ -51,33 +51,33 @@ async def broadcast(
     header = _header(
         engine,
         "broadcast",
-        wishes.policy,
+        settings.policy,
         message=wire.encode_message(message),
         custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields),
         source=user_ids.source if isinstance(user_ids, ChunkSource) else "",
         dedupe=dedupe,
     )
-    return await _run(engine, wishes, header, lambda planner: planner.broadcast(user_ids))
+    return await _run(engine, settings, header, lambda planner: planner.broadcast(user_ids))
 
 
-async def send_each(engine: Engine, wishes: Wishes, requests: object) -> BroadcastReport:
+async def send_each(engine: Engine, settings: RunSettings, requests: object) -> BroadcastReport:
     """See ``AsyncPushClient.send_each``."""
     source = requests.source if isinstance(requests, RequestSource) else ""
-    header = _header(engine, "each", wishes.policy, source=source, dedupe=False)
-    return await _run(engine, wishes, header, lambda planner: planner.each(requests))
+    header = _header(engine, "each", settings.policy, source=source, dedupe=False)
+    return await _run(engine, settings, header, lambda planner: planner.each(requests))
 
 
-async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
+async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
     """See ``AsyncPushClient.resume``."""
-    wishes.check()
-    path = wishes.path
+    settings.check()
+    path = settings.path
     if path is None:
         raise ConfigurationError("run is the path of a run file")
-    journal = await _opened(engine, lambda: Journal.open(path, write=True, durable=wishes.durable))
+    journal = await _opened(engine, lambda: Journal.open(path, write=True, durable=settings.durable))
     try:
         journal.check_planned()
         _check_base_url(engine, journal.header, path)
-        return await _send(engine, wishes, journal)
+        return await _send(engine, settings, journal)
     finally:
         journal.close()
 
@@ -85,28 +85,30 @@ async def resume(engine: Engine, wishes: Wishes) -> BroadcastReport:
 # -- the parts ------------------------------------------------------------------------------------------------------
 
 
-async def _run(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> BroadcastReport:
-    wishes.check()
-    path = wishes.path
+async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
+    settings.check()
+    path = settings.path
     if path is None:
-        return await _run_without_file(engine, wishes, header, plan)
-    journal = await _opened(engine, lambda: _open_or_create(engine, path, header, wishes.durable))
+        return await _run_without_file(engine, settings, header, plan)
+    journal = await _opened(engine, lambda: _open_or_create(engine, path, header, settings.durable))
     try:
-        return await _plan_and_send(engine, wishes, journal, plan)
+        return await _plan_and_send(engine, settings, journal, plan)
     finally:
         journal.close()
 
 
-async def _run_without_file(engine: Engine, wishes: Wishes, header: Header, plan: Plan) -> BroadcastReport:
+async def _run_without_file(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
     """The same in a temporary file, so that memory does not grow with the audience; it goes with the report."""
     try:
         folder = tempfile.mkdtemp(prefix="pushsdk-")
     except OSError as error:
-        raise refusal(None, f"no folder for it can be made ({error.strerror}): set TMPDIR, or pass run=") from None
+        raise run_file_error(
+            None, f"no folder for it can be made ({error.strerror}): set TMPDIR, or pass run="
+        ) from None
     try:
         journal = Journal.create(Path(folder, "run"), header)
         try:
-            report = await _plan_and_send(engine, wishes, journal, plan)
+            report = await _plan_and_send(engine, settings, journal, plan)
         finally:
             journal.close()
     except BaseException:
@@ -133,23 +135,23 @@ async def _opened(engine: Engine, opening: Callable[[], Journal]) -> Journal:
     return journal
 
 
-async def _plan_and_send(engine: Engine, wishes: Wishes, journal: Journal, plan: Plan) -> BroadcastReport:
+async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal, plan: Plan) -> BroadcastReport:
     if not journal.sealed:
         planner = Planner(
             journal,
             offload=engine.offload,
-            durable=wishes.syncs,
-            tell=_teller(engine, wishes),
-            stop=wishes.stop,
+            durable=settings.syncs,
+            tell=_teller(engine, settings),
+            stop=settings.stop,
         )
         engine.plans.add(planner)
         try:
             await plan(planner)
         except PlanningStoppedError:
-            return report_of(journal, run=wishes.name, ending=planner.ending)
+            return report_of(journal, run=settings.name, ending=planner.stop_reason)
         finally:
             engine.plans.discard(planner)
-    return await _send(engine, wishes, journal)
+    return await _send(engine, settings, journal)
 
 
 def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
@@ -171,13 +173,15 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
         _check_base_url(engine, there, path)
         if there.kind != header.kind:
             other, own = _KINDS[there.kind], _KINDS[header.kind]
-            raise refusal(path, f"it is a run of {other}, not of {own}: give each broadcast a file of its own")
+            raise run_file_error(path, f"it is a run of {other}, not of {own}: give each broadcast a file of its own")
         if (there.message, there.custom_fields) != (header.message, header.custom_fields):
-            raise refusal(path, "it has another message or other custom fields: give each broadcast a file of its own")
+            raise run_file_error(
+                path, "it has another message or other custom fields: give each broadcast a file of its own"
+            )
         if there.dedupe != header.dedupe:
-            raise refusal(path, f"it was planned with {_REPEATED[there.dedupe]}: ask for the same, or resume it")
+            raise run_file_error(path, f"it was planned with {_REPEATED[there.dedupe]}: ask for the same, or resume it")
         if there.source != header.source:
-            raise refusal(
+            raise run_file_error(
                 path,
                 "its users came from somewhere else, or the source has changed since: resume it, or give another path",
             )
@@ -194,9 +198,9 @@ def _is_empty(path: Path) -> bool:
         return False
 
 
-async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastReport:
+async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> BroadcastReport:
     loop = engine.enter()
-    runner = Runner(journal, wishes, engine)
+    runner = Pipeline(journal, settings, engine)
     started = loop.time()
     engine.runs.add(runner)
     watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)
@@ -208,7 +212,7 @@ async def _send(engine: Engine, wishes: Wishes, journal: Journal) -> BroadcastRe
         if watched is not None:
             tally = journal.tally()
             watched.end({outcome: getattr(tally, outcome.lower()) for outcome in Outcome})
-    return report_of(journal, run=wishes.name, seconds=loop.time() - started)
+    return report_of(journal, run=settings.name, seconds=loop.time() - started)
 
 
 def _header(
@@ -243,16 +247,18 @@ def _header(
 
 def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
     if header.base_url != engine.settings.base_url:
-        raise refusal(path, f"it was planned for another base_url, {plain(header.base_url)}: resume it with that one")
+        raise run_file_error(
+            path, f"it was planned for another base_url, {plain(header.base_url)}: resume it with that one"
+        )
 
 
 _KINDS = {"broadcast": "one message for all users", "each": "a message of its own for each user"}
 _REPEATED = {True: "repeated ids left out", False: "repeated ids left in"}
 
 
-def _teller(engine: Engine, wishes: Wishes) -> Callable[[int], None]:
+def _teller(engine: Engine, settings: RunSettings) -> Callable[[int], None]:
     """Tells ``on_progress`` how many users are planned, about twice a second; from whichever thread plans."""
-    on_progress = wishes.tell
+    on_progress = settings.tell
     if on_progress is None:
         return lambda users: None
     loop = engine.enter()

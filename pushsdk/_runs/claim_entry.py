@@ -17,7 +17,7 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims.store import Claim, Put
 
-__all__ = ["ClaimRequest", "Entry", "Ranges"]
+__all__ = ["ClaimEntry", "ClaimRequest", "Ranges"]
 
 # Another process may change the entry between two looks at it, but hardly so often.
 MOST_REFUSALS = 10
@@ -45,7 +45,7 @@ _UNKNOWN = UserStatus(UserState.UNKNOWN)
 class ClaimRequest(msgspec.Struct, eq=False, gc=False):
     """A request for the right to send to some users of an entry."""
 
-    entry: Entry
+    entry: ClaimEntry
     ranges: Ranges
     resends: bool = False
     """Users are claimed again if this process sent to them before with an UNKNOWN outcome."""
@@ -58,7 +58,7 @@ class ClaimRequest(msgspec.Struct, eq=False, gc=False):
     """The caller has gone: what is granted is given back."""
 
 
-class Entry:
+class ClaimEntry:
     """The users of one idempotency key."""
 
     __slots__ = (

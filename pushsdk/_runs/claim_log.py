@@ -18,7 +18,7 @@ from itertools import islice
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError
 from pushsdk._core.user_states import UserStatus
 from pushsdk._io.engine import Engine
-from pushsdk._runs.claim_entry import ClaimRequest, Entry, Ranges
+from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk.claims.store import ClaimStore
 
 __all__ = ["ClaimLog", "claim_error"]
@@ -42,10 +42,10 @@ class ClaimLog:
             raise ConfigurationError("claims must be a claim store, for example pushsdk.claims.SqliteClaims(path)")
         self._store = store
         self._engine = engine
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ClaimEntry] = {}
         # Entries to be written, the oldest first; and the entries of writes that failed.
-        self._queue: dict[Entry, None] = {}
-        self._failed: dict[Entry, None] = {}
+        self._queue: dict[ClaimEntry, None] = {}
+        self._failed: dict[ClaimEntry, None] = {}
         # The task that writes the queue, while there is one; resolved after each write; set when a request comes.
         self._writer: asyncio.Task[None] | None = None
         self._wrote: asyncio.Future[None]
@@ -56,16 +56,16 @@ class ClaimLog:
         """Return when the last request under a claim of now must be over: a claim must not expire while one is out."""
         return asyncio.get_running_loop().time() + self._store.claim_ttl / 2
 
-    def open(self, key: str, fingerprint: str, users: int) -> Entry:
+    def open(self, key: str, fingerprint: str, users: int) -> ClaimEntry:
         """Return the entry of a call, the same for all calls of one key. ``close`` it. Raises ValidationError."""
         entry = self._entries.get(key)
         if entry is None or not (entry.uses or entry.fingerprint == fingerprint):
-            entry = self._entries[key] = Entry(key, fingerprint, users, time.time())
+            entry = self._entries[key] = ClaimEntry(key, fingerprint, users, time.time())
         entry.check(fingerprint, users)
         entry.uses += 1
         return entry
 
-    def close(self, entry: Entry) -> None:
+    def close(self, entry: ClaimEntry) -> None:
         """End a use of an entry. An entry that is still to be written is kept."""
         entry.uses -= 1
         self._forget(entry)
@@ -83,13 +83,13 @@ class ClaimLog:
         """Withdraw a request, whether its claim was made or not."""
         request.entry.withdraw(request)
 
-    def settle(self, entry: Entry, ranges: Ranges, status: UserStatus) -> None:
+    def settle(self, entry: ClaimEntry, ranges: Ranges, status: UserStatus) -> None:
         """Write the status of users with the next group."""
         if ranges:
             entry.settle(ranges, status)
             self._enqueue(entry)
 
-    async def written(self, entry: Entry, deadline: float) -> None:
+    async def written(self, entry: ClaimEntry, deadline: float) -> None:
         """Wait until the entry is written, its write has failed twice, or the deadline has passed.
 
         A cancelled caller waits as well, whatever the deadline.
@@ -107,7 +107,7 @@ class ClaimLog:
         if cancelled is not None:
             raise cancelled
 
-    async def look(self, entry: Entry) -> None:
+    async def look(self, entry: ClaimEntry) -> None:
         """Read what the store holds of an entry, without a claim. Raises ClaimStoreError or ValidationError."""
         try:
             async with asyncio.timeout(self._store.timeout):
@@ -120,7 +120,7 @@ class ClaimLog:
 
     # -- the writes ---------------------------------------------------------------------------------------------
 
-    def _enqueue(self, entry: Entry) -> None:
+    def _enqueue(self, entry: ClaimEntry) -> None:
         if entry not in self._failed:
             self._queue[entry] = None
         if self._writer is None:
@@ -164,7 +164,7 @@ class ClaimLog:
                     await self._rest(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _next(self) -> list[Entry]:
+    def _next(self) -> list[ClaimEntry]:
         """Return what is written next, each key once: what is new, or what failed, singly after its second failure."""
         if self._queue:
             return _by_key(islice(self._queue, self._store.at_once))
@@ -176,7 +176,7 @@ class ClaimLog:
             return [first]
         return _by_key(entry for entry in islice(self._failed, self._store.at_once) if entry.failures < TRIES)
 
-    async def _write(self, entries: list[Entry]) -> Exception | None:
+    async def _write(self, entries: list[ClaimEntry]) -> Exception | None:
         """Write these entries, once. Return the error if that fails."""
         puts = {entry: put for entry in entries if (put := entry.prepare()) is not None}
         error: Exception | None = None
@@ -203,7 +203,7 @@ class ClaimLog:
             self._give_up(list(self._failed)[: len(self._failed) - KEPT], f"more than {KEPT} calls wait to be settled")
         return error
 
-    def _requeue(self, entry: Entry) -> None:
+    def _requeue(self, entry: ClaimEntry) -> None:
         """Put what is left of an entry behind all others."""
         self._queue.pop(entry, None)
         self._failed.pop(entry, None)
@@ -212,7 +212,7 @@ class ClaimLog:
         else:
             self._forget(entry)
 
-    def _fail(self, entries: Sequence[Entry], error: Exception) -> None:
+    def _fail(self, entries: Sequence[ClaimEntry], error: Exception) -> None:
         for entry in entries:
             entry.failed(error)
             if isinstance(error, PushError):
@@ -241,7 +241,7 @@ class ClaimLog:
         """
         return self._engine.sender.closed or (self._engine.closed and not isinstance(error, TimeoutError))
 
-    def _give_up(self, entries: Sequence[Entry], why: str) -> None:
+    def _give_up(self, entries: Sequence[ClaimEntry], why: str) -> None:
         for entry in entries:
             entry.fail_waiting(TimeoutError())
             entry.give_up()
@@ -257,12 +257,12 @@ class ClaimLog:
         wrote, self._wrote = self._wrote, asyncio.get_running_loop().create_future()
         wrote.set_result(None)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: ClaimEntry) -> None:
         if not entry.uses and entry.is_written and self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
 
 
-def _by_key(entries: Iterable[Entry]) -> list[Entry]:
+def _by_key(entries: Iterable[ClaimEntry]) -> list[ClaimEntry]:
     return list({entry.key: entry for entry in entries}.values())
 
 

@@ -16,7 +16,7 @@ from pushsdk._core.splitting import Piece, Segment, call_of
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.batch_sender import Ledger
 from pushsdk._io.engine import Engine
-from pushsdk._runs.claim_entry import ClaimRequest, Entry, Ranges
+from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
 
 __all__ = ["KeyedSends"]
@@ -66,7 +66,7 @@ class KeyedSends:
             if not is_unclaimed:
                 await self._wait_until_written(call, keyed.entry)
 
-    async def _wait_until_written(self, call: Call, entry: Entry) -> None:
+    async def _wait_until_written(self, call: Call, entry: ClaimEntry) -> None:
         try:
             await self._log.written(entry, call.deadline)
         except asyncio.CancelledError:
@@ -95,20 +95,20 @@ class KeyedCall:
 
     __slots__ = ("_places", "entry", "error", "is_asked", "log", "users")
 
-    def __init__(self, log: ClaimLog, entry: Entry, users: tuple[str, ...]) -> None:
+    def __init__(self, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...]) -> None:
         self.log = log
         self.entry = entry
         #: By position.
         self.users = users
         # The positions, by user. Made when a part of the call is sent.
         self._places: dict[str, int] = {}
-        #: Whether the store was ever asked, and why its last claim was not made. Set by ``RequestClaim``.
+        #: Whether the store was ever asked, and why its last claim was not made. Set by ``KeyedClaim``.
         self.is_asked = False
         self.error: PushError | None = None
 
-    def for_request(self, content: Content, piece: Piece, ledger: Ledger) -> RequestClaim:
+    def for_request(self, content: Content, piece: Piece, ledger: Ledger) -> KeyedClaim:
         """Return the claim of a request that carries this call, and perhaps others of the same log."""
-        return RequestClaim(self.log, content, piece, ledger)
+        return KeyedClaim(self.log, content, piece, ledger)
 
     def ranges(self, users: tuple[str, ...]) -> Ranges:
         """Return the positions of some users, or of all."""
@@ -123,7 +123,7 @@ class KeyedCall:
         return [(run[0], run[-1] + 1) for run in runs]
 
 
-class RequestClaim:
+class KeyedClaim:
     """The claims of one request. See ``_io.sender.Claimant``."""
 
     def __init__(self, log: ClaimLog, content: Content, piece: Piece, ledger: Ledger) -> None:

@@ -16,7 +16,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import Offload
-from pushsdk._runs.plan import ChunkRequest, Ending, Event, UserRange
+from pushsdk._runs.plan import ChunkRequest, Event, StopReason, UserRange
 from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
 __all__ = ["RunFileLog"]
@@ -58,12 +58,12 @@ class RunFileLog:
     def give_up_claims(self) -> None:
         """Settle as UNKNOWN what an earlier process claimed: from now on whatever is CLAIMED is in flight."""
         unknown = UserStatus(UserState.UNKNOWN, None, NEVER_SETTLED)
-        for piece in self._journal.pieces(frozenset({UserState.CLAIMED})):
+        for piece in self._journal.ranges(frozenset({UserState.CLAIMED})):
             self.settle(piece, unknown)
 
-    def claim_of(self, request: ChunkRequest, *, resent: bool) -> PieceClaim:
+    def claim_of(self, request: ChunkRequest, *, resent: bool) -> RunFileClaim:
         """See ``RunLog``."""
-        return PieceClaim(self, request, resent=resent)
+        return RunFileClaim(self, request, resent=resent)
 
     async def claim(self, users: UserRange, *, resent: bool) -> bool:
         """Return True when the claim is committed, False if it can't be: then nothing may be sent."""
@@ -104,12 +104,12 @@ class RunFileLog:
             why = f"the run can't be recorded any more: {type(error).__name__}"
             raise RunFileError(why, outcome=Outcome.UNKNOWN) from None
 
-    async def end(self, ending: Ending | None) -> None:
+    async def record_stop(self, reason: StopReason | None) -> None:
         """Write why the sending ended before its end, or that it did not."""
         if self._durable:
-            await self._offload(functools.partial(self._journal.end, ending))
+            await self._offload(functools.partial(self._journal.record_stop, reason))
         else:
-            self._journal.end(ending)
+            self._journal.record_stop(reason)
 
     # -- the commits ----------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class RunFileLog:
                 added.set_result(None)
 
 
-class PieceClaim:
+class RunFileClaim:
     """See ``UsersClaim``. Every status is written, also of an attempt that came to no claim."""
 
     def __init__(self, log: RunFileLog, request: ChunkRequest, *, resent: bool) -> None:
@@ -181,8 +181,8 @@ class PieceClaim:
         self.users = request.users
 
     async def make(self) -> ChunkRequest | None:
-        return self._request if await self._log.claim(self._request.piece, resent=self._resent) else None
+        return self._request if await self._log.claim(self._request.positions, resent=self._resent) else None
 
     def settle(self, status: UserStatus) -> None:
         # A claim that is still to be committed is committed before this.
-        self._log.settle(self._request.piece, status)
+        self._log.settle(self._request.positions, status)

@@ -15,7 +15,7 @@ from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._runs.progress import OnProgress, Progress
 
-__all__ = ["OnUnknown", "RunPath", "Wishes", "guarded"]
+__all__ = ["OnUnknown", "RunPath", "RunSettings", "guarded"]
 
 OnUnknown = Literal["skip", "resend"]
 RunPath = str | os.PathLike[str]
@@ -35,7 +35,7 @@ def guarded(on_progress: OnProgress) -> OnProgress:
     return tell
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """As the client's methods take them. Not checked until ``check`` is called."""
 
     run: RunPath | None

@@ -14,64 +14,64 @@ from pushsdk._core.splitting import Rejected
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.options import Wishes
-from pushsdk._runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
+from pushsdk._runs.options import RunSettings
+from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import ProgressReporter
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkSender
 
-__all__ = ["Runner"]
+__all__ = ["Pipeline"]
 
 # Chunks read ahead, by their number or by their bytes, whichever is less.
 READ_AHEAD = 64
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 
 
-class Runner:
+class Pipeline:
     """Sends a plan, once. Made for one run in one event loop."""
 
-    def __init__(self, journal: Journal, wishes: Wishes, engine: Engine) -> None:
+    def __init__(self, journal: Journal, settings: RunSettings, engine: Engine) -> None:
         self._journal = journal
-        self._wishes = wishes
+        self._settings = settings
         self._engine = engine
         self._loop = engine.enter()
-        self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload, durable=wishes.syncs)
+        self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload, durable=settings.syncs)
         self._sender = ChunkSender(
             engine,
             self._log,
-            wishes.policy,
-            wishes.timeout,
-            stop_policy=wishes.stop_policy,
+            settings.policy,
+            settings.timeout,
+            stop_policy=settings.stop_policy,
             varied=journal.header.message is None,
-            resends=wishes.resend,
+            resends=settings.resend,
         )
         self._sender.message.accepted = journal.tally().accepted > 0
         self._work = self._agenda()
         self._read: deque[tuple[UserRange, Chunk, bool]] = deque()
         # Parts that were given up, still pending: a user never tried alone is not rejected if others may be accepted.
         self._untried: list[Rejected[ChunkRequest]] = []
-        self._left = math.inf if wishes.limit is None else wishes.limit
-        self._meter = ProgressReporter(journal, wishes.tell, now=self._loop.time())
+        self._left = math.inf if settings.limit is None else settings.limit
+        self._meter = ProgressReporter(journal, settings.tell, now=self._loop.time())
         # True if the limit left something for later. Set by ``_next``.
         self._limited = False
         # Why the plan can't be read any more. Set by ``_next``.
         self._broken: RunFileError | None = None
 
     @property
-    def ending(self) -> Ending | None:
+    def stop_reason(self) -> StopReason | None:
         """Why the sending ended before its end."""
-        return self._sender.ending
+        return self._sender.stop_reason
 
-    def end(self, by: StoppedBy, reason: str) -> None:
+    def stop(self, by: StopCause, reason: str) -> None:
         """Start nothing more; requests in flight complete."""
-        self._sender.end(by, reason)
+        self._sender.stop(by, reason)
 
     async def run(self) -> None:
         """Send until all is complete, or the run is stopped. Raises RunFileError if its file can't be written."""
         self._log.give_up_claims()
         self._tell()
         ticker = self._loop.create_task(self._sender.tick(self._tell))
-        stop = self._wishes.stop
+        stop = self._settings.stop
         waker = None if stop is None else self._loop.create_task(self._await_stop(stop))
         try:
             while True:
@@ -90,30 +90,30 @@ class Runner:
         self._log.check()
         if self._broken is not None:
             raise self._broken
-        if self.ending is None and self._limited:
-            self.end("limit", f"the limit of {count(self._wishes.limit or 0)} is reached")
-        if self.ending != self._journal.ending:
-            await self._log.end(self.ending)
+        if self.stop_reason is None and self._limited:
+            self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached")
+        if self.stop_reason != self._journal.stop_reason:
+            await self._log.record_stop(self.stop_reason)
         self._tell()
 
     # -- the work -------------------------------------------------------------------------------------------------
 
     def _agenda(self) -> Iterator[tuple[UserRange, bool]]:
         """Yield the pieces to send, and whether each is in doubt. Those come last: there may be none to send."""
-        resends = list(self._journal.pieces(IN_DOUBT)) if self._wishes.resend else []
-        pending = ((piece, False) for piece in self._journal.pieces(PENDING))
+        resends = list(self._journal.ranges(IN_DOUBT)) if self._settings.resend else []
+        pending = ((piece, False) for piece in self._journal.ranges(PENDING))
         return itertools.chain(pending, ((piece, True) for piece in resends))
 
     def _next(self) -> tuple[UserRange, Chunk, bool] | None:
         self._log.check()
-        if self.ending is None and not self._read:
+        if self.stop_reason is None and not self._read:
             try:
                 self._read_ahead()
             except RunFileError as error:
                 # Requests in flight can still complete, and be recorded.
                 self._broken = error
-                self.end("failure", "its plan can't be read")
-        if self.ending is not None or not self._read:
+                self.stop("failure", "its plan can't be read")
+        if self.stop_reason is not None or not self._read:
             return None
         if self._left <= 0:
             self._limited = True
@@ -140,11 +140,11 @@ class Runner:
     def _try_again(self) -> bool:
         """At the end: send what was given up, if the message was accepted for any user of the run; else reject it."""
         untried, self._untried = self._untried, []
-        if self.ending is not None:
+        if self.stop_reason is not None:
             return False
         if self._sender.message.accepted and self._journal.header.message is not None:
             self._left += sum([part.users for part, _ in untried])
-            self._work = iter([(part.piece, False) for part, _ in untried])
+            self._work = iter([(part.positions, False) for part, _ in untried])
             # Read ahead, and beyond the limit.
             self._read.clear()
             return bool(untried)
@@ -157,7 +157,7 @@ class Runner:
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self.end("asked", "it was asked to stop")
+        self.stop("asked", "it was asked to stop")
 
     def _tell(self) -> None:
         sender, now = self._sender, self._loop.time()

@@ -15,7 +15,7 @@ from pushsdk._core.outcome import Attempt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.user_states import UserStatus
 
-__all__ = ["ChunkRequest", "Ending", "Event", "Header", "StoppedBy", "UserRange"]
+__all__ = ["ChunkRequest", "Event", "Header", "StopCause", "StopReason", "UserRange"]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +55,15 @@ class UserRange(msgspec.Struct, frozen=True, gc=False):
         return self.stop - self.start
 
 
-StoppedBy = Literal["stop_policy", "refused", "failure", "limit", "asked", "closed"]
+StopCause = Literal["stop_policy", "refused", "failure", "limit", "asked", "closed"]
 """The reason for an early end: the stop policy; a refused Api-Key (401, 403); a failure that every other request would
 meet, such as a bad certificate; ``limit``; ``stop`` or Ctrl-C; a closed client."""
 
 
-class Ending(msgspec.Struct, frozen=True):
+class StopReason(msgspec.Struct, frozen=True):
     """That a run was ended before its end."""
 
-    by: StoppedBy
+    by: StopCause
     reason: str
     """In words."""
 
@@ -75,32 +75,32 @@ Event = tuple[int, int, UserStatus]
 class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One request: its users and its bytes. Cut by ``_core.splitting.Splitter``, each user a unit of its own."""
 
-    piece: UserRange
+    positions: UserRange
     ids: bytes
     message: bytes
     custom_fields: bytes | None
 
     @classmethod
-    def of(cls, piece: UserRange, chunk: Chunk, header: Header, first: int) -> ChunkRequest:
+    def of(cls, positions: UserRange, chunk: Chunk, header: Header, first: int) -> ChunkRequest:
         """Return the request for users of this chunk, whose first user is at position ``first``."""
-        start, stop = piece.start - first, piece.stop - first
-        ids = chunk.ids if piece.users == chunk.users else _encode(chunk.user_ids()[start:stop])
+        start, stop = positions.start - first, positions.stop - first
+        ids = chunk.ids if positions.users == chunk.users else _encode(chunk.user_ids()[start:stop])
         if chunk.message is not None:
-            return cls(piece, ids, chunk.message, chunk.custom_fields)
-        return cls(piece, ids, header.message or b"{}", header.custom_fields)
+            return cls(positions, ids, chunk.message, chunk.custom_fields)
+        return cls(positions, ids, header.message or b"{}", header.custom_fields)
 
     def __repr__(self) -> str:
-        return f"ChunkRequest({self.piece}, bytes={len(self.ids)})"
+        return f"ChunkRequest({self.positions}, bytes={len(self.ids)})"
 
     @property
     def users(self) -> int:
         """How many."""
-        return self.piece.users
+        return self.positions.users
 
     @property
     def segments(self) -> range:
         """The units that a rejection is pinned down to: its users."""
-        return range(self.piece.start, self.piece.stop)
+        return range(self.positions.start, self.positions.stop)
 
     @property
     def frame(self) -> int:
@@ -117,7 +117,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[ChunkRequest]:
         """The parts between these places among the users. The attempts before are in the journal."""
-        piece, ids = self.piece, Chunk(self.users, self.ids).user_ids()
+        piece, ids = self.positions, Chunk(self.users, self.ids).user_ids()
         return [
             ChunkRequest(
                 UserRange(piece.chunk, piece.start + start, piece.start + stop),

@@ -17,7 +17,7 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.words import count
 from pushsdk._io.threads import Offload, settled
-from pushsdk._runs.plan import Ending, StoppedBy
+from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
@@ -55,7 +55,7 @@ class Planner:
         self._stop = stop
         self._durable = durable
         #: Why the planning ends before its end. Set by ``end``, also for a thread that plans.
-        self.ending: Ending | None = None
+        self.stop_reason: StopReason | None = None
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
         self._taken = 0
@@ -81,17 +81,17 @@ class Planner:
         await self._stored(lambda: self._store(1))
         await self._stored(lambda: self._journal.seal(repeated=self._repeated))
 
-    def end(self, by: StoppedBy, reason: str) -> None:
+    def stop(self, by: StopCause, reason: str) -> None:
         """Have it raise PlanningStoppedError at the next block."""
-        if self.ending is None:
-            self.ending = Ending(by, f"{reason} before its plan was finished: nothing was sent")
+        if self.stop_reason is None:
+            self.stop_reason = StopReason(by, f"{reason} before its plan was finished: nothing was sent")
 
     async def _away(self, work: Callable[[], Any]) -> Any:
         task = asyncio.ensure_future(self._offload(work))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self.end("asked", "it was cancelled")
+            self.stop("asked", "it was cancelled")
             await settled(task)
             raise
 
@@ -189,8 +189,8 @@ class Planner:
             self._waiting = []
         self._tell(self._journal.users)
         if self._stop is not None and self._stop.is_set():
-            self.end("asked", "it was asked to stop")
-        if self.ending is not None:
+            self.stop("asked", "it was asked to stop")
+        if self.stop_reason is not None:
             raise PlanningStoppedError
 
 

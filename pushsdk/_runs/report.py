@@ -13,8 +13,8 @@ import msgspec
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
-from pushsdk._runs.plan import Ending, StoppedBy
-from pushsdk._runs.run_file.file import Place, refusal
+from pushsdk._runs.plan import StopCause, StopReason
+from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
@@ -43,7 +43,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     repeated: int = 0
     seconds: float = 0.0
     stopped: str | None = None
-    stopped_by: StoppedBy | None = None
+    stopped_by: StopCause | None = None
     run: str | None = None
     in_use: bool = False
     """Whether another process was sending it: then the users of its requests on their way are among the unknown."""
@@ -102,11 +102,11 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 def report_of(
-    journal: Journal, *, run: str | None, seconds: float = 0.0, ending: Ending | None = None
+    journal: Journal, *, run: str | None, seconds: float = 0.0, ending: StopReason | None = None
 ) -> BroadcastReport:
     """The report of a journal as it stands; ``ending`` where the journal can't know it."""
     tally = journal.tally()
-    ending = ending or journal.ending
+    ending = ending or journal.stop_reason
     return BroadcastReport(
         planned=journal.users,
         accepted=tally.accepted,
@@ -130,11 +130,11 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
     """
     path = Path(os.path.abspath(run))
     # Before it is read: who had been on his way when it was, was so because somebody was sending.
-    in_use = Place(path, write=False).in_use
+    in_use = RunFilePath(path, write=False).in_use
     journal = Journal.open(path, write=False)
     try:
         if in_use and not journal.sealed:
-            raise refusal(path, "its plan is being made by another process: look again when it is sending")
+            raise run_file_error(path, "its plan is being made by another process: look again when it is sending")
         journal.check_planned()
         return msgspec.structs.replace(report_of(journal, run=str(path)), in_use=in_use)
     finally:

@@ -24,7 +24,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.limiter import Ticket
 from pushsdk._io.sender import Job
 from pushsdk._io.timers import DeadlineScope
-from pushsdk._runs.plan import ChunkRequest, Ending, StoppedBy, UserRange
+from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import TICK
 
 __all__ = ["ChunkSender", "RunLog", "UsersClaim"]
@@ -63,7 +63,7 @@ class RunLog(Protocol):
         ...
 
 
-class RequestClaim:
+class ChunkClaim:
     """The claim of one attempt of a ``ChunkSender``. See ``_io.sender.Claimant``."""
 
     def __init__(self, sender: ChunkSender, job: Job, request: ChunkRequest, *, in_doubt: bool) -> None:
@@ -80,7 +80,7 @@ class RequestClaim:
 
     async def claim(self) -> bytes | None:
         request = await self._claim.make()
-        if request is None or self._sender.ending is not None:
+        if request is None or self._sender.stop_reason is not None:
             return None
         return self._job.body if request is self._request else request.body()
 
@@ -143,17 +143,17 @@ class ChunkSender:
         #: The last failure in words, while nothing has been accepted since. Set by ``_count``.
         self.trouble = ""
         #: Why the sending ended before its end. Set by ``end``.
-        self.ending: Ending | None = None
+        self.stop_reason: StopReason | None = None
 
     @property
     def is_waiting(self) -> bool:
         """True while nothing is in flight, because of earlier failures."""
         return bool(self._pausing) and not self._slots.in_flight
 
-    def end(self, by: StoppedBy, reason: str) -> None:
+    def stop(self, by: StopCause, reason: str) -> None:
         """Start nothing more; requests in flight complete."""
-        if self.ending is None:
-            self.ending = Ending(by, reason)
+        if self.stop_reason is None:
+            self.stop_reason = StopReason(by, reason)
             logger.info("the broadcast stops: %s", reason)
         for scope in tuple(self._waiting):
             scope.expire(Failure.CLOSED)
@@ -182,7 +182,7 @@ class ChunkSender:
     def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
         """Settle a part that was given up: the message was rejected for every user who was tried alone."""
         self._engine.counters.users[Outcome.REJECTED] += part.users
-        self._log.settle(part.piece, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
+        self._log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
 
     # -- one chunk, whole or split --------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class ChunkSender:
             pass
         # Parts that are too large, as smaller ones are, stay pending.
         rest = [each for each in splitter.rest() if each[1].status != TOO_LARGE]
-        if self.ending is not None or not rest:
+        if self.stop_reason is not None or not rest:
             return []
         now = self._now()
         self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
@@ -229,7 +229,7 @@ class ChunkSender:
 
     async def _send_wave(self, splitter: Splitter[ChunkRequest]) -> bool:
         """Send the next parts; False if nothing is left to send."""
-        if self.ending is not None or not (wave := splitter.next_wave()):
+        if self.stop_reason is not None or not (wave := splitter.next_wave()):
             return False
         async with asyncio.TaskGroup() as sending:
             parts = [sending.create_task(self._send_part(splitter, part)) for part in wave]
@@ -251,7 +251,7 @@ class ChunkSender:
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             step, status = decide(verdict, split_on=frozenset() if is_settled else self._split_on)
             if step is Step.SETTLE:
-                self._log.settle(part.piece, status)
+                self._log.settle(part.positions, status)
             self._count(part.users, status)
             if step is Step.LEAVE:
                 self._leave(verdict)
@@ -269,7 +269,7 @@ class ChunkSender:
         status = _PENDING
         while await self._take_slot(request.users):
             job = self._job(request)
-            claim = job.claim = RequestClaim(self, job, request, in_doubt=in_doubt)
+            claim = job.claim = ChunkClaim(self, job, request, in_doubt=in_doubt)
             try:
                 verdict = await self._engine.sender.run(job, has_slot=True)
             except asyncio.CancelledError:
@@ -329,7 +329,7 @@ class ChunkSender:
     # -- waiting --------------------------------------------------------------------------------------------------
 
     def _backoff(self, tries: int, verdict: Verdict) -> float:
-        if self.ending is not None:
+        if self.stop_reason is not None:
             return 0.0
         attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
         if attempt.retry_after is not None:
@@ -339,7 +339,7 @@ class ChunkSender:
 
     async def _take_slot(self, users: int) -> bool:
         """Wait for a slot; False if the sending stops first."""
-        if self.ending is not None:
+        if self.stop_reason is not None:
             return False
         if self._slots.try_take(users):
             return True
@@ -357,7 +357,7 @@ class ChunkSender:
 
     async def _wait(self, seconds: float) -> bool:
         """Wait after a failure; False if the sending stops first."""
-        if self.ending is not None:
+        if self.stop_reason is not None:
             return False
         scope = DeadlineScope(self._engine.timers, math.inf)
         self._waiting.add(scope)
@@ -386,7 +386,7 @@ class ChunkSender:
     def _check_brake(self, now: float) -> None:
         reason = self._watch.verdict(now, paused_until=self._slots.paused_until - self._left_out)
         if reason is not None:
-            self.end("stop_policy", reason)
+            self.stop("stop_policy", reason)
 
     def _leave(self, verdict: Verdict) -> None:
         """Leave users pending whose request is too large, and stop if every other request would be."""
@@ -395,4 +395,4 @@ class ChunkSender:
 
     def _stop_for(self, verdict: Verdict) -> None:
         """Stop, because no other request would fare better."""
-        self.end("refused" if verdict.status in REFUSED else "failure", why_stopped(verdict))
+        self.stop("refused" if verdict.status in REFUSED else "failure", why_stopped(verdict))

@@ -17,9 +17,9 @@ from pushsdk._core.policy import RetryPolicy, Share, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
-from pushsdk._runs.claim_entry import ClaimRequest, Entry, Ranges
+from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
-from pushsdk._runs.plan import ChunkRequest, StoppedBy, UserRange
+from pushsdk._runs.plan import ChunkRequest, StopCause, UserRange
 from pushsdk._runs.sender import ChunkSender
 from pushsdk.arrow._chunks import Chunk
 from pushsdk.arrow._schemas import batch_of
@@ -36,7 +36,7 @@ Box = SimpleQueue[Callable[[], object] | None]
 class OpenChunk:
     """One chunk in flight."""
 
-    def __init__(self, chunk: Chunk, number: int, entry: Entry) -> None:
+    def __init__(self, chunk: Chunk, number: int, entry: ClaimEntry) -> None:
         self.chunk = chunk
         #: Among the chunks of this dispatcher.
         self.number = number
@@ -87,7 +87,7 @@ class PartClaim:
         chunk, part = self._chunk, self._part
         if chunk.error is not None:
             return None
-        request = self._request = ClaimRequest(chunk.entry, ((part.piece.start, part.piece.stop),))
+        request = self._request = ClaimRequest(chunk.entry, ((part.positions.start, part.positions.stop),))
         await self._log.claim([request])
         if request.error is not None:
             chunk.error = claim_error(request.error)
@@ -117,7 +117,7 @@ class ChunkLog:
         self.chunks: dict[int, OpenChunk] = {}
 
     def claim_of(self, request: ChunkRequest, *, resent: bool) -> PartClaim:
-        return PartClaim(self._claims, self.chunks[request.piece.chunk], request)
+        return PartClaim(self._claims, self.chunks[request.positions.chunk], request)
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
         self._claims.settle(self.chunks[users.chunk].entry, ((users.start, users.stop),), status)
@@ -186,9 +186,9 @@ class Dispatcher:
         if self._failure is not None:
             raise self._failure
 
-    def end(self, by: StoppedBy, reason: str) -> None:
+    def stop(self, by: StopCause, reason: str) -> None:
         """Start nothing more; requests in flight complete."""
-        self._sender.end(by, reason)
+        self._sender.stop(by, reason)
         self.wake()
 
     def wake(self) -> None:
@@ -219,7 +219,7 @@ class Dispatcher:
                 return None
             if self._ready:
                 has_room = len(self._log.chunks) + self._box.qsize() < self._most + AHEAD
-                if has_room and (self._requests < self._most or self._sender.ending is not None):
+                if has_room and (self._requests < self._most or self._sender.stop_reason is not None):
                     self.waits = False
                     self._taken.set()
                     return self._ready.popleft()
@@ -229,11 +229,11 @@ class Dispatcher:
 
     def _is_closed(self) -> bool:
         """Return True if the client is closed: nobody fetches outcomes any more."""
-        ending = self._sender.ending
+        ending = self._sender.stop_reason
         return ending is not None and ending.by == "closed"
 
     def _hand_out(self, opened: OpenChunk) -> None:
-        ending = self._sender.ending
+        ending = self._sender.stop_reason
         unsent = "" if ending is None else ending.reason
         self._box.put(functools.partial(batch_of, opened.chunk.column, opened.entry.states(), unsent))
 
@@ -241,7 +241,7 @@ class Dispatcher:
         """Start nothing more; the error is raised when all has ended."""
         if self._failure is None:
             self._failure = error
-            self.end("failure", f"stopped by {type(error).__name__}")
+            self.stop("failure", f"stopped by {type(error).__name__}")
 
     # -- one chunk ------------------------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class Dispatcher:
             share, self._share = self._share, None
             first = 1 if opened.chunk.is_personal else len(opened.chunk.users)
             self._engine.slots.rate_limiter.begin(self._loop.time(), first, share.place / share.of)
-        while self._sender.ending is None and not opened.is_left_open and (ranges := opened.open()):
+        while self._sender.stop_reason is None and not opened.is_left_open and (ranges := opened.open()):
             await self._send_open(opened, ranges)
             self._is_resumed |= entry.is_known
             if opened.error is not None:

@@ -22,7 +22,7 @@ from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock
-from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.file import run_file_error
 
 __all__ = ["OWN_CLAIMS", "Folder", "Kind", "Manifest", "Summary", "digest_of", "objection", "uri"]
 
@@ -135,12 +135,12 @@ class Folder:
             self.path = self.path.parent.resolve() / self.path.name
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.path.is_symlink():
-                raise refusal(self.path, "it is a symbolic link: give the path of the directory itself")
+                raise run_file_error(self.path, "it is a symbolic link: give the path of the directory itself")
             release = lock(self.path / "lock")
         except BlockingIOError:
-            raise refusal(self.path, "it is in use by another process: wait for that, or end it") from None
+            raise run_file_error(self.path, "it is in use by another process: wait for that, or end it") from None
         except OSError as error:
-            raise refusal(self.path, f"it can't be used: {error.strerror or type(error).__name__}") from None
+            raise run_file_error(self.path, f"it can't be used: {error.strerror or type(error).__name__}") from None
         try:
             yield
         finally:
@@ -150,13 +150,15 @@ class Folder:
         """The seal of the plan, None where there is none yet. Raises RunFileError where it can't be read."""
         found = self._read(self.path / MANIFEST, Manifest)
         if found is not None and found.format != FORMAT:
-            raise refusal(self.path, "its manifest is of another version of pushsdk")
+            raise run_file_error(self.path, "its manifest is of another version of pushsdk")
         return found
 
     def check_unsealed(self) -> None:
         """Raises RunFileError where something was sent from here, and the seal has gone."""
         if next(self._outcomes(), None) is not None:
-            raise refusal(self.path, "there are outcomes, but no manifest: give each broadcast a folder of its own")
+            raise run_file_error(
+                self.path, "there are outcomes, but no manifest: give each broadcast a folder of its own"
+            )
 
     def seal(self, manifest: Manifest) -> None:
         """From here on the plan stands."""
@@ -205,7 +207,7 @@ class Folder:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             path.mkdir(mode=0o700)
         except OSError as error:
-            raise refusal(self.path, f"it can't be written to: {error.strerror}") from None
+            raise run_file_error(self.path, f"it can't be written to: {error.strerror}") from None
         return path
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
@@ -214,7 +216,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            raise refusal(self.path, f"its {path.name} can't be read") from None
+            raise run_file_error(self.path, f"its {path.name} can't be read") from None
 
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
         """Whole or not at all, and on the disk when this returns. ``outcome`` is what an error says of the users."""
@@ -234,7 +236,9 @@ class Folder:
             finally:
                 os.close(parent)
         except OSError as error:
-            raise refusal(self.path, f"its {path.name} can't be written: {error.strerror}", outcome=outcome) from None
+            raise run_file_error(
+                self.path, f"its {path.name} can't be written: {error.strerror}", outcome=outcome
+            ) from None
 
 
 def uri(path: Path) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from pushsdk._audience.source import missing_column, plain
 from pushsdk._core.errors import ValidationError
-from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.file import run_file_error
 from pushsdk.spark._folder import Folder, uri
 from pushsdk.spark._tasks import EMPTY, NULL, Cutter, chunk_schema
 
@@ -107,7 +107,7 @@ def count(session: SparkSession, folder: Folder, plan: Path, *, primary_key: str
         return Counted(0, 0, 0, "0")
     users = read.select(sf.explode("user_ids").alias("user_id")).agg(*hashes()).collect()[0]
     if good["chunks"] != good["ids"] or good["users"] != users["users"]:
-        raise refusal(folder.path, "its plan does not read as it was written: nothing was sent; try again")
+        raise run_file_error(folder.path, "its plan does not read as it was written: nothing was sent; try again")
     return Counted(good["chunks"], good["users"], good["rows"], str(users["checksum"]))
 
 

@@ -16,7 +16,7 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs.report import BroadcastReport
-from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import Claim
 from pushsdk.spark._claims import ask, has_sentinel
@@ -47,7 +47,7 @@ def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
         for state in UserState:
             tally[OUTCOMES[state]] += states.count(state)
     if sum(tally.values()) != manifest.users:
-        raise refusal(folder.path, "files of its plan are missing, or are not ours", outcome=Outcome.UNKNOWN)
+        raise run_file_error(folder.path, "files of its plan are missing, or are not ours", outcome=Outcome.UNKNOWN)
     return tally
 
 
@@ -72,7 +72,7 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, User
     from pushsdk.arrow._chunks import claim_key
 
     if manifest.claims != OWN_CLAIMS:
-        raise refusal(
+        raise run_file_error(
             folder.path,
             f"no sending came to its end, and what was sent is known to its claim store alone ({manifest.claims}): "
             "call broadcast with the same arguments",
@@ -81,7 +81,9 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, User
     make, _, _ = checked_claims(None, folder.claims)
     try:
         if not folder.claims.is_dir() or not has_sentinel(make, manifest.run):
-            raise refusal(folder.path, "its claims are gone: who was pushed is not known", outcome=Outcome.UNKNOWN)
+            raise run_file_error(
+                folder.path, "its claims are gone: who was pushed is not known", outcome=Outcome.UNKNOWN
+            )
         plan = ds.dataset(folder.plan(manifest.run), format="parquet")
         for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=AT_A_TIME):
             names, chunks = batch.column("chunk_id").to_pylist(), batch.column("user_ids")
@@ -90,10 +92,10 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, User
                 yield chunk.values, _states(claim, len(chunk.values))
     except ClaimStoreError as error:
         # Not as itself: that nothing was sent is not said here.
-        raise refusal(folder.path, f"its claims can't be read: {error}", outcome=Outcome.UNKNOWN) from error
+        raise run_file_error(folder.path, f"its claims can't be read: {error}", outcome=Outcome.UNKNOWN) from error
     except (OSError, pa.ArrowException) as error:
         why = f"its plan can't be read ({type(error).__name__})"
-        raise refusal(folder.path, why, outcome=Outcome.UNKNOWN) from None
+        raise run_file_error(folder.path, why, outcome=Outcome.UNKNOWN) from None
 
 
 def _states(claim: Claim | None, users: int) -> UserStates:
@@ -143,7 +145,7 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
             why = type(error).__name__
         else:
             return
-        raise refusal(Path(self.file), f"the outcomes can't be read ({why})", outcome=Outcome.UNKNOWN)
+        raise run_file_error(Path(self.file), f"the outcomes can't be read ({why})", outcome=Outcome.UNKNOWN)
 
 
 def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
@@ -178,7 +180,7 @@ def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
 def _sealed(folder: Folder) -> Manifest:
     manifest = folder.manifest()
     if manifest is None:
-        raise refusal(folder.path, "there is no run, or its plan was never whole")
+        raise run_file_error(folder.path, "there is no run, or its plan was never whole")
     return manifest
 
 

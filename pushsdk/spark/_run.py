@@ -16,7 +16,7 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
-from pushsdk._runs.run_file.file import refusal
+from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
@@ -115,13 +115,13 @@ def _broadcast(
         )
     why = objection(manifest, wanted, claim_ttl=claim_ttl)
     if why is not None:
-        raise refusal(folder.path, why)
+        raise run_file_error(folder.path, why)
     concluded = folder.concluded()
     if concluded is not None and concluded[1].is_final:
         return report_of(folder, manifest, *concluded)
     # A directory that is gone would be made anew.
     if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
-        raise refusal(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
+        raise run_file_error(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
     sender = Sender(
         folder=str(folder.path),
         run=manifest.run,
@@ -157,7 +157,7 @@ def _plan(
         told = _ours(error)
         if told is None or isinstance(error, PushError):
             raise  # of the frame itself
-        raise refusal(folder.path, f"{told}; nothing was sent") from error
+        raise run_file_error(folder.path, f"{told}; nothing was sent") from error
     folder.new_claims()
     plant_sentinel(claims, run)
     manifest = Manifest(
@@ -217,7 +217,7 @@ def _summary(
     found = read.groupBy("outcome", "reason").agg(*hashes()).collect()
     users, checksum = sum(row["users"] for row in found), sum(int(row["checksum"]) for row in found)
     if (users, str(checksum)) != (manifest.users, manifest.checksum):
-        raise refusal(
+        raise run_file_error(
             outcomes,
             f"the outcomes are of {users:,} users, the plan of {manifest.users:,}, and not each of them is there once: "
             "files are missing or are not ours; call broadcast with the same arguments to have them written anew",

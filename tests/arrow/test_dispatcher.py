@@ -404,7 +404,7 @@ async def test_stopped_it_still_tells_what_an_earlier_call_recorded() -> None:
     claims.ops.clear()
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         again = Run(client, claims)
-        again.dispatcher.end("asked", "it was asked to stop")
+        again.dispatcher.stop("asked", "it was asked to stop")
         assert outcomes(await again.send(80)) == outcomes(found)
     assert (len(service.sent), set(claims.ops)) == (1, {"get"})
 
@@ -418,7 +418,7 @@ async def test_stopped_while_it_waits_it_tells_what_another_delivery_came_to_mea
         first = start(run.send(10))
         await asyncio.sleep(5.0)
         assert outcomes(await Run(two, claims).send(10)) == {"ACCEPTED": 10}
-        run.dispatcher.end("asked", "it was asked to stop")
+        run.dispatcher.stop("asked", "it was asked to stop")
         assert outcomes(await first) == {"ACCEPTED": 10}
 
 
@@ -442,7 +442,7 @@ async def test_where_good_users_are_throttled_the_bad_ones_alone_are_rejected() 
 async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
     async with client_of(FakeService()) as client:
         run = Run(client, ShakyClaims(get=["down"]))
-        run.dispatcher.end("asked", "it was asked to stop")
+        run.dispatcher.stop("asked", "it was asked to stop")
         with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
             await run.send(10)
 
@@ -495,7 +495,7 @@ async def test_stopped_and_the_chunk_was_another_before_it_is_said() -> None:
     async with client_of(FakeService()) as client:
         await Run(client, claims).send(10, size=5)
         run = Run(client, claims)
-        run.dispatcher.end("asked", "it was asked to stop")
+        run.dispatcher.stop("asked", "it was asked to stop")
         with pytest.raises(ValidationError, match="claimed in this run for another payload"):
             await run.send(10, size=10)
 
@@ -520,7 +520,7 @@ async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypa
     send_part = ChunkSender._send_part
 
     async def stopped(sender: ChunkSender, splitter: Any, part: Any) -> bool:
-        sender.end("asked", "it was asked to stop")
+        sender.stop("asked", "it was asked to stop")
         return await send_part(sender, splitter, part)
 
     monkeypatch.setattr(ChunkSender, "_send_part", stopped)

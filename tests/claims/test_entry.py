@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pushsdk import ValidationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._runs.claim_entry import MOST_REFUSALS, ClaimRequest, Entry
+from pushsdk._runs.claim_entry import MOST_REFUSALS, ClaimEntry, ClaimRequest
 from pushsdk.claims import Claim, Put
 
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
@@ -42,17 +42,17 @@ def each_of(states: UserStates) -> list[UserState]:
     return [states.at(position).state for position in range(states.users)]
 
 
-def new_entry(fingerprint: str = "f" * 64, users: int = USERS) -> Entry:
-    return Entry("k" * 64, fingerprint, users, 0.0)
+def new_entry(fingerprint: str = "f" * 64, users: int = USERS) -> ClaimEntry:
+    return ClaimEntry("k" * 64, fingerprint, users, 0.0)
 
 
-def ask(entry: Entry, *ranges: tuple[int, int], resends: bool = False) -> ClaimRequest:
+def ask(entry: ClaimEntry, *ranges: tuple[int, int], resends: bool = False) -> ClaimRequest:
     request = ClaimRequest(entry, ranges or ALL, resends)
     entry.requests.append(request)
     return request
 
 
-def write(entry: Entry, store: Store) -> None:
+def write(entry: ClaimEntry, store: Store) -> None:
     """Write all that the entry has to say."""
     while (put := entry.prepare()) is not None:
         found = store.put(put)
@@ -184,7 +184,7 @@ def test_a_claim_that_was_withdrawn_while_it_was_refused_is_not_made_again() -> 
     assert (request.claimed, entry.requests, entry.is_changed) == ([], [], False)
 
 
-def write_as_other(store: Store, users: tuple[int, int], state: UserState) -> Entry:
+def write_as_other(store: Store, users: tuple[int, int], state: UserState) -> ClaimEntry:
     """Another process comes to this state with some users."""
     other = new_entry()
     write_claims(other, store, users)
@@ -193,7 +193,7 @@ def write_as_other(store: Store, users: tuple[int, int], state: UserState) -> En
     return other
 
 
-def write_claims(entry: Entry, store: Store, users: tuple[int, int]) -> ClaimRequest:
+def write_claims(entry: ClaimEntry, store: Store, users: tuple[int, int]) -> ClaimRequest:
     request = ask(entry, users)
     write(entry, store)
     return request
@@ -287,11 +287,11 @@ def test_a_look_at_an_entry_of_its_own_changes_nothing() -> None:
     assert each_of(entry.states()) == [CLAIMED, PENDING, PENDING, PENDING]
 
 
-OTHERS: list[Callable[[], Entry]] = [lambda: new_entry("e" * 64), lambda: new_entry(users=USERS + 1)]
+OTHERS: list[Callable[[], ClaimEntry]] = [lambda: new_entry("e" * 64), lambda: new_entry(users=USERS + 1)]
 
 
 @pytest.mark.parametrize("make", OTHERS, ids=["fingerprint", "users"])
-def test_an_entry_of_another_payload_ends_the_claim(make: Callable[[], Entry]) -> None:
+def test_an_entry_of_another_payload_ends_the_claim(make: Callable[[], ClaimEntry]) -> None:
     entry, store = new_entry(), Store()
     other = make()
     write_claims(other, store, (0, 1))

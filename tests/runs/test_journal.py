@@ -27,7 +27,7 @@ from support.run_files import (
 from pushsdk._audience.chunks import Chunk
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._runs.plan import Ending, Event, Header
+from pushsdk._runs.plan import Event, Header, StopReason
 from pushsdk._runs.run_file import codec as records
 from pushsdk._runs.run_file.journal import IN_DOUBT, Journal, Row, Tally
 
@@ -71,19 +71,19 @@ def test_everything_is_there_again_when_it_is_opened_again(tmp_path: Path) -> No
 def test_why_it_ended_is_kept_until_something_else_happens(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = make_run(path, (3,))
-    for ending in (Ending("stop_policy", "too many"), None, Ending("limit", "6 users")):
-        journal.end(ending)
+    for ending in (StopReason("stop_policy", "too many"), None, StopReason("limit", "6 users")):
+        journal.record_stop(ending)
         before = seen(journal)
         journal.close()
         journal = Journal.open(path, write=True)
-        assert (seen(journal), journal.ending) == (before, ending)
+        assert (seen(journal), journal.stop_reason) == (before, ending)
     journal.write([])
-    assert journal.ending is not None
+    assert journal.stop_reason is not None
     journal.write([event(CLAIMED, 0, 3)])
-    assert journal.ending is None
+    assert journal.stop_reason is None
     journal.close()
     journal = Journal.open(path, write=False)
-    assert journal.ending is None
+    assert journal.stop_reason is None
     journal.close()
 
 
@@ -158,8 +158,8 @@ def test_the_last_event_of_a_user_is_the_users_state(path: Path) -> None:
     for change, tally, pending, in_doubt in STEPS:
         journal.write([change])
         assert journal.tally() == tally
-        assert pieces(journal.pieces({PENDING})) == pending
-        assert pieces(journal.pieces(IN_DOUBT)) == in_doubt
+        assert pieces(journal.ranges({PENDING})) == pending
+        assert pieces(journal.ranges(IN_DOUBT)) == in_doubt
     journal.close()
 
 
@@ -218,7 +218,7 @@ def test_what_is_planned_may_be_claimed_while_it_is_iterated(path: Path) -> None
     journal = make_run(path, (3, 3, 3))
     journal.write([event(ACCEPTED, 4, 5, 204)])
     found = []
-    for piece in journal.pieces({PENDING}):
+    for piece in journal.ranges({PENDING}):
         found.append((piece.chunk, piece.start, piece.stop))
         if len(found) == 2:
             # What is ahead, in this chunk and the next, is taken by somebody else.
@@ -230,7 +230,7 @@ def test_what_is_planned_may_be_claimed_while_it_is_iterated(path: Path) -> None
 def test_neighbors_of_equal_status_are_one_piece_within_a_chunk(path: Path) -> None:
     journal = make_run(path, (4, 2))
     journal.write([event(PENDING, 0, 2, 429, "throttled"), event(PENDING, 2, 6, 429, "throttled")])
-    assert pieces(journal.pieces({PENDING})) == [(0, 0, 4), (1, 4, 6)]
+    assert pieces(journal.ranges({PENDING})) == [(0, 0, 4), (1, 4, 6)]
     journal.close()
 
 
@@ -243,7 +243,7 @@ def test_an_event_about_nothing_is_refused_and_leaves_no_trace(tmp_path: Path, s
     journal.write([event(CLAIMED, 3, 5)])
     journal.close()
     journal = Journal.open(tmp_path / "a.run", write=False)
-    assert pieces(journal.pieces(IN_DOUBT)) == [(1, 3, 5)]
+    assert pieces(journal.ranges(IN_DOUBT)) == [(1, 3, 5)]
     journal.close()
 
 

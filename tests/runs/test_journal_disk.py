@@ -52,7 +52,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> list[Faulty]:
     made: list[Faulty] = []
     plain = runfile._connect
 
-    def connect(place: runfile.Place | None, uri: str) -> Faulty:
+    def connect(place: runfile.RunFilePath | None, uri: str) -> Faulty:
         made.append(Faulty(plain(place, uri)))
         return made[-1]
 
@@ -164,7 +164,7 @@ def test_a_run_that_can_not_be_begun_leaves_no_lock(
 ) -> None:
     plain = runfile._connect
 
-    def connect(place: runfile.Place | None, uri: str) -> Faulty:
+    def connect(place: runfile.RunFilePath | None, uri: str) -> Faulty:
         made = Faulty(plain(place, uri))
         made.fault = statement, error_of("SQLITE_FULL")
         return made

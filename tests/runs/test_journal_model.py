@@ -99,9 +99,9 @@ class JournalMachine(RuleBasedStateMachine):
         for outcome in Outcome:
             assert list(journal.rows(outcome)) == [user.row for user in self.users if user.outcome is outcome]
         for states in (PENDING, IN_DOUBT):
-            assert pieces(journal.pieces(states)) == list(self.pieces(states))
+            assert pieces(journal.ranges(states)) == list(self.ranges(states))
 
-    def pieces(self, states: Container[UserState]) -> Iterator[tuple[int, int, int]]:
+    def ranges(self, states: Container[UserState]) -> Iterator[tuple[int, int, int]]:
         """Neighbors of equal status in one chunk."""
         start = 0
         for (chunk, status), group in groupby(self.users, lambda user: (user.chunk, user.status)):

@@ -224,13 +224,13 @@ def test_a_file_that_appears_while_planning_begins_is_not_overwritten(
 ) -> None:
     path = tmp_path / "a.run"
     path.touch()
-    plain = runfile.Place.clear
+    plain = runfile.RunFilePath.clear
 
-    def clear(place: runfile.Place) -> None:
+    def clear(place: runfile.RunFilePath) -> None:
         plain(place)
         path.write_text("somebody's")
 
-    monkeypatch.setattr(runfile.Place, "clear", clear)
+    monkeypatch.setattr(runfile.RunFilePath, "clear", clear)
     with pytest.raises(RunFileError, match="not a run file"):
         Journal.create(path, BROADCAST)
     assert path.read_text() == "somebody's"

@@ -36,7 +36,7 @@ from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import in_thread, settled
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.run_file.file import Place
+from pushsdk._runs.run_file.file import RunFilePath
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._runs.sender import ChunkSender
 
@@ -205,7 +205,7 @@ async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypa
     send_part = ChunkSender._send_part
 
     async def stopped(sender: ChunkSender, splitter: Any, part: Any) -> bool:
-        sender.end("asked", "it was asked to stop")
+        sender.stop("asked", "it was asked to stop")
         return await send_part(sender, splitter, part)
 
     monkeypatch.setattr(ChunkSender, "_send_part", stopped)
@@ -531,7 +531,7 @@ def test_a_reader_knows_whether_somebody_is_sending(tmp_path: Path) -> None:
     journal.close()
     assert not read_report(path).in_use
     (tmp_path / "run-lock").write_bytes(b"")
-    assert not Place(path, write=False).in_use, "left by somebody who was killed"
+    assert not RunFilePath(path, write=False).in_use, "left by somebody who was killed"
 
 
 def test_a_reader_knows_whether_somebody_is_planning(tmp_path: Path) -> None:

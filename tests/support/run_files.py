@@ -96,7 +96,7 @@ def seen(journal: Journal) -> object:
         journal.repeated,
         journal.chunks,
         journal.users,
-        journal.ending,
+        journal.stop_reason,
         journal.tally(),
         journal.load(range(journal.chunks)),
         list(journal.states.runs()),

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from pushsdk._audience.chunks import Chunk
-from pushsdk._runs.plan import Ending, Event, Header
+from pushsdk._runs.plan import Event, Header, StopReason
 
 __all__ = [
     "Damaged",
@@ -34,7 +34,7 @@ PACK = 16 * 1024
 
 T = TypeVar("T")
 
-LogEntry = Sequence[Event] | Ending | None
+LogEntry = Sequence[Event] | StopReason | None
 """What one row of the log holds: the events of a commit, or why a process ended the run (None: it did not)."""
 
 #: Number of its first chunk, users of each chunk, what each sends, checksum.
@@ -69,7 +69,7 @@ _decode_meta = msgspec.msgpack.Decoder(Meta).decode
 _decode_sizes = msgspec.msgpack.Decoder(list[Annotated[int, msgspec.Meta(ge=1, le=2**32)]]).decode
 # Per chunk: ids, message, custom fields.
 _decode_bodies = msgspec.msgpack.Decoder(list[tuple[bytes, bytes | None, bytes | None]]).decode
-_decode_entry = msgspec.msgpack.Decoder(list[Event] | Ending | None).decode
+_decode_entry = msgspec.msgpack.Decoder(list[Event] | StopReason | None).decode
 
 
 def meta_row(meta: Meta) -> tuple[bytes, int]:

@@ -19,7 +19,7 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock, objection
 from pushsdk._io.forks import ProcessGuard
 
-__all__ = ["Connection", "Place", "RunFile", "refusal"]
+__all__ = ["Connection", "RunFile", "RunFilePath", "run_file_error"]
 
 Connection = sqlite3.Connection
 
@@ -64,14 +64,14 @@ _DAMAGED = "it is damaged, so who was reached can't be told from it any more; a 
 _EMPTY = "it is empty, nothing was planned in it"
 
 
-def refusal(path: Path | None, why: str, *, outcome: Outcome | None = None) -> RunFileError:
+def run_file_error(path: Path | None, why: str, *, outcome: Outcome | None = None) -> RunFileError:
     """The error for a run file, in the words that all of them have in common."""
     error = RunFileError(f"{path or 'the temporary run file'}: {why}", outcome=outcome)
     error.path = str(path or "")
     return error
 
 
-class Place:
+class RunFilePath:
     """Where a run file is or is to be, and whether this process may write there."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
@@ -85,9 +85,9 @@ class Place:
             if write:
                 self._release = lock(self._lock)
         except BlockingIOError:
-            raise refusal(path, "it is in use by another process: wait for that, or end it") from None
+            raise run_file_error(path, "it is in use by another process: wait for that, or end it") from None
         except (OSError, ValueError) as error:
-            raise refusal(path, f"the folder can't be used: {_words(error)}") from None
+            raise run_file_error(path, f"the folder can't be used: {_words(error)}") from None
 
     @property
     def _lock(self) -> Path:
@@ -109,16 +109,16 @@ class Place:
         try:
             found = os.lstat(self.path)
         except (OSError, ValueError) as error:
-            raise refusal(self.path, f"it can't be opened: {_words(error)}") from None
+            raise run_file_error(self.path, f"it can't be opened: {_words(error)}") from None
         if stat.S_ISLNK(found.st_mode):
-            raise refusal(self.path, "it is a symbolic link: give the path of the file itself")
+            raise run_file_error(self.path, "it is a symbolic link: give the path of the file itself")
         if not stat.S_ISREG(found.st_mode):
-            raise refusal(self.path, "it is not a file: give the path of a run file")
+            raise run_file_error(self.path, "it is not a file: give the path of a run file")
         if why := objection(found):
-            raise refusal(self.path, why)
+            raise run_file_error(self.path, why)
         if os.path.lexists(f"{self.path}-wal"):
             # SQLite would work it into the file.
-            raise refusal(self.path, "there is a -wal file beside it, which is none of a run's: move that away")
+            raise run_file_error(self.path, "there is a -wal file beside it, which is none of a run's: move that away")
         return found.st_size
 
     def make(self) -> bool:
@@ -128,7 +128,7 @@ class Place:
         except FileExistsError:
             return False
         except OSError as error:
-            raise refusal(self.path, f"it can't be created: {_words(error)}") from None
+            raise run_file_error(self.path, f"it can't be created: {_words(error)}") from None
         with suppress(OSError, AttributeError):  # a mask may have taken bits away; not on Windows
             os.fchmod(file, 0o600)
         os.close(file)
@@ -140,7 +140,7 @@ class Place:
             self.path.unlink()
             self.path.with_name(self.path.name + "-journal").unlink(missing_ok=True)
         except OSError as error:
-            raise refusal(self.path, f"it can't be planned anew: {_words(error)}") from None
+            raise run_file_error(self.path, f"it can't be planned anew: {_words(error)}") from None
 
 
 def _words(error: OSError | ValueError) -> str:
@@ -150,7 +150,7 @@ def _words(error: OSError | ValueError) -> str:
 class RunFile:
     """One open run file. Raises RunFileError, whatever SQLite raises."""
 
-    def __init__(self, place: Place, db: sqlite3.Connection, *, write: bool) -> None:
+    def __init__(self, place: RunFilePath, db: sqlite3.Connection, *, write: bool) -> None:
         self.path = place.path
         self._place = place
         self._db = db
@@ -164,20 +164,20 @@ class RunFile:
         self._patient = True
 
     @classmethod
-    def create(cls, place: Place, *, durable: bool) -> RunFile:
+    def create(cls, place: RunFilePath, *, durable: bool) -> RunFile:
         """Make the empty file at ``place`` ready for its schema."""
         return cls(place, _connect(place, "mode=rw"), write=True)._prepared(
             lambda file: file._for_writing(durable=durable)
         )
 
     @classmethod
-    def open(cls, place: Place, *, write: bool, durable: bool = False) -> RunFile:
+    def open(cls, place: RunFilePath, *, write: bool, durable: bool = False) -> RunFile:
         """Open the file at ``place``, once it has been seen to be a run file, and to be whole as SQLite sees it.
 
         Also a reader opens it for writing where it may: what a killed writer left half done has to be rolled back.
         """
         if not place.look():
-            raise refusal(place.path, _EMPTY)
+            raise run_file_error(place.path, _EMPTY)
         _identify(place)
 
         def prepare(file: RunFile) -> None:
@@ -206,7 +206,7 @@ class RunFile:
         try:
             return self._db.execute(sql, values).fetchall()
         except _ERRORS as error:
-            raise refusal(self.path, _why(error)) from None
+            raise run_file_error(self.path, _why(error)) from None
 
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
         """Do ``work`` in one transaction. After one failure every later call fails, with the same words.
@@ -216,7 +216,7 @@ class RunFile:
         """
         self._check_usable()
         if self._failed is not None:
-            raise refusal(self.path, self._failed, outcome=outcome)
+            raise run_file_error(self.path, self._failed, outcome=outcome)
         execute = self._db.execute
         try:
             if at_once is self._patient:
@@ -233,14 +233,14 @@ class RunFile:
                 return False
             why = _why(error, _AGAIN[outcome])
             self._fail(why)
-            raise refusal(self.path, why, outcome=outcome) from error
+            raise run_file_error(self.path, why, outcome=outcome) from error
         except BaseException:
             self._fail("an earlier write was broken off")
             raise
 
     def damaged(self) -> RunFileError:
         """What it holds is not what was written."""
-        return refusal(self.path, _DAMAGED)
+        return run_file_error(self.path, _DAMAGED)
 
     def close(self) -> None:
         """Give back the file and the lock. May be called again, and after anything."""
@@ -262,7 +262,7 @@ class RunFile:
             prepare(self)
         except _ERRORS as error:
             self.close()
-            raise refusal(self.path, _why(error)) from None
+            raise run_file_error(self.path, _why(error)) from None
         except BaseException:
             self.close()
             raise
@@ -270,9 +270,9 @@ class RunFile:
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise refusal(self.path, "it has been closed: open it again")
+            raise run_file_error(self.path, "it has been closed: open it again")
         if self._guard.is_inherited:
-            raise refusal(self.path, "it was opened by the process that this one was forked from: open it here")
+            raise run_file_error(self.path, "it was opened by the process that this one was forked from: open it here")
 
     def _fail(self, why: str) -> None:
         self._failed = why
@@ -294,7 +294,7 @@ class RunFile:
         schema = tuple(sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master"))
         if schema != _SCHEMA_BYTES:
             # Nothing: its writer was killed within the first commit, which has been rolled back by now.
-            raise self.damaged() if schema else refusal(self.path, _EMPTY)
+            raise self.damaged() if schema else run_file_error(self.path, _EMPTY)
 
     def _check_structure(self) -> None:
         if self._db.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)]:
@@ -304,18 +304,18 @@ class RunFile:
 _SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
 
 
-def _connect(place: Place, options: str) -> sqlite3.Connection:
+def _connect(place: RunFilePath, options: str) -> sqlite3.Connection:
     try:
         uri = f"{place.path.as_uri()}?{options}"
         db = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     except _ERRORS as error:
-        raise refusal(place.path, _why(error)) from None
+        raise run_file_error(place.path, _why(error)) from None
     # A damaged text must not raise from within.
     db.text_factory = bytes
     return db
 
 
-def _identify(place: Place) -> None:
+def _identify(place: RunFilePath) -> None:
     """Refuse what is not ours before anything is done to it.
 
     ``immutable`` takes no lock, rolls nothing back and makes no file; and unlike a descriptor of our own, closing it
@@ -330,17 +330,17 @@ def _identify(place: Place) -> None:
     except _ERRORS as error:
         # So says an SQLite file of the other kind of journal, which is none of ours.
         foreign = _name(error) == "SQLITE_CANTOPEN"
-        raise refusal(place.path, "it is not a run file" if foreign else _why(error)) from None
+        raise run_file_error(place.path, "it is not a run file" if foreign else _why(error)) from None
     finally:
         db.close()
     if application != APPLICATION:
-        raise refusal(place.path, "it is not a run file")
+        raise run_file_error(place.path, "it is not a run file")
     if version > FORMAT:
-        raise refusal(place.path, "it was made by a newer pushsdk: update this one")
+        raise run_file_error(place.path, "it was made by a newer pushsdk: update this one")
     if 0 < version < FORMAT:
-        raise refusal(place.path, "it was made by an older pushsdk: resume it with that one")
+        raise run_file_error(place.path, "it was made by an older pushsdk: resume it with that one")
     if version != FORMAT:
-        raise refusal(place.path, _DAMAGED)
+        raise run_file_error(place.path, _DAMAGED)
 
 
 def _sync_folder(folder: Path) -> None:

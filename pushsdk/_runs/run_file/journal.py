@@ -20,7 +20,7 @@ from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk._runs.plan import Ending, Event, Header, UserRange
+from pushsdk._runs.plan import Event, Header, StopReason, UserRange
 from pushsdk._runs.run_file.codec import (
     Damaged,
     LogEntry,
@@ -35,7 +35,7 @@ from pushsdk._runs.run_file.codec import (
     read_sizes,
     unpack,
 )
-from pushsdk._runs.run_file.file import Connection, Place, RunFile, refusal
+from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
 __all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal", "Row", "Tally"]
 
@@ -92,7 +92,7 @@ class Journal:
         #: Ids that came more than once, and count once.
         self.repeated = 0
         #: Why the process that sent last ended before the end. Set by ``end``, and gone with the next ``write``.
-        self.ending: Ending | None = None
+        self.stop_reason: StopReason | None = None
         # Both have everything that is in the file, and nothing else: changed after each commit.
         #: The status of every user, by position in the plan.
         self.states = UserStates()
@@ -114,7 +114,7 @@ class Journal:
         ``durable``: what is committed also survives a power failure, at the price of some syncs per commit.
         """
         meta = meta_row(Meta(header, None))
-        place = Place(path, write=True)
+        place = RunFilePath(path, write=True)
         try:
             while not place.make():
                 cls._make_room(place)
@@ -130,7 +130,7 @@ class Journal:
         With ``write=False`` it may be in use: what had been committed is seen. What a killed writer left half done
         is rolled back first, also then, so the file and its folder must be writable in that one case.
         """
-        place = Place(path, write=write)
+        place = RunFilePath(path, write=write)
         try:
             return cls._read(RunFile.open(place, write=write, durable=durable))
         except BaseException:
@@ -159,7 +159,9 @@ class Journal:
     def check_planned(self) -> None:
         """Raises RunFileError where the plan was never completed: nothing was sent of it, and nothing can be."""
         if not self.sealed:
-            raise refusal(self.path, "its plan was never finished and nothing was sent: start the broadcast again")
+            raise run_file_error(
+                self.path, "its plan was never finished and nothing was sent: start the broadcast again"
+            )
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """The next chunks of the plan, in one transaction. Raises RunFileError where they can't be written."""
@@ -209,13 +211,13 @@ class Journal:
         """Take over what has been committed."""
         for start, stop, status in events:
             self.states.set(start, stop, status)
-            self.ending = None
+            self.stop_reason = None
 
-    def end(self, ending: Ending | None) -> None:
+    def record_stop(self, reason: StopReason | None) -> None:
         """Note why the sending ended before its end, or that it did not. Raises RunFileError as ``commit`` does."""
         self._expect(sealed=True)
-        self._log(ending)
-        self.ending = ending
+        self._log(reason)
+        self.stop_reason = reason
 
     def _log(self, entry: LogEntry, *, at_once: bool = False) -> bool:
         row = seq, _, crc = log_row(entry, self._seq + 1, self._crc)
@@ -230,7 +232,7 @@ class Journal:
         self._seq, self._crc = seq, crc
         return True
 
-    def pieces(self, states: Container[UserState]) -> Iterator[UserRange]:
+    def ranges(self, states: Container[UserState]) -> Iterator[UserRange]:
         """Yield the users in these states in plan order, as runs of equal status cut at the borders of chunks.
 
         Events may be written while this is iterated: each piece is right when it is yielded. Users behind the piece
@@ -274,7 +276,7 @@ class Journal:
         self._file.close()
 
     @classmethod
-    def _make_room(cls, place: Place) -> None:
+    def _make_room(cls, place: RunFilePath) -> None:
         """Remove a plan of ours that was never completed: nothing can have been sent of it."""
         if place.look():
             try:
@@ -286,7 +288,7 @@ class Journal:
             else:
                 there.close()
                 if there.sealed:
-                    raise refusal(place.path, "there is a run already: resume it, or give another path")
+                    raise run_file_error(place.path, "there is a run already: resume it, or give another path")
         place.clear()
 
     @classmethod
@@ -347,8 +349,8 @@ class Journal:
                 self._seq, self._crc = self._seq + 1, crc
 
     def _take(self, entry: LogEntry) -> None:
-        if entry is None or isinstance(entry, Ending):
-            self.ending = entry
+        if entry is None or isinstance(entry, StopReason):
+            self.stop_reason = entry
             return
         try:
             self.apply(entry)
