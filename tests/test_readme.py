@@ -267,11 +267,11 @@ def test_the_policies_repeat_what_their_table_says(name: str, unsent: bool, unkn
     told = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in tables()["policy"]}
     policy: RetryPolicy = getattr(RetryPolicy, name)()
     assert policy.max_attempts > 1
-    assert policy.retryable(UNSENT, collapsible=False) is unsent is told[name][0].startswith("repeated")
-    assert policy.retryable(UNKNOWN, collapsible=False) is unknown is told[name][1].startswith("repeated")
-    assert policy.retryable(UNKNOWN, collapsible=True) is collapsible is (told[name][1] != "never")
+    assert policy.should_retry(UNSENT, collapsible=False) is unsent is told[name][0].startswith("repeated")
+    assert policy.should_retry(UNKNOWN, collapsible=False) is unknown is told[name][1].startswith("repeated")
+    assert policy.should_retry(UNKNOWN, collapsible=True) is collapsible is (told[name][1] != "never")
     assert told["none"] == ["never", "never"]
-    assert RetryPolicy.none().attempts == 1
+    assert RetryPolicy.none().max_attempts == 1
     assert len(told) == 5
 
 
@@ -279,8 +279,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
     policy, timeout, batching = RetryPolicy(), Timeout(), pushsdk.Batching()
     text = " ".join(README.split())
     for said in (
-        f"There are {policy.max_attempts} attempts, with random waits of up to {policy.base} s, {policy.base * 2} s",
-        f"at most {policy.cap:.0f} s",
+        f"There are {policy.max_attempts} attempts, with random waits of up to {policy.initial_delay} s, {policy.initial_delay * 2} s",
+        f"at most {policy.max_delay:.0f} s",
         f"for at most {policy.max_retry_after:.0f} s",
         f"costs {COST} tokens of the client's {CAPACITY}",
         f"on its first try gives {REFUND} back",

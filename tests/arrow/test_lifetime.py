@@ -28,11 +28,11 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
-from pushsdk import _loop_thread as loop_thread
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
 from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put
 from pushsdk.emulator import Fault
+from pushsdk.sync import loop_thread
 from pushsdk.testing import PushInbox
 
 Make = Callable[[], ClaimStore]

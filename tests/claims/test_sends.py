@@ -155,7 +155,7 @@ async def test_only_accepted_and_what_is_refused_for_good_settles(
     assert (again.outcome, again.attempts, again.user_ids) == (told.outcome, (), ("user-1",))
     assert getattr(again, "status", None) == (getattr(told, "status", None) if kept == [[REJECTED]] else None)
     assert len(service.requests) == 1
-    assert "this one sent nothing" in str(again)
+    assert "this call sent nothing" in str(again)
     assert not any(secret in f"{again} {again!r}" for secret in (JOB, "Hello", "user-1"))
     assert pickle.loads(pickle.dumps(again)).outcome is again.outcome
 
@@ -189,7 +189,7 @@ async def test_of_deliveries_at_the_same_time_one_sends_and_the_others_are_told(
     async with service.client(claims=ShakyClaims()) as client:
         told = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
         assert sorted(type(each).__name__ for each in told) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
-        assert "claimed by another delivery with this idempotency_key that has not settled" in str(told[-1])
+        assert "another call with this idempotency_key claimed the users and has not settled" in str(told[-1])
         assert isinstance(await outcome_of(client), Receipt)
     assert service.users() == {"user-1": 1}
 

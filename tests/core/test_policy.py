@@ -136,7 +136,13 @@ def test_a_reading_of_statuses_that_is_no_mapping_is_a_configuration_error(value
 
 def test_the_defaults_are_the_designs():
     policy = RetryPolicy()
-    assert (policy.max_attempts, policy.initial_delay, policy.max_delay, policy.throttle_delay, policy.max_retry_after) == (
+    assert (
+        policy.max_attempts,
+        policy.initial_delay,
+        policy.max_delay,
+        policy.throttle_delay,
+        policy.max_retry_after,
+    ) == (
         4,
         0.1,
         5.0,

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pushsdk._io.files import lock
+from pushsdk.emulator.store import database
 from pushsdk.emulator.store.database import Database, StoreError
-from pushsdk.emulator.store.queries import database
 
 ROOT = Path(__file__).parents[2]
 COUNT = "SELECT count(*) + 1 FROM inboxes"

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pushsdk.emulator.campaigns.lifecycle import segment
+from pushsdk.emulator.campaigns import segment
 from pushsdk.emulator.campaigns.segment import Failed, Job, SegmentError, Tables, run
 
 SECRET = "sekret"

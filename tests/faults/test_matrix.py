@@ -35,12 +35,12 @@ async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, in
     ledger.judge(rig.server, ledger.endings)
     assert took < CALM.attempt / 2, "it waited for something that it need not"
     if case.race and ending.outcome is Outcome.NOT_SENT:
-        assert ending.tries <= QUICK.attempts
+        assert ending.tries <= QUICK.max_attempts
         return
     assert ending.outcome is case.outcome
     assert type(ending.error) is (case.error or type(None))
     assert ending.status == case.status
-    tries = QUICK.attempts if case.repeated else 1
+    tries = QUICK.max_attempts if case.repeated else 1
     assert (ending.tries if case.outcome is Outcome.NOT_SENT else ending.left) == tries
     assert rig.server.begun == {"request": tries, "pool": 2}.get(case.at, rig.server.begun)
     assert rig.server.connections <= max(2, tries)

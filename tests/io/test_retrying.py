@@ -120,7 +120,7 @@ async def test_waits_grow_with_full_jitter_up_to_the_cap() -> None:
             waits.setdefault(event.number, []).append(event.wait)
 
     service = FakeService(then=refused())
-    policy = SAFE(attempts=7, base=1.0, cap=5.0)
+    policy = SAFE(max_attempts=7, initial_delay=1.0, max_delay=5.0)
     async with client_of(service, retry=policy, on_event=told) as client:
         for user in range(16):
             await outcome_of(start(client.send(f"user-{user}", MESSAGE, timeout=100.0)))
@@ -240,7 +240,7 @@ async def test_a_call_between_two_attempts_ends_when_another_brings_a_pause_too_
 @virtual
 async def test_a_wait_that_would_end_after_the_deadline_is_refused_at_once() -> None:
     service = FakeService(then=refused())
-    async with client_of(service, retry=SAFE(base=1000.0, cap=1000.0)) as client:
+    async with client_of(service, retry=SAFE(initial_delay=1000.0, max_delay=1000.0)) as client:
         before = now()
         with pytest.raises(NotSentError):
             await client.send("a", MESSAGE, timeout=1.0)
@@ -250,7 +250,7 @@ async def test_a_wait_that_would_end_after_the_deadline_is_refused_at_once() -> 
 @virtual
 async def test_no_place_is_held_between_two_attempts() -> None:
     service = FakeService(refused())
-    async with client_of(service, limits=Limits(in_flight=1), retry=SAFE(base=5.0)) as client:
+    async with client_of(service, limits=Limits(in_flight=1), retry=SAFE(initial_delay=5.0)) as client:
         waits = start(client.send("a", MESSAGE))
         await turns(10)
         assert (client.stats().in_flight, client.stats().queued_users) == (0, 1)

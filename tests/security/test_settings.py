@@ -260,13 +260,13 @@ def test_a_timeout_is_a_positive_number(name: str) -> None:
         refused(lambda value=value: Timeout(**{name: value}), rf"Timeout\.{name}")
 
 
-@pytest.mark.parametrize("name", ["attempts"])
+@pytest.mark.parametrize("name", ["max_attempts"])
 def test_the_attempts_of_a_policy_are_counted(name: str) -> None:
     for value in NO_COUNT:
         refused(lambda value=value: RetryPolicy(**{name: value}), rf"RetryPolicy\.{name}")
 
 
-@pytest.mark.parametrize("name", ["base", "cap", "throttle_delay", "max_retry_after"])
+@pytest.mark.parametrize("name", ["initial_delay", "max_delay", "throttle_delay", "max_retry_after"])
 def test_the_waits_of_a_policy_are_positive_numbers(name: str) -> None:
     for value in (*NO_TIME, None):
         refused(lambda value=value: RetryPolicy(**{name: value}), rf"RetryPolicy\.{name}")
@@ -285,7 +285,7 @@ def test_the_statuses_of_a_policy_are_a_mapping(statuses: Any) -> None:
 
 def test_sets_of_statuses_are_sets_of_numbers() -> None:
     for value in NO_STATUSES:
-        refused(lambda value=value: RetryPolicy(retry_on=value), r"RetryPolicy\.repeat")
+        refused(lambda value=value: RetryPolicy(retry_on=value), r"RetryPolicy\.retry_on")
         refused(lambda value=value: Batching(split_on=value), r"Batching\.split_on")
 
 
