@@ -279,7 +279,10 @@ def test_the_numbers_are_those_of_the_code() -> None:
     policy, timeout, batching = RetryPolicy(), Timeout(), pushsdk.Batching()
     text = " ".join(README.split())
     for said in (
-        f"There are {policy.max_attempts} attempts, with random waits of up to {policy.initial_delay} s, {policy.initial_delay * 2} s",
+        (
+            f"There are {policy.max_attempts} attempts, "
+            f"with random waits of up to {policy.initial_delay} s, {policy.initial_delay * 2} s"
+        ),
         f"at most {policy.max_delay:.0f} s",
         f"for at most {policy.max_retry_after:.0f} s",
         f"costs {COST} tokens of the client's {CAPACITY}",

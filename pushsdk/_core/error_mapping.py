@@ -105,7 +105,7 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
         )
     status = verdict.status or 0
     error = _REJECTIONS.get(status, RejectedError)(
-        f"rejected: HTTP {status}, as an earlier delivery with this idempotency_key was; this one sent nothing",
+        f"rejected: HTTP {status}, as an earlier delivery with this idempotency_key was; this call sent nothing",
         user_ids=user_ids,
     )
     error.status = status
