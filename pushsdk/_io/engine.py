@@ -24,7 +24,7 @@ from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.limiter import Backlog, Slots
 from pushsdk._io.queue import Coalescer
-from pushsdk._io.sender import Sender, emitter
+from pushsdk._io.sender import Sender, guarded
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.timers import TURNS_TO_READ, TimerWheel
 from pushsdk._io.tracing import Observer
@@ -106,7 +106,7 @@ class Engine:
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Put the parts together."""
         settings = self.settings
-        emit = emitter(settings.on_event)
+        emit = None if settings.on_event is None else guarded("on_event", settings.on_event)
         self.timers = TimerWheel(loop)
         self.rate_limiter = RateLimiter(settings.rate)
         self.slots = Slots(loop, settings.limits.in_flight, self.rate_limiter)

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -29,7 +29,9 @@ from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import Transport
 
-__all__ = ["Claimant", "Job", "Sender", "Steps", "emitter"]
+__all__ = ["Claimant", "Job", "Sender", "Steps", "guarded"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")
 # Without a handler of the application's, nothing is to appear on its stderr.
@@ -387,15 +389,16 @@ class Steps:
         await self._sender.wait(self._job, seconds)
 
 
-def emitter(on_event: Callable[[Event], Any] | None) -> Callable[[Event], None] | None:
-    """The caller's callback, made unable to break a send."""
-    if on_event is None:
-        return None
+def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:
+    """Return ``callback`` with its exceptions logged: an observer must not change what it observes.
 
-    def emit(event: Event) -> None:
+    ``name`` is the option that the log line names.
+    """
+
+    def call(value: T) -> None:
         try:
-            on_event(event)
-        except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
-            logger.error("on_event raised %s for %s", type(error).__name__, type(event).__name__)
+            callback(value)
+        except Exception as error:  # noqa: BLE001 - see above
+            logger.error("%s raised %s for %s", name, type(error).__name__, type(value).__name__)
 
-    return emit
+    return call

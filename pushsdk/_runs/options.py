@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from pathlib import Path
 from typing import Literal
@@ -13,26 +12,13 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
-from pushsdk._runs.progress import OnProgress, Progress
+from pushsdk._io.sender import guarded
+from pushsdk._runs.progress import OnProgress
 
-__all__ = ["OnUnknown", "RunPath", "RunSettings", "guarded"]
+__all__ = ["OnUnknown", "RunPath", "RunSettings"]
 
 OnUnknown = Literal["skip", "resend"]
 RunPath = str | os.PathLike[str]
-
-logger = logging.getLogger("pushsdk")
-
-
-def guarded(on_progress: OnProgress) -> OnProgress:
-    """Return a callback whose exceptions are logged: an observer must not change what it observes."""
-
-    def tell(progress: Progress) -> None:
-        try:
-            on_progress(progress)
-        except Exception as error:  # noqa: BLE001 - see above
-            logger.error("on_progress raised %s", type(error).__name__)
-
-    return tell
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -73,7 +59,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def tell(self) -> OnProgress | None:
         """Return ``on_progress``, made unable to break a run."""
-        return None if self.on_progress is None else guarded(self.on_progress)
+        return None if self.on_progress is None else guarded("on_progress", self.on_progress)
 
     def check(self) -> None:
         """Raises ConfigurationError where something is not what it has to be."""

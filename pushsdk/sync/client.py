@@ -26,8 +26,9 @@ from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
+from pushsdk._io.sender import guarded
 from pushsdk._runs.keyed import keyed_sends
-from pushsdk._runs.options import RunPath, guarded
+from pushsdk._runs.options import RunPath
 from pushsdk._runs.progress import Progress
 from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims.store import ClaimStore
@@ -335,7 +336,7 @@ def _in_caller(on_progress: Callable[[Progress], object] | None, call: Call) -> 
     """Return an ``on_progress`` for the loop that has the waiting thread call the caller's."""
     if on_progress is None or not callable(on_progress):
         return on_progress
-    tell = guarded(on_progress)
+    tell = guarded("on_progress", on_progress)
     return lambda progress: call.callbacks.put(functools.partial(tell, progress))
 
 

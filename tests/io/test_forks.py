@@ -64,8 +64,8 @@ WRITING = """
 
     def run_file():
         from pushsdk import Outcome
-        from pushsdk._runs.run_file.file import Place, RunFile
-        place = Place(path, write=True)
+        from pushsdk._runs.run_file.file import RunFile, RunFilePath
+        place = RunFilePath(path, write=True)
         assert place.make()
         file = RunFile.create(place, durable=False)
         file.commit(lambda db: db.execute("CREATE TABLE first(a)"), outcome=Outcome.NOT_SENT)
