@@ -612,7 +612,7 @@ COALESCING = [
     Mutant(
         "a call of several users is told the receipt of a call of one",
         IO + "batch_sender.py",
-        "SETTLED if call.repeated or len(users) > 1 else one",
+        "SETTLED if call.duplicates or len(users) > 1 else one",
         "one",
         T_CALLS,
     ),

@@ -169,12 +169,12 @@ class AsyncPushClient:
         if loop is not engine.home:
             engine.first_use(loop)
         if not isinstance(user_ids, str):
-            users, ids, repeated = check_users(user_ids, engine.settings.batching.max_users)
+            users, ids, duplicates = check_users(user_ids, engine.settings.batching.max_users)
         else:
-            users, ids, repeated = (user_ids,), wire.encode_user_id(user_ids), 0
+            users, ids, duplicates = (user_ids,), wire.encode_user_id(user_ids), 0
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
-        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), repeated)
+        call = Call(users, ids, math.inf if total is None else loop.time() + total, len(users), duplicates)
         if idempotency_key is not None and self._keyed is None:
             raise ConfigurationError(
                 "idempotency_key needs a claim store: pass claims= to the client (see pushsdk.claims)"

@@ -41,7 +41,7 @@ class AudienceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Rows, or lines that are not blank."""
     users: int = 0
     """Those handed out."""
-    repeated: int = 0
+    duplicates: int = 0
     """Rows whose id had been there before."""
     blank: int = 0
     """Lines without anything on them, passed over."""
@@ -51,7 +51,7 @@ class AudienceSummary(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         parts = (
             (True, count(self.users)),
-            (self.repeated, f"{self.repeated:,} repeated"),
+            (self.duplicates, count(self.duplicates, "duplicate")),
             (self.blank, count(self.blank, "blank line")),
             (self.padded, f"{self.padded:,} with space around them"),
         )
@@ -127,9 +127,9 @@ class Audience:
         return self._summary
 
     @property
-    def repeated(self) -> int:
+    def duplicates(self) -> int:
         """The summary's."""
-        return self._summary.repeated
+        return self._summary.duplicates
 
     def count(self) -> int | None:
         """How many rows there are, where the file says so itself (Parquet); None where they had to be read."""
@@ -224,9 +224,9 @@ class Personalized:
         return self._audience.summary
 
     @property
-    def repeated(self) -> int:
+    def duplicates(self) -> int:
         """The audience's."""
-        return self._audience.repeated
+        return self._audience.duplicates
 
     def __iter__(self) -> Iterator[PushRequest]:
         for batch in self.batches():

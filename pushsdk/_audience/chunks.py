@@ -45,7 +45,7 @@ class ChunkSource(Protocol):
         ...
 
     @property
-    def repeated(self) -> int:
+    def duplicates(self) -> int:
         """How many ids were left out because they came again; known once ``chunks`` has come to its end."""
         ...
 
@@ -64,7 +64,7 @@ class RequestSource(Protocol):
         ...
 
     @property
-    def repeated(self) -> int:
+    def duplicates(self) -> int:
         """As a ``ChunkSource``'s, once ``batches`` has come to its end."""
         ...
 

@@ -49,7 +49,7 @@ class Distinct:
     """
 
     def __init__(self, *, rows: bool = False, memory: int = MEMORY) -> None:
-        self.repeated = 0
+        self.duplicates = 0
         """Number of items whose id came before. Complete when ``finish`` has ended."""
         self._rows = rows
         self._memory = memory
@@ -80,7 +80,7 @@ class Distinct:
         fresh = self._first(items)
         if not seen.isdisjoint(fresh):
             fresh = {user: item for user, item in fresh.items() if user not in seen}
-        self.repeated += len(items) - len(fresh)
+        self.duplicates += len(items) - len(fresh)
         if self._spill is not None:
             self._spill.add(fresh, self._cost(fresh))
             return []
@@ -95,14 +95,14 @@ class Distinct:
         if self._spill is None:
             return
         self._seen = set()  # nothing on disk is in it
-        self.repeated += self._spill.items
+        self.duplicates += self._spill.items
         # More rows at a time would keep the garbage collector busy.
         size, decode = (500, _decode_rows) if self._rows else (10_000, _decode_ids)
         # Parts are small unless ids are many: a batch may hold those of several.
         items: list[Any] = []
         for blocks in self._spill.parts():
             fresh = self._first(itertools.chain.from_iterable(map(decode, blocks)))
-            self.repeated -= len(fresh)
+            self.duplicates -= len(fresh)
             items += fresh.values()
             while len(items) >= size:
                 yield items[:size]

@@ -310,7 +310,7 @@ class _Table(ABC):
             for rows in self._select(made, place, id_sql, sql):
                 read = sum(map(operator.itemgetter(1), rows))
                 counts.read += read
-                counts.repeated += read - len(rows)
+                counts.duplicates += read - len(rows)
                 yield [row[0] for row in rows]
 
     # -- the parts --------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ class Parquet(_Table):
                 distinct += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
         counts.read = read
-        counts.repeated = read - distinct
+        counts.duplicates = read - distinct
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Connection, _Place]]:

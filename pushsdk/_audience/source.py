@@ -39,7 +39,7 @@ class Counts(msgspec.Struct):
     read: int = 0
     """Rows, or lines that are not blank."""
     users: int = 0
-    repeated: int = 0
+    duplicates: int = 0
     blank: int = 0
     padded: int = 0
 
@@ -87,7 +87,7 @@ def once(distinct: Distinct, batches: Iterator[list[Any]], counts: Counts) -> It
         for batch in batches:
             yield from distinct.add(batch)
         yield from distinct.finish()
-        counts.repeated = distinct.repeated
+        counts.duplicates = distinct.duplicates
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

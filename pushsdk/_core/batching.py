@@ -66,7 +66,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """On the client's clock; infinite where there is none."""
     left: int
     """Users without a verdict yet. Counted down by ``settle``."""
-    repeated: int = 0
+    duplicates: int = 0
     """How many of the ids that the caller gave were repetitions."""
     verdict: Verdict | None = None
     """The verdict on all of its users, where it is one. Set by ``settle``."""

@@ -121,14 +121,14 @@ def recorded_verdict(status: UserStatus) -> Verdict:
     return Verdict(outcome=OUTCOMES[status.state], status=status.status, recorded=True)
 
 
-def conclude(users: tuple[str, ...], repeated: int, parts: Shares) -> Receipt | PushError:
+def conclude(users: tuple[str, ...], duplicates: int, parts: Shares) -> Receipt | PushError:
     """Return what the caller is told, if the verdicts on some of the users come from the record."""
     sent = [part for part in parts if not part[1].recorded]
     outcomes = {verdict.outcome for _, verdict in parts}
     if outcomes == {Outcome.ACCEPTED}:
         return Receipt(
             users=len(users),
-            repeated=repeated,
+            duplicates=duplicates,
             requests=len(sent),
             attempts=attempts_of(sent),
             already_accepted=len(users) - sum([len(part) for part, _ in sent]),

@@ -13,13 +13,13 @@ __all__ = ["ClientStats", "Counters", "DrainReport", "Receipt"]
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Every user of the call was accepted.
 
-    ``users`` is how many, each counted once; ``repeated`` how many ids of the call were repetitions and left out;
+    ``users`` is how many, each counted once; ``duplicates`` how many ids of the call were repetitions and left out;
     ``requests`` how many requests carried them; ``attempts`` what was tried on the wire for them, oldest first.
     ``already_accepted`` is how many an earlier call with the same ``idempotency_key`` had reached.
     """
 
     users: int
-    repeated: int = 0
+    duplicates: int = 0
     requests: int = 1
     attempts: tuple[Attempt, ...] = ()
     already_accepted: int = 0

@@ -66,7 +66,7 @@ class Ledger:
             # ``call_of``, without a call.
             call = segment.call if isinstance(segment, Segment) else segment
             users = segment.users
-            if call.settle(users, verdict, SETTLED if call.repeated or len(users) > 1 else one) and call.gone:
+            if call.settle(users, verdict, SETTLED if call.duplicates or len(users) > 1 else one) and call.gone:
                 self.tell_abandoned(call)
         if one is not SETTLED:
             # After its callers have been told: until then nobody is to find that nothing is on its way.
@@ -120,19 +120,21 @@ def unsettled(call: Call) -> tuple[str, ...]:
 def conclude(call: Call, rest: Verdict | None = None) -> Receipt:
     """The receipt of a call, or its error. ``rest`` is the verdict on those who have none yet."""
     if call.claims is not None and any(each.recorded for _, each in call.parts):
-        told = idempotency.conclude(call.users, call.repeated, _all_parts(call, rest))
+        told = idempotency.conclude(call.users, call.duplicates, _all_parts(call, rest))
         if isinstance(told, Receipt):
             return told
         raise told
     verdict = call.verdict
     if verdict is not None:
         if verdict.outcome is Outcome.ACCEPTED:
-            return Receipt(users=len(call.users), repeated=call.repeated, attempts=verdict.attempts)
+            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
         raise error_for(verdict, user_ids=call.users)
     parts = _all_parts(call, rest)
     outcomes = {each.outcome for _, each in parts}
     if outcomes == {Outcome.ACCEPTED}:
-        return Receipt(users=len(call.users), repeated=call.repeated, requests=len(parts), attempts=attempts_of(parts))
+        return Receipt(
+            users=len(call.users), duplicates=call.duplicates, requests=len(parts), attempts=attempts_of(parts)
+        )
     if len(outcomes) == 1:
         error = error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts_of(parts)), user_ids=call.users)
         error.retryable = any(retryable(each) for _, each in parts)

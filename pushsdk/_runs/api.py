@@ -179,7 +179,9 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
                 path, "it has another message or other custom fields: give each broadcast a file of its own"
             )
         if there.dedupe != header.dedupe:
-            raise run_file_error(path, f"it was planned with {_REPEATED[there.dedupe]}: ask for the same, or resume it")
+            raise run_file_error(
+                path, f"it was planned with {_DUPLICATES[there.dedupe]}: ask for the same, or resume it"
+            )
         if there.source != header.source:
             raise run_file_error(
                 path,
@@ -253,7 +255,7 @@ def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
 
 
 _KINDS = {"broadcast": "one message for all users", "each": "a message of its own for each user"}
-_REPEATED = {True: "repeated ids left out", False: "repeated ids left in"}
+_DUPLICATES = {True: "duplicates left out", False: "duplicates left in"}
 
 
 def _teller(engine: Engine, settings: RunSettings) -> Callable[[int], None]:

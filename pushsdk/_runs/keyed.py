@@ -84,7 +84,7 @@ class KeyedSends:
         parts = [
             (keyed.users[start:stop], idempotency.recorded_verdict(status)) for start, stop, status in states.runs()
         ]
-        told = idempotency.conclude(call.users, call.repeated, parts)
+        told = idempotency.conclude(call.users, call.duplicates, parts)
         if isinstance(told, PushError):
             raise told
         return told

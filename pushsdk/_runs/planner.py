@@ -59,7 +59,7 @@ class Planner:
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
         self._taken = 0
-        self._repeated = 0
+        self._duplicates = 0
 
     async def broadcast(self, user_ids: object) -> None:
         """Plan one message to these users, an Audience or an iterable of ids, and seal it."""
@@ -67,7 +67,7 @@ class Planner:
             await self._away(lambda: self._from_audience(user_ids))
         else:
             await self._from_ids(user_ids)
-        await self._stored(lambda: self._journal.seal(repeated=self._repeated))
+        await self._stored(lambda: self._journal.seal(duplicates=self._duplicates))
 
     async def each(self, requests: object) -> None:
         """Plan these requests, one by one, and seal it."""
@@ -79,7 +79,7 @@ class Planner:
                     self._take_in(block)
                     await self._stored(lambda: self._store(TOGETHER_EACH))
         await self._stored(lambda: self._store(1))
-        await self._stored(lambda: self._journal.seal(repeated=self._repeated))
+        await self._stored(lambda: self._journal.seal(duplicates=self._duplicates))
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Have it raise PlanningStoppedError at the next block."""
@@ -112,7 +112,7 @@ class Planner:
             self._waiting.extend(chunks)
             self._store(TOGETHER)
         self._store(1)
-        self._repeated = audience.repeated
+        self._duplicates = audience.duplicates
 
     async def _from_ids(self, user_ids: object) -> None:
         if isinstance(user_ids, str):
@@ -131,7 +131,7 @@ class Planner:
                 await self._stored(lambda: self._store(TOGETHER))
             self._plan((), last=True)
             await self._stored(lambda: self._store(1))
-            self._repeated = distinct.repeated
+            self._duplicates = distinct.duplicates
 
     def _fixed(self) -> int:
         return len(self._header.message or b"") + len(self._header.custom_fields or b"")
@@ -164,7 +164,7 @@ class Planner:
         for batch in requests.batches():
             self._take_in(batch)
             self._store(TOGETHER_EACH)
-        self._repeated += requests.repeated
+        self._duplicates += requests.duplicates
 
     def _take_in(self, requests: Iterable[object]) -> None:
         for request in requests:
@@ -174,12 +174,12 @@ class Planner:
     def _request(self, request: object) -> Chunk:
         try:
             users, message, fields = _fields_of(request)
-            distinct, ids, repeated = check_users(users, self._header.max_users)
+            distinct, ids, duplicates = check_users(users, self._header.max_users)
             encoded = wire.encode_message(message)
             custom = None if fields is None else wire.encode_custom_fields(fields)
         except ValidationError as error:
             raise ValidationError(f"request number {self._taken + 1}: {error}") from None
-        self._repeated += repeated
+        self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
 
     def _store(self, together: int) -> None:

@@ -29,7 +29,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     ``not_sent`` are those whose turn has not come, or who came back untaken: a resume sends to them. ``unknown`` are
     held: a resume sends to them only when told. ``resent`` of all were sent again after an UNKNOWN, and may have been
-    pushed twice. ``repeated`` ids of the source were left out. ``seconds`` is how long the sending took in this
+    pushed twice. ``duplicates`` ids of the source were left out. ``seconds`` is how long the sending took in this
     process; ``stopped`` says why it ended before its end, None where it did not; ``run`` names the run file, if there
     is one.
     """
@@ -40,7 +40,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     not_sent: int = 0
     unknown: int = 0
     resent: int = 0
-    repeated: int = 0
+    duplicates: int = 0
     seconds: float = 0.0
     stopped: str | None = None
     stopped_by: StopCause | None = None
@@ -114,7 +114,7 @@ def report_of(
         not_sent=tally.not_sent,
         unknown=tally.unknown,
         resent=tally.resent,
-        repeated=journal.repeated,
+        duplicates=journal.duplicates,
         seconds=seconds,
         stopped=None if ending is None else ending.reason,
         stopped_by=None if ending is None else ending.by,

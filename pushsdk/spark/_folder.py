@@ -68,7 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The number of users in one chunk at most."""
     chunks: int
     users: int
-    repeated: int
+    duplicates: int
     checksum: str
     """The sum of the hashes of all ids: of the same users in any order."""
     tasks: int

@@ -113,7 +113,7 @@ def _states(claim: Claim | None, users: int) -> UserStates:
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     """As ``BroadcastReport``; ``run`` is the folder of the run, ``file`` that of its outcomes, as Parquet.
 
-    ``repeated`` rows of the frame had the id of another. ``seconds`` is how long the sending took, without the plan.
+    ``duplicates`` rows of the frame had the id of another. ``seconds`` is how long the sending took, without the plan.
     ``stopped`` is what most of those said who were not sent to. ``resent`` is always 0. Without a ``file`` the sending
     has not come to its end: what is known so far is read from the plan and the claims, and ``stopped`` is what to do.
     """
@@ -170,7 +170,7 @@ def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
         rejected=tally[Outcome.REJECTED],
         not_sent=tally[Outcome.NOT_SENT],
         unknown=tally[Outcome.UNKNOWN],
-        repeated=manifest.repeated,
+        duplicates=manifest.duplicates,
         run=str(folder.path),
         in_use=in_use,
         stopped=None if in_use else "the job did not come to its end: call broadcast with the same arguments",
@@ -188,7 +188,7 @@ def report_of(folder: Folder, manifest: Manifest, outcomes: Path, summary: Summa
     """The report of these outcomes."""
     return SparkReport(
         planned=manifest.users,
-        repeated=manifest.repeated,
+        duplicates=manifest.duplicates,
         run=str(folder.path),
         file=str(outcomes),
         **msgspec.structs.asdict(summary),

@@ -165,7 +165,7 @@ def _plan(
         max_users=max_users,
         chunks=found.chunks,
         users=found.users,
-        repeated=found.rows - found.users,
+        duplicates=found.rows - found.users,
         checksum=found.checksum,
         tasks=tasks,
         created=time.time(),

@@ -57,10 +57,10 @@ def test_what_was_taken_off_and_passed_over_is_counted(folder: Path) -> None:
     audience = Audience.read(made(folder, "users.txt", b"a\r\n b\r\n\n  \nc \na\n"))
     assert audience.summary == AudienceSummary()
     assert sorted(ids_of(audience, distinct=True)) == ["a", "b", "c"]
-    assert audience.summary == AudienceSummary(read=4, users=3, repeated=1, blank=2, padded=2)
-    assert audience.repeated == 1
+    assert audience.summary == AudienceSummary(read=4, users=3, duplicates=1, blank=2, padded=2)
+    assert audience.duplicates == 1
     assert str(AudienceSummary(users=1, blank=1)) == "1 user, 1 blank line"
-    assert str(audience.summary) == "3 users, 1 repeated, 2 blank lines, 2 with space around them"
+    assert str(audience.summary) == "3 users, 1 duplicate, 2 blank lines, 2 with space around them"
 
 
 @pytest.mark.parametrize("source", ["ids.txt", Path("ids.txt"), ["ann"], None])
@@ -425,7 +425,7 @@ def test_without_duckdb_text_is_read_and_parquet_says_what_to_install(
 def test_the_first_of_the_rows_of_one_id_counts(folder: Path) -> None:
     audience = Audience.read(made(folder, "u.csv", "user_id,n\na,1\nb,2\na,3\n"))
     assert rows_of(audience, distinct=True) == [("a", {"n": "1"}), ("b", {"n": "2"})]
-    assert audience.summary == AudienceSummary(read=3, users=2, repeated=1)
+    assert audience.summary == AudienceSummary(read=3, users=2, duplicates=1)
     assert rows_of(audience) == [("a", {"n": "1"}), ("b", {"n": "2"}), ("a", {"n": "3"})]
 
 

@@ -89,9 +89,9 @@ def test_requests_come_in_batches_and_again_and_are_counted(audience: Audience) 
     personal = audience.personalize(MESSAGE)
     assert [len(batch) for batch in personal.batches()] == [2]
     assert [len(batch) for batch in personal.batches()] == [2]
-    assert personal.summary == AudienceSummary(read=3, users=2, repeated=1)
+    assert personal.summary == AudienceSummary(read=3, users=2, duplicates=1)
     assert personal.source == audience.source
-    assert personal.repeated == 1
+    assert personal.duplicates == 1
 
 
 def test_repeated_users_are_kept_where_asked(audience: Audience) -> None:

@@ -166,10 +166,10 @@ def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path: Path) -> Non
     assert ids_of(audience) == every
     assert audience.summary == AudienceSummary(read=45000, users=45000)
     assert sorted(ids_of(audience, distinct=True)) == sorted(set(every))
-    assert audience.summary == AudienceSummary(read=45000, users=30000, repeated=15000)
+    assert audience.summary == AudienceSummary(read=45000, users=30000, duplicates=15000)
     assert rows_of(audience) == [(user, {"n": i}) for i, user in enumerate(every)]
     assert rows_of(audience, distinct=True) == [(user, {"n": i}) for i, user in enumerate(every[:30000])]
-    assert audience.summary == AudienceSummary(read=45000, users=30000, repeated=15000)
+    assert audience.summary == AudienceSummary(read=45000, users=30000, duplicates=15000)
     assert audience.count() == 45000
 
 
@@ -178,7 +178,7 @@ def test_a_query_counts_what_it_read_and_what_was_repeated() -> None:
     assert audience.count() is None
     assert ids_of(audience) == [str(i % 3) for i in range(10)]
     assert sorted(ids_of(audience, distinct=True)) == ["0", "1", "2"]
-    assert audience.summary == AudienceSummary(read=10, users=3, repeated=7)
+    assert audience.summary == AudienceSummary(read=10, users=3, duplicates=7)
 
 
 def test_an_empty_table_has_no_users(tmp_path: Path) -> None:
@@ -495,7 +495,7 @@ def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_duckdb_has_no_room_for_is_made_distinct_all_the_same() -> None:
     audience = Audience.query("SELECT 'user-' || (i % 200000) AS user_id FROM range(300000) t(i)")
     assert sorted(ids_of(audience, distinct=True)) == sorted(f"user-{i}" for i in range(200_000))
-    assert audience.summary == AudienceSummary(read=300_000, users=200_000, repeated=100_000)
+    assert audience.summary == AudienceSummary(read=300_000, users=200_000, duplicates=100_000)
 
 
 @pytest.mark.usefixtures("no_room")
@@ -513,7 +513,7 @@ def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: p
     monkeypatch.setattr(duckdb_reader.Query, "_distinct", none)
     audience = Audience.query("SELECT unnest(['a', 'b', 'a']) AS user_id")
     assert ids_of(audience, distinct=True) == ["a", "b"]
-    assert audience.summary == AudienceSummary(read=3, users=2, repeated=1)
+    assert audience.summary == AudienceSummary(read=3, users=2, duplicates=1)
 
 
 def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

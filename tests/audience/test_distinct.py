@@ -34,7 +34,7 @@ def through(batches: Sequence[Sequence[str]], memory: int = ROOMY) -> tuple[list
     with Distinct(memory=memory) as distinct:
         out = [user for batch in batches for fresh in distinct.add(batch) for user in fresh]
         out += [user for rest in distinct.finish() for user in rest]
-        return out, distinct.repeated
+        return out, distinct.duplicates
 
 
 def test_ids_come_out_once_and_in_their_order() -> None:
@@ -47,15 +47,15 @@ def test_a_batch_without_anything_new_gives_no_batch() -> None:
         assert distinct.add(["a", "a"]) == []
         assert distinct.add([]) == []
         assert list(distinct.finish()) == []
-        assert distinct.repeated == 2
+        assert distinct.duplicates == 2
 
 
 @given(batches, st.sampled_from([NEXT_TO_NOTHING, TINY, ROOMY]))
 def test_whatever_the_memory_each_id_comes_out_exactly_once(given: list[list[str]], memory: int) -> None:
     every = list(itertools.chain.from_iterable(given))
-    out, repeated = through(given, memory)
+    out, duplicates = through(given, memory)
     assert sorted(out) == sorted(set(every))
-    assert repeated == len(every) - len(out)
+    assert duplicates == len(every) - len(out)
 
 
 def test_ids_beyond_the_memory_come_out_at_the_end() -> None:
@@ -71,16 +71,16 @@ def test_ids_beyond_the_memory_come_out_at_the_end() -> None:
 
 def test_an_id_of_the_memory_does_not_come_out_again_from_the_disk() -> None:
     users = [f"user-{i}" for i in range(200)]
-    out, repeated = through([users, users, users[:1]], TINY)
+    out, duplicates = through([users, users, users[:1]], TINY)
     assert sorted(out) == sorted(users)
-    assert repeated == 201
+    assert duplicates == 201
 
 
 def test_ids_that_repeat_only_on_disk_are_counted() -> None:
     first, second = [f"a{i}" for i in range(200)], [f"b{i}" for i in range(200)]
-    out, repeated = through([first, second, second], TINY)
+    out, duplicates = through([first, second, second], TINY)
     assert sorted(out) == sorted(first + second)
-    assert repeated == 200
+    assert duplicates == 200
 
 
 def test_ids_of_all_alphabets_survive_the_disk() -> None:
@@ -153,7 +153,7 @@ def rows_through(batches: Sequence[Sequence[Any]], memory: int) -> tuple[list[An
     with Distinct(rows=True, memory=memory) as distinct:
         out = [row for batch in batches for fresh in distinct.add(batch) for row in fresh]
         out += [row for rest in distinct.finish() for row in rest]
-        return out, distinct.repeated
+        return out, distinct.duplicates
 
 
 @example([[("a", {"n": 0})], [("b", {"n": 1}), ("b", {"n": 2})]], NEXT_TO_NOTHING)
@@ -163,10 +163,10 @@ def test_the_first_row_of_an_id_counts_whatever_the_memory(given: list[list[Any]
     first: dict[str, Any] = {}
     for user, fields in every:
         first.setdefault(user, fields)
-    out, repeated = rows_through(given, memory)
+    out, duplicates = rows_through(given, memory)
     assert len(out) == len(first)
     assert dict(out) == first
-    assert repeated == len(every) - len(first)
+    assert duplicates == len(every) - len(first)
 
 
 def test_rows_keep_their_values_on_disk() -> None:

@@ -65,8 +65,8 @@ async def test_a_job_delivered_again_is_answered_and_nobody_is_pushed_again() ->
     async with service.client(claims=claims) as client:
         first = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
         again = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
-    assert (first.users, first.repeated, first.already_accepted, first.requests) == (2, 1, 0, 1)
-    assert again == Receipt(users=2, repeated=1, requests=0, attempts=(), already_accepted=2)
+    assert (first.users, first.duplicates, first.already_accepted, first.requests) == (2, 1, 0, 1)
+    assert again == Receipt(users=2, duplicates=1, requests=0, attempts=(), already_accepted=2)
     assert (again.outcome, again.status) == (Outcome.ACCEPTED, None)
     assert service.users() == {"user-1": 1, "user-2": 1}
     assert claims.ops == ["add", "swap", "add"]

@@ -66,7 +66,7 @@ def test_everybody_once_and_the_counts_on_stdout(broadcast, service):
     ended = broadcast()
     assert (ended.code, ended.err) == (0, "")
     assert [line.split()[-1] for line in ended.out.splitlines()[:4]] == ["3", "0", "0", "0"]
-    assert ended.out.splitlines()[4].startswith("users     3  in 0:00, 1 repeated id left out")
+    assert ended.out.splitlines()[4].startswith("users     3  in 0:00, 1 duplicate left out")
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
@@ -471,7 +471,7 @@ def mixed(broadcast, service, folder):
 def test_status_of_a_run_that_is_being_sent_gives_no_advice(command, folder):
     journal = Journal.create(folder / "spring.run", Header(kind="broadcast", base_url="", max_users=1, max_bytes=1))
     journal.add([Chunk(1, b'"ann"')])
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     ended = command("status", "spring.run")
     journal.close()
     assert ended.err.startswith("another process is sending it now")
@@ -551,7 +551,7 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
     (folder / "ids.txt").write_text("\n".join([*map(str, range(2500)), "7"]))
     told = json.loads(plan(command, "--json", "--custom-fields", '{"a": 1}').out)
     assert service.requests == 0
-    assert (told["users"], told["repeated"], told["requests"], told["seconds"]) == (2500, 1, 3, None)
+    assert (told["users"], told["duplicates"], told["requests"], told["seconds"]) == (2500, 1, 3, None)
     sizes = []
     for start in (0, 1000, 2000):
         users = ",".join(f'"{user}"' for user in range(start, min(start + 1000, 2500)))
@@ -581,7 +581,7 @@ def test_a_plan_tells_the_time_at_a_rate(command, folder, monkeypatch, words, va
     ended = plan(command, *words)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[-1].split() == time.split()
-    assert "1 repeated left out" in ended.out
+    assert "1 duplicate left out" in ended.out
 
 
 def test_a_rate_that_is_none_exits_with_2_and_its_source(command, folder, monkeypatch):
@@ -592,4 +592,4 @@ def test_a_rate_that_is_none_exits_with_2_and_its_source(command, folder, monkey
 
 
 def test_a_plan_without_repeated_ids_says_nothing_of_them(command, folder):
-    assert "repeated" not in plan(command, "--no-dedupe").out
+    assert "duplicates" not in plan(command, "--no-dedupe").out

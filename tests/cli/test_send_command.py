@@ -112,7 +112,7 @@ def test_the_result_may_be_json(command, service):
     assert json.loads(ended.out) == {
         "outcome": "ACCEPTED",
         "users": {"ACCEPTED": 2},
-        "repeated": 1,
+        "duplicates": 1,
         "requests": 1,
         "status": 204,
     }

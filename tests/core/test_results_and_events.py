@@ -25,7 +25,7 @@ ATTEMPTS = (
 )
 ABANDONED = SendAbandoned(outcome=Outcome.UNKNOWN, user_ids=("ada", "bob"), attempts=ATTEMPTS)
 VALUES = [
-    Receipt(users=2, repeated=1, requests=1, attempts=ATTEMPTS),
+    Receipt(users=2, duplicates=1, requests=1, attempts=ATTEMPTS),
     DrainReport(accepted=("ada",), rejected=("bob",), not_sent=("cy",), unknown=("di",), abandoned=(ABANDONED,)),
     ClientStats(accepted=3, paused=1.5),
     AttemptEnded(endpoint="push", users=2, number=1, attempt=ATTEMPTS[0]),

@@ -34,7 +34,7 @@ MANIFEST = Manifest(
     max_users=1000,
     chunks=2,
     users=3,
-    repeated=1,
+    duplicates=1,
     checksum="77",
     tasks=2,
     created=1_000_000.0,
@@ -326,7 +326,7 @@ def concluded(folder: Folder) -> SparkReport:
 
 def test_the_report_counts_as_the_summary_does(folder: Folder) -> None:
     report = concluded(folder)
-    assert (report.planned, report.repeated, report.accepted, report.unknown, report.not_sent) == (3, 1, 1, 1, 1)
+    assert (report.planned, report.duplicates, report.accepted, report.unknown, report.not_sent) == (3, 1, 1, 1, 1)
     assert (report.seconds, report.tasks, report.stopped, report.run) == (2.5, 4, "paused", str(folder.path))
 
 

@@ -90,7 +90,7 @@ def test_everybody_is_pushed_once(audience: Audience, send: Any, service: Oracle
     df = audience()
     report = send(df.union(df.limit(10)), HELLO)
     assert service.users() == names()
-    assert (report.planned, report.accepted, report.repeated, report.stopped) == (USERS, USERS, 10, None)
+    assert (report.planned, report.accepted, report.duplicates, report.stopped) == (USERS, USERS, 10, None)
     assert {row.user_id for row in report.rows(Outcome.ACCEPTED)} == set(names())
     report.raise_for_failures()
 

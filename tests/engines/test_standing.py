@@ -40,7 +40,7 @@ MANIFEST = Manifest(
     max_users=SIZE,
     chunks=USERS // SIZE,
     users=USERS,
-    repeated=2,
+    duplicates=2,
     checksum="77",
     tasks=2,
     created=1_000_000.0,
@@ -95,7 +95,7 @@ def test_after_a_job_that_failed_it_is_what_the_claims_say(run: Run, service: Or
     assert run.send(4) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10}
     report = read_report(run.folder.path)
     assert counts(report) == (20, 10, 10, 20)
-    assert (report.planned, report.repeated, report.file, report.in_use) == (USERS, 2, "", False)
+    assert (report.planned, report.duplicates, report.file, report.in_use) == (USERS, 2, "", False)
     assert report.stopped == "the job did not come to its end: call broadcast with the same arguments"
     rows = {row.user_id: row for row in report.rows()}
     assert len(rows) == USERS

@@ -35,7 +35,7 @@ async def test_each_call_of_a_crowd_is_told_its_own_receipt() -> None:
     async with client_of(service) as client:
         receipts = await asyncio.gather(*(client.send(users, MESSAGE) for users in ("a", ["b", "c"], ["d", "d"], "e")))
     assert len(service.sent) == 1
-    assert [(receipt.users, receipt.repeated) for receipt in receipts] == [(1, 0), (2, 0), (1, 1), (1, 0)]
+    assert [(receipt.users, receipt.duplicates) for receipt in receipts] == [(1, 0), (2, 0), (1, 1), (1, 0)]
     assert len({receipt.attempts for receipt in receipts}) == 1
 
 
@@ -91,7 +91,7 @@ async def test_an_id_counts_once_within_a_call() -> None:
     async with client_of(service) as client:
         receipt = await client.send(["a", "b", "a", "a"], MESSAGE)
     assert service.sent == [("a", "b")]
-    assert (receipt.users, receipt.repeated) == (2, 2)
+    assert (receipt.users, receipt.duplicates) == (2, 2)
 
 
 @virtual

@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_new_journal_is_empty_and_not_sealed(path: Path) -> None:
     journal = Journal.create(path, BROADCAST)
     assert (journal.path, journal.header, journal.sealed) == (path, BROADCAST, False)
-    assert (journal.chunks, journal.users, journal.repeated, journal.tally()) == (0, 0, 0, Tally())
+    assert (journal.chunks, journal.users, journal.duplicates, journal.tally()) == (0, 0, 0, Tally())
     journal.close()
 
 
@@ -49,9 +49,9 @@ def test_a_plan_is_counted_as_it_grows_and_sealed_with_what_came_twice(path: Pat
     journal.add([chunk("a", "b"), chunk("c")])
     journal.add([])
     journal.add([chunk("d")])
-    assert (journal.chunks, journal.users, journal.repeated) == (3, 4, 0)
-    journal.seal(repeated=7)
-    assert (journal.sealed, journal.repeated, journal.tally()) == (True, 7, Tally(not_sent=4))
+    assert (journal.chunks, journal.users, journal.duplicates) == (3, 4, 0)
+    journal.seal(duplicates=7)
+    assert (journal.sealed, journal.duplicates, journal.tally()) == (True, 7, Tally(not_sent=4))
     assert journal.load([2, 0, 1, 0]) == [chunk("d"), chunk("a", "b"), chunk("c"), chunk("a", "b")]
     journal.close()
 
@@ -102,7 +102,7 @@ def test_personalized_chunks_keep_their_own_message_and_fields(path: Path) -> No
     ]
     journal = Journal.create(path, EACH)
     journal.add(chunks)
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     assert journal.load([0, 1, 2]) == chunks
     journal.close()
 
@@ -113,7 +113,7 @@ def test_small_chunks_share_rows_and_large_ones_do_not(tmp_path: Path) -> None:
     large = [Chunk(1, b'"x"', b"m" * 3 * records.PACK), Chunk(1, b'"y"')]
     journal = Journal.create(path, EACH)
     journal.add([*small, *large])
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     journal.close()
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT first FROM plan").fetchall() == [(0,), (16,), (32,), (40,), (41,)]
@@ -208,7 +208,7 @@ def test_rows_of_one_outcome_leave_out_chunks_without_reading_them(tmp_path: Pat
     journal = Journal.create(tmp_path / "a.run", BROADCAST)
     journal.add([Chunk(1, b"what can't be read")])
     journal.add([chunk("a")])
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     journal.write([event(REJECTED, 1, 2, 400)])
     assert [row.user_id for row in journal.rows(Outcome.REJECTED)] == ["a"]
     journal.close()
@@ -251,8 +251,8 @@ def test_nothing_is_written_before_the_seal_and_nothing_planned_after_it(path: P
     journal = Journal.create(path, BROADCAST)
     with pytest.raises(RuntimeError, match="not complete yet"):
         journal.write([event(CLAIMED, 0, 1)])
-    journal.seal(repeated=0)
-    for late in (lambda: journal.add([chunk("a")]), lambda: journal.seal(repeated=0)):
+    journal.seal(duplicates=0)
+    for late in (lambda: journal.add([chunk("a")]), lambda: journal.seal(duplicates=0)):
         with pytest.raises(RuntimeError, match="the plan is complete"):
             late()
     journal.close()
@@ -329,7 +329,7 @@ def test_a_plan_that_is_still_open_can_go_on(tmp_path: Path) -> None:
     journal.close()
     journal = Journal.open(path, write=True)
     journal.add([chunk("b", "c")])
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     before = seen(journal)
     journal.close()
     journal = Journal.open(path, write=True)

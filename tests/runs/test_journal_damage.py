@@ -37,7 +37,7 @@ def large_run(path: Path) -> object:
     journal = Journal.create(path, BROADCAST)
     for start in range(0, 400, 2):
         journal.add([chunk(*(f"user-{start}-{number}-{'x' * 20}" for number in range(20))), chunk(str(start))])
-    journal.seal(repeated=1)
+    journal.seal(duplicates=1)
     for number in range(300):
         state = (CLAIMED, UNKNOWN, PENDING)[number % 3]
         first = journal.first_user(number)
@@ -188,7 +188,7 @@ def test_whole_rows_that_are_gone_or_elsewhere_are_missed(tmp_path: Path, statem
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a", "b", "c"), chunk("d", "e")])
     journal.add([chunk("f")])
-    journal.seal(repeated=4)
+    journal.seal(duplicates=4)
     for events in some_events():
         journal.write(events)
     journal.close()
@@ -257,7 +257,7 @@ def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path
     journal.add([chunk("a"), chunk("b")])
     if statement:
         journal.add([chunk("c")])
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     journal.close()
     journal = Journal.open(tmp_path / "a.run", write=False)
     vandalise(tmp_path / "a.run", what + statement)

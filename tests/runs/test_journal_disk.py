@@ -144,7 +144,7 @@ def test_a_plan_that_can_not_be_written_was_never_sent(tmp_path: Path, faulty: l
     faulty[-1].fault = "COMMIT", error_of("SQLITE_FULL")
     uses: dict[str, Callable[[], None]] = {
         "add": lambda: journal.add([chunk("b")]),
-        "seal": lambda: journal.seal(repeated=0),
+        "seal": lambda: journal.seal(duplicates=0),
     }
     for _ in range(2):
         with pytest.raises(

@@ -324,7 +324,7 @@ async def test_a_limit_that_leaves_held_users_says_so(tmp_path: Path) -> None:
 async def test_a_plan_without_dedupe_is_not_taken_up_as_one_with_it(tmp_path: Path) -> None:
     async with client_of(FakeService()) as client:
         await client.broadcast(["a", "a"], MESSAGE, run=tmp_path / "run", dedupe=False, limit=1)
-        with pytest.raises(RunFileError, match="planned with repeated ids left in: ask for the same, or resume it"):
+        with pytest.raises(RunFileError, match="planned with duplicates left in: ask for the same, or resume it"):
             await client.broadcast(["a", "a"], MESSAGE, run=tmp_path / "run")
 
 
@@ -525,7 +525,7 @@ def test_a_reader_knows_whether_somebody_is_sending(tmp_path: Path) -> None:
     path = tmp_path / "run"
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a")])
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     journal.write([event(CLAIMED, 0, 1)])
     assert (read_report(path).in_use, read_report(path).unknown) == (True, 1)
     journal.close()

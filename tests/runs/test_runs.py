@@ -120,7 +120,7 @@ async def test_an_id_that_comes_again_counts_once() -> None:
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast([*users(6), "user-1", "user-5"], MESSAGE)
     judge(report, service, users(6))
-    assert report.repeated == 2
+    assert report.duplicates == 2
 
 
 @virtual
@@ -207,7 +207,7 @@ async def test_each_request_has_its_own_message(run: Path | None) -> None:
         (("a",), "A"),
         (("b", "c"), "B"),
     ]
-    assert report.repeated == 1
+    assert report.duplicates == 1
 
 
 @pytest.mark.parametrize(
@@ -644,7 +644,7 @@ class Crowd:
     def __init__(self, ids: list[str], source: str = "crowd") -> None:
         self.ids = ids
         self.source = source
-        self.repeated = 3
+        self.duplicates = 3
         self.on_chunk: Callable[[], None] = lambda: None
 
     def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool) -> Iterator[list[Chunk]]:
@@ -659,7 +659,7 @@ async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run", limit=10)
-        assert (report.planned, report.repeated) == (100, 3)
+        assert (report.planned, report.duplicates) == (100, 3)
         with pytest.raises(RunFileError, match="somewhere else"):
             await client.broadcast(Crowd(users(100), "another"), MESSAGE, run=tmp_path / "run")
         report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run")
@@ -670,7 +670,7 @@ async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path:
 async def test_requests_may_come_in_batches_and_their_source_is_remembered(tmp_path: Path) -> None:
     class Letters:
         source = "letters"
-        repeated = 2
+        duplicates = 2
 
         def batches(self) -> Iterator[list[PushRequest]]:
             for name in "abc":
@@ -679,7 +679,7 @@ async def test_requests_may_come_in_batches_and_their_source_is_remembered(tmp_p
     service = FakeService()
     async with client_of(service) as client:
         report = await client.send_each(Letters(), run=tmp_path / "run", limit=2)
-        assert (report.planned, report.repeated) == (6, 2)
+        assert (report.planned, report.duplicates) == (6, 2)
         with pytest.raises(RunFileError, match="somewhere else"):
             await client.send_each([], run=tmp_path / "run")
         report = await client.send_each(Letters(), run=tmp_path / "run")
@@ -765,7 +765,7 @@ async def test_distinct_ids_that_were_spilled_to_disk_are_planned_all_the_same(m
     async with client_of(service) as client:
         report = await client.broadcast(itertools.chain(users(3000), users(2000)), MESSAGE)
     assert {row.user_id for row in report.rows()} == {*users(3000)}
-    assert (report.accepted, report.repeated, max(service.processed.values())) == (3000, 2000, 1)
+    assert (report.accepted, report.duplicates, max(service.processed.values())) == (3000, 2000, 1)
 
 
 @virtual

@@ -204,7 +204,7 @@ def judge_report(returned: BroadcastReport, read: BroadcastReport, life: Life) -
         "not_sent",
         "unknown",
         "resent",
-        "repeated",
+        "duplicates",
         "stopped",
         "stopped_by",
     ):

@@ -64,7 +64,7 @@ def make_run(path: Path, sizes: Sequence[int] = (3, 2), **options: Any) -> Journ
     users = [f"u{number}" for number in range(sum(sizes))]
     ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
     journal.add([chunk(*users[end - size : end]) for size, end in zip(sizes, ends, strict=True)])
-    journal.seal(repeated=4)
+    journal.seal(duplicates=4)
     return journal
 
 
@@ -93,7 +93,7 @@ def seen(journal: Journal) -> object:
     return (
         journal.header,
         journal.sealed,
-        journal.repeated,
+        journal.duplicates,
         journal.chunks,
         journal.users,
         journal.stop_reason,

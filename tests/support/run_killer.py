@@ -46,7 +46,7 @@ def plan(path: Path, *, durable: bool) -> Journal:
     for number in range(CHUNKS):
         users = [f'"user-{number}-{place}"' for place in range(SIZE)]
         journal.add([Chunk(SIZE, ",".join(users).encode())])
-    journal.seal(repeated=0)
+    journal.seal(duplicates=0)
     return journal
 
 

@@ -99,7 +99,7 @@ def test_a_closed_client_is_not_used_again(service: Service, use: Callable[[Push
 
 
 def test_everything_is_sent_by_the_same_core(client: PushClient, service: Service, tmp_path: Path) -> None:
-    assert client.send(iter(["a", "b", "a"]), HELLO).repeated == 1
+    assert client.send(iter(["a", "b", "a"]), HELLO).duplicates == 1
     assert client.with_options(timeout=5.0, retry=RetryPolicy.none()).send("c", {"title": {"en": "t"}}).users == 1
     assert client.create_campaign(CampaignRequest(name="c", external_id="e")).uuid
     run = tmp_path / "spring.run"

@@ -245,7 +245,7 @@ async def use() -> None:
         assert_type(client, AsyncPushClient)
         receipt = await client.send("u", message)
         assert_type(receipt, Receipt)
-        assert_type((receipt.users, receipt.repeated, receipt.requests), tuple[int, int, int])
+        assert_type((receipt.users, receipt.duplicates, receipt.requests), tuple[int, int, int])
         assert_type(receipt.attempts, tuple[Attempt, ...])
         assert_type(receipt.status, int | None)
         assert_type(receipt.outcome, Outcome)

@@ -52,7 +52,7 @@ class Seal(msgspec.Struct, frozen=True, array_like=True):
 
     chunks: int
     users: int
-    repeated: int
+    duplicates: int
     digest: bytes
     """Over the checksums of its rows."""
 

@@ -90,7 +90,7 @@ class Journal:
         #: The plan is complete. Set by ``seal``, as is the next one.
         self.sealed = False
         #: Ids that came more than once, and count once.
-        self.repeated = 0
+        self.duplicates = 0
         #: Why the process that sent last ended before the end. Set by ``end``, and gone with the next ``write``.
         self.stop_reason: StopReason | None = None
         # Both have everything that is in the file, and nothing else: changed after each commit.
@@ -176,10 +176,10 @@ class Journal:
             self._digest.update(digested(row))
         self._extend(sizes)
 
-    def seal(self, *, repeated: int) -> None:
+    def seal(self, *, duplicates: int) -> None:
         """The plan is complete: from now on it can be sent, and never changes."""
         self._expect(sealed=False)
-        seal = Seal(self.chunks, self.users, repeated, self._digest.digest())
+        seal = Seal(self.chunks, self.users, duplicates, self._digest.digest())
         data, crc = meta_row(Meta(self.header, seal))
 
         def work(db: Connection) -> None:
@@ -187,7 +187,7 @@ class Journal:
             db.execute("UPDATE head SET crc = ?", (crc,))
 
         self._file.commit(work, outcome=Outcome.NOT_SENT)
-        self.sealed, self.repeated, self._crc = True, repeated, crc
+        self.sealed, self.duplicates, self._crc = True, duplicates, crc
 
     def write(self, events: Sequence[Event]) -> None:
         """Note ``events``, in one transaction that is committed when this returns."""
@@ -337,9 +337,9 @@ class Journal:
                 self._extend(read_sizes(row, self.chunks))
                 self._digest.update(digested(row))
         if seal is not None:
-            if seal != Seal(self.chunks, self.users, seal.repeated, self._digest.digest()):
+            if seal != Seal(self.chunks, self.users, seal.duplicates, self._digest.digest()):
                 raise Damaged
-            self.sealed, self.repeated = True, seal.repeated
+            self.sealed, self.duplicates = True, seal.duplicates
 
     def _read_log(self, last: int) -> None:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):

@@ -152,14 +152,14 @@ def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: 
     ):
         users += sum(chunk.users for chunk in chunks)
         sizes += [around + len(chunk.ids) for chunk in chunks]
-    repeated = audience.summary.repeated
+    duplicates = audience.summary.duplicates
     requests = {"requests": len(sizes) - 1, "bytes": sum(sizes), "largest": max(sizes)}
-    return {"users": users, "repeated": repeated, **requests}
+    return {"users": users, "duplicates": duplicates, **requests}
 
 
 def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> Iterator[Figure]:
-    repeated = f"{totals['repeated']:,} repeated left out" if totals["repeated"] else ""
-    yield "users", f"{totals['users']:,}", repeated, "bold"
+    duplicates = f"{count(totals['duplicates'], 'duplicate')} left out" if totals["duplicates"] else ""
+    yield "users", f"{totals['users']:,}", duplicates, "bold"
     yield "requests", f"{totals['requests']:,}", "", ""
     yield "bytes", f"{totals['bytes']:,}", f"{totals['largest']:,} in the largest request", ""
     if seconds:
@@ -403,8 +403,8 @@ def _run_figures(found: BroadcastReport) -> Iterator[Figure]:
     remarks = []
     if found.seconds:
         remarks.append(f"in {duration(found.seconds)}")
-    if found.repeated:
-        remarks.append(f"{count(found.repeated, 'repeated id')} left out")
+    if found.duplicates:
+        remarks.append(f"{count(found.duplicates, 'duplicate')} left out")
     if found.resent:
         remarks.append(f"{found.resent:,} sent again after an unknown")
     yield "users", f"{found.planned:,}", ", ".join(remarks), "bold"

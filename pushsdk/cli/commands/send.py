@@ -116,7 +116,7 @@ def _success(receipt: Receipt) -> dict[str, Any]:
     return {
         "outcome": receipt.outcome,
         "users": {receipt.outcome: receipt.users},
-        "repeated": receipt.repeated,
+        "duplicates": receipt.duplicates,
         "requests": receipt.requests,
         "status": receipt.status,
     }
