@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Literal, TypedDict, TypeVar, Unpack
 import msgspec
 from msgspec import Meta, Struct
 
-__all__ = ["PRESETS", "Conditions", "Fault", "Preset", "Rules", "Verdict", "load_faults", "preset", "read_faults"]
+__all__ = ["PRESETS", "Conditions", "Fault", "FaultDecision", "Preset", "Rules", "load_faults", "preset", "read_faults"]
 
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
@@ -185,7 +185,7 @@ def read_faults(rules: object) -> list[Fault]:
     return list(msgspec.convert(rules, type=list[AnyFault]))
 
 
-class Verdict(Struct, frozen=True):
+class FaultDecision(Struct, frozen=True):
     """What happens to one request: a wait in seconds, then the fault, or acceptance where it is None.
 
     ``rule`` is the name of the rule that acts, of the last where several do.
@@ -196,7 +196,7 @@ class Verdict(Struct, frozen=True):
     rule: str | None = None
 
 
-_UNHARMED = Verdict()
+_UNHARMED = FaultDecision()
 
 
 class _Rule:
@@ -258,7 +258,7 @@ class Rules:
         if len(self.hits()) < len(self._rules):
             raise ValueError("two faults have the same name")
 
-    def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> Verdict:
+    def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> FaultDecision:
         """What happens to the request of ``size`` bytes; ``user_ids`` is empty for a campaign."""
         if not self._rules:
             return _UNHARMED
@@ -267,9 +267,9 @@ class Rules:
             if rule.enabled and rule.hit(endpoint, user_ids, size):
                 name = rule.name
                 if not isinstance(rule.fault, DelayFault):
-                    return Verdict(delay, rule.fault, name)
+                    return FaultDecision(delay, rule.fault, name)
                 delay += rule.fault.seconds
-        return Verdict(delay, None, name)
+        return FaultDecision(delay, None, name)
 
     def anew(self) -> Rules:
         """Return the same rules with counts and draws at their start. A rule that is switched off stays off."""

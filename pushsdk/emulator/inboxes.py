@@ -15,7 +15,7 @@ from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.store.queries import InboxRef, Store
-from pushsdk.emulator.store.records import Entry
+from pushsdk.emulator.store.records import RequestRecord
 
 __all__ = ["Event", "EventLog", "InboxState", "Inboxes"]
 
@@ -164,7 +164,7 @@ class Inboxes:
             inbox.rules = inbox.rules.anew()
         inbox.events.publish("reset")
 
-    def stored(self, entries: Sequence[Entry]) -> None:
+    def stored(self, entries: Sequence[RequestRecord]) -> None:
         """Publish to each inbox what came."""
         ids: dict[int, list[int]] = {}
         for entry in entries:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from pushsdk.emulator.shapes import Message
-from pushsdk.emulator.store.records import Card, Entry
+from pushsdk.emulator.store.records import Preview, RequestRecord
 
 __all__ = ["Notification", "Platform", "PushView", "describe", "notifications"]
 
@@ -50,14 +50,14 @@ _MADE_UP = {
 }
 
 
-def describe(entry: Entry, message: Message | None) -> None:
+def describe(entry: RequestRecord, message: Message | None) -> None:
     """Fill the entry's card and its searched texts, of all languages."""
     if message is None:
         return
     title, subtitle, body = _texts(message.title), _texts(message.subtitle), _texts(message.body)
     entry.title = "\n".join(title.values()).casefold()
     entry.text = "\n".join((*subtitle.values(), *body.values())).casefold()
-    entry.card = Card(
+    entry.card = Preview(
         title=_cut(title),
         body=_cut(body),
         languages=tuple(dict.fromkeys((*title, *subtitle, *body)))[:_LANGUAGES],

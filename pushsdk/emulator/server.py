@@ -27,9 +27,9 @@ from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refusal, is_host
 from pushsdk.emulator.http_io import PRIVATE, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
-from pushsdk.emulator.service import Service
+from pushsdk.emulator.service import PushService
 from pushsdk.emulator.store.queries import InboxRef, Store
-from pushsdk.emulator.store.records import Campaign, Delivered, Push, Summary
+from pushsdk.emulator.store.records import Campaign, Delivered, Push, RequestSummary
 from pushsdk.emulator.store.search import parse
 
 __all__ = ["Emulator", "Inbox"]
@@ -108,7 +108,7 @@ class Pages:
 class Server(web.Server):
     """aiohttp's server, which passes each request on by its path and tells the service of lost connections."""
 
-    def __init__(self, service: Service, control: Control, pages: Pages) -> None:
+    def __init__(self, service: PushService, control: Control, pages: Pages) -> None:
         super().__init__(
             self._handle,
             access_log=None,
@@ -180,7 +180,7 @@ class Inbox:
         """The accepted campaigns that are kept, oldest first."""
         return self._store.campaigns(self._ref)
 
-    def requests(self, search: str = "") -> Sequence[Summary]:
+    def requests(self, search: str = "") -> Sequence[RequestSummary]:
         """The requests that are kept, refused ones too, oldest first: those that a search line of the page finds."""
         return self._store.requests(self._ref, parse(search), limit=-1, forward=True)
 
@@ -314,7 +314,7 @@ class Emulator:
         self._tables = None if audience is None or not segment_available() else Tables(audience)
         self._inboxes = Inboxes(self._store, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
         self._own = Inbox(self._store, self._inboxes, self.api_key)
-        self._service: Service | None = None  # set by __aenter__, kept for its counts after the end
+        self._service: PushService | None = None  # set by __aenter__, kept for its counts after the end
         self._ending = AsyncExitStack()  # what the end has to do, set by __aenter__
 
     async def __aenter__(self) -> Self:
@@ -328,7 +328,7 @@ class Emulator:
             port = sock.getsockname()[1]
             hosts = (*self._hosts, _in_url(self._host))
             guard = Guard(port=port, max_body=self._max_body, hosts=hosts, token=self._token)
-            service = Service(
+            service = PushService(
                 store=self._store, tables=self._tables, inboxes=self._inboxes, guard=guard, seed=self._seed
             )
             stack.push_async_callback(service.campaigns.aclose)

@@ -28,10 +28,10 @@ from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.phones import describe
 from pushsdk.emulator.shapes import Unreadable, read_campaign, read_push
 from pushsdk.emulator.store.queries import Store, StoreError
-from pushsdk.emulator.store.records import Entry, Unmatched
+from pushsdk.emulator.store.records import RequestRecord, Unmatched
 from pushsdk.emulator.strict import check_campaign, check_push
 
-__all__ = ["GroupCommit", "Service"]
+__all__ = ["PushService", "RecordWriter"]
 
 _UNMATCHED = 100  # heads kept of requests that reached no inbox
 _CUTS = {
@@ -41,18 +41,18 @@ _CUTS = {
 }
 
 
-class GroupCommit:
+class RecordWriter:
     """One transaction for all entries of a turn of the loop; ``stored`` is called with them after it.
 
     On the loop's own thread: no commit waits for the disk, and a thread would cost more than it frees.
     """
 
-    def __init__(self, store: Store, stored: Callable[[Sequence[Entry]], None]) -> None:
+    def __init__(self, store: Store, stored: Callable[[Sequence[RequestRecord]], None]) -> None:
         self._store = store
         self._stored = stored
-        self._waiting: list[tuple[Entry, asyncio.Future[StoreError | None]]] = []
+        self._waiting: list[tuple[RequestRecord, asyncio.Future[StoreError | None]]] = []
 
-    def add(self, entry: Entry) -> asyncio.Future[StoreError | None]:
+    def add(self, entry: RequestRecord) -> asyncio.Future[StoreError | None]:
         """Store an entry with the others of this turn; the future is done after the commit, with its error if any."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
@@ -73,7 +73,7 @@ class GroupCommit:
             else:
                 done.set_exception(why)
 
-    def _write(self, entries: Sequence[Entry]) -> Exception | None:
+    def _write(self, entries: Sequence[RequestRecord]) -> Exception | None:
         try:
             self._store.write(entries)
         except Exception as error:  # noqa: BLE001 - it belongs to the handlers that wait
@@ -82,13 +82,13 @@ class GroupCommit:
         return None
 
 
-class Service:
+class PushService:
     """The two operations over a store."""
 
     def __init__(self, *, store: Store, tables: Tables | None, inboxes: Inboxes, guard: Guard, seed: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._guard = guard
-        self._commits = GroupCommit(store, inboxes.stored)
+        self._commits = RecordWriter(store, inboxes.stored)
         self.campaigns: Campaigns = Campaigns(
             store, tables, now=self.now, changed=inboxes.campaign, reached=inboxes.reached
         )
@@ -124,7 +124,7 @@ class Service:
             return refuse(refused.refusal)
         # Its inbox, rules and limits are those of now: what a reset overtakes belongs to the time before it.
         rules, limiter = inbox.rules, inbox.limiter
-        entry = Entry(inbox=inbox.ref.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
+        entry = RequestRecord(inbox=inbox.ref.id, time=self.now(), endpoint=ENDPOINTS[request.path], body=b"")
         try:
             entry.body = await read_body(request, self._guard.max_body)
         except Refused as refused:
@@ -153,7 +153,7 @@ class Service:
         )
         return refuse(refusal)
 
-    def _examine(self, limiter: Limiter, entry: Entry, headers: Mapping[str, str]) -> Refusal | None:
+    def _examine(self, limiter: Limiter, entry: RequestRecord, headers: Mapping[str, str]) -> Refusal | None:
         """Read the body into the entry; why it is refused, or None."""
         try:
             if entry.endpoint == "push":
@@ -175,12 +175,12 @@ class Service:
             endpoint=entry.endpoint or "", user_ids=entry.user_ids, size=len(entry.body), now=self._loop.time()
         )
 
-    async def _refused(self, entry: Entry, refusal: Refusal) -> web.Response:
+    async def _refused(self, entry: RequestRecord, refusal: Refusal) -> web.Response:
         entry.status, entry.error, entry.user_ids, entry.campaign = refusal.status, refusal.error, (), None
         return await self._stored(entry) or refuse(refusal)
 
     async def _decided(
-        self, request: web.BaseRequest, limiter: Limiter, entry: Entry, fault: Fault | None
+        self, request: web.BaseRequest, limiter: Limiter, entry: RequestRecord, fault: Fault | None
     ) -> web.StreamResponse:
         """Accept, or not, and store that before anything is answered."""
         entry.accepted = fault is None or fault.accepts
@@ -201,7 +201,7 @@ class Service:
             return json_response(200, {"uuid": entry.campaign.uuid})
         return web.Response(status=204)
 
-    async def _stored(self, entry: Entry) -> web.Response | None:
+    async def _stored(self, entry: RequestRecord) -> web.Response | None:
         """Wait until the entry is stored; return the answer that says why if that fails."""
         error = await self._commits.add(entry)
         return None if error is None else refuse(Refusal(507, str(error)))
@@ -227,7 +227,7 @@ class Service:
         return not done
 
 
-def _status(entry: Entry, fault: Fault | None) -> int | None:
+def _status(entry: RequestRecord, fault: Fault | None) -> int | None:
     if fault is None:
         return 204 if entry.endpoint == "push" else 200
     return fault.code if isinstance(fault, StatusFault) else None

@@ -88,14 +88,14 @@ class Message(Shape, frozen=True):
     action_category: Category | UnsetType = UNSET
 
 
-class Segment(Shape, frozen=True):
+class SegmentShape(Shape, frozen=True):
     """Section 2.2."""
 
     query: Text = UNSET
     primary_key: Text = UNSET
 
 
-class Schedule(Shape, frozen=True):
+class ScheduleShape(Shape, frozen=True):
     """Section 2.3."""
 
     type: Text = UNSET
@@ -107,8 +107,8 @@ class CampaignBody(Shape, frozen=True):
 
     name: Text = UNSET
     external_id: Text = UNSET
-    segment: Segment | UnsetType = UNSET
-    schedule: Schedule | UnsetType = UNSET
+    segment: SegmentShape | UnsetType = UNSET
+    schedule: ScheduleShape | UnsetType = UNSET
     message: Message | UnsetType = UNSET
 
 
@@ -129,12 +129,12 @@ class Unreadable(ValueError):
     """The body is not what the endpoint takes; the text names the path, never a value."""
 
 
-class _Users(Shape, frozen=True):
+class _UserList(Shape, frozen=True):
     user_ids: msgspec.Raw = msgspec.Raw()
 
 
 _json = msgspec.json.Decoder()
-_users = msgspec.json.Decoder(_Users)
+_users = msgspec.json.Decoder(_UserList)
 _push = msgspec.json.Decoder(PushBody)
 _campaign = msgspec.json.Decoder(CampaignBody)
 

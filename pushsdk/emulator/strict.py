@@ -23,13 +23,13 @@ _LONGEST = 40  # of any field's name; difflib is quadratic
 
 CHILDREN: Mapping[type[Struct], Mapping[str, type[Struct]]] = {
     shapes.PushBody: {"message": shapes.Message},
-    shapes.CampaignBody: {"segment": shapes.Segment, "schedule": shapes.Schedule, "message": shapes.Message},
+    shapes.CampaignBody: {"segment": shapes.SegmentShape, "schedule": shapes.ScheduleShape, "message": shapes.Message},
     shapes.Message: {"androidActionButtons": shapes.Button, "actionCategory": shapes.Category},
     shapes.Category: {"actionComponents": shapes.Component},
 }
 
 SHOWN: Mapping[type[Struct], Mapping[str, str]] = {
-    shapes.Schedule: {"type": "START_NOW"},
+    shapes.ScheduleShape: {"type": "START_NOW"},
     shapes.Message: {
         "type": "MOBILE_PUSH",
         "action": "DEFAULT",
@@ -44,7 +44,7 @@ SHOWN: Mapping[type[Struct], Mapping[str, str]] = {
 }
 
 
-class _Node(Struct, frozen=True):
+class _BodyObject(Struct, frozen=True):
     """An object of the body, where it stands, and what it should be."""
 
     path: str
@@ -66,12 +66,12 @@ def check_campaign(body: bytes) -> None:
     _only_what_is_shown(root)
 
 
-def _only_known_fields(body: bytes, shape: type[Struct]) -> _Node:
+def _only_known_fields(body: bytes, shape: type[Struct]) -> _BodyObject:
     """The body's root. Before the types are looked at: `userIDs` is told as itself, not as a lack of `userIds`."""
     if len(body) > LARGE and weight(body) > LARGE:
         raise Unreadable(f"over {LARGE} bytes beside the users: no device takes so much - at `$`")
     value = read_json(body)
-    root = _Node("$", shape, value if isinstance(value, dict) else {})
+    root = _BodyObject("$", shape, value if isinstance(value, dict) else {})
     for node in _nodes(root):
         known = node.shape.__struct_encode_fields__
         for name in node.fields:
@@ -80,7 +80,7 @@ def _only_known_fields(body: bytes, shape: type[Struct]) -> _Node:
     return root
 
 
-def _only_what_is_shown(root: _Node) -> None:
+def _only_what_is_shown(root: _BodyObject) -> None:
     for node in _nodes(root):
         for name, shown in SHOWN.get(node.shape, {}).items():
             if node.fields.get(name, shown) != shown:
@@ -90,17 +90,17 @@ def _only_what_is_shown(root: _Node) -> None:
                 raise Unreadable(f"missing {field}: {advice} - at `{node.path}`")
 
 
-def _nodes(node: _Node) -> Iterator[_Node]:
+def _nodes(node: _BodyObject) -> Iterator[_BodyObject]:
     """The node and those below it, as deep as the shapes go, whatever the body holds."""
     yield node
     for name, shape in CHILDREN.get(node.shape, {}).items():
         value = node.fields.get(name)
         if isinstance(value, dict):
-            yield from _nodes(_Node(f"{node.path}.{name}", shape, value))
+            yield from _nodes(_BodyObject(f"{node.path}.{name}", shape, value))
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 if isinstance(item, dict):
-                    yield from _nodes(_Node(f"{node.path}.{name}[{index}]", shape, item))
+                    yield from _nodes(_BodyObject(f"{node.path}.{name}[{index}]", shape, item))
 
 
 def _called(name: str, known: tuple[str, ...]) -> str:
@@ -132,9 +132,9 @@ _NEEDED: tuple[tuple[type[Struct], str, str, *tuple[Callable[[Mapping[str, Any]]
     (shapes.CampaignBody, "segment", "say with a query and a primaryKey who gets it"),
     (shapes.CampaignBody, "schedule", "say with a type when it starts, as START_NOW"),
     (shapes.CampaignBody, "message", "a campaign sends one"),
-    (shapes.Segment, "query", "it selects the audience"),
-    (shapes.Segment, "primaryKey", "it names the column of the query that holds the user"),
-    (shapes.Schedule, "type", "say when it starts, as START_NOW"),
+    (shapes.SegmentShape, "query", "it selects the audience"),
+    (shapes.SegmentShape, "primaryKey", "it names the column of the query that holds the user"),
+    (shapes.ScheduleShape, "type", "say when it starts, as START_NOW"),
     (shapes.Message, "type", "say what it is, as MOBILE_PUSH"),
     (shapes.Message, "title or body", "give it a text, or set contentAvailable for a silent push", _has_text),
     (shapes.Message, "iosEnabled or androidEnabled", "set at least one to true", _has_platform),

@@ -16,7 +16,7 @@ from msgspec import Struct
 from pushsdk._core.placeholders import render
 from pushsdk.emulator import Campaign, Emulator, Fault, Inbox, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
-from pushsdk.emulator.store.records import Summary
+from pushsdk.emulator.store.records import RequestSummary
 from pushsdk.emulator.store.search import parse
 from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
 
@@ -141,7 +141,7 @@ class FaultContext:
         inbox: Inbox,
         faults: Sequence[Fault],
         *,
-        summarize: Callable[[Sequence[Summary]], str],
+        summarize: Callable[[Sequence[RequestSummary]], str],
         needed: Literal["each", "any", "none"],
         seed: int,
     ) -> None:
@@ -443,7 +443,7 @@ class PushInbox:
         __tracebackhide__ = True
         raise AssertionError("\n".join((*problem, "", self._summarize(None))))
 
-    def _summarize(self, requests: Sequence[Summary] | None) -> str:
+    def _summarize(self, requests: Sequence[RequestSummary] | None) -> str:
         """Return the text of these requests, or of all, for a failure."""
         self.has_shown_summary = True
         got = self._inbox.requests()

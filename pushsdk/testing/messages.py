@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from pushsdk.emulator import Fault
-from pushsdk.emulator.store.records import Summary
+from pushsdk.emulator.store.records import RequestSummary
 
 __all__ = ["plural", "quoted", "show_fault", "show_texts", "show_users", "summary"]
 
@@ -48,7 +48,7 @@ def show_users(counts: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
-def summary(requests: Sequence[Summary], *, elsewhere: int = 0) -> str:
+def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
     """Return the requests of an inbox, the newest one a line; ``elsewhere`` counts those that reached no inbox."""
     accepted = sum(request.accepted for request in requests)
     head = "The service got no request" if not requests else f"The service got {plural(len(requests), 'request')}"
@@ -68,7 +68,7 @@ def summary(requests: Sequence[Summary], *, elsewhere: int = 0) -> str:
     return "\n".join(lines)
 
 
-def _summary_row(request: Summary) -> tuple[str, ...]:
+def _summary_row(request: RequestSummary) -> tuple[str, ...]:
     kind = "campaign" if request.endpoint == "campaigns" else "push"
     if request.first_user is not None:
         others = f" and {request.users - 1:,} more" if request.users > 1 else ""

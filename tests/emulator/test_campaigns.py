@@ -14,10 +14,10 @@ import pytest
 from support.control_api import Api
 
 from pushsdk.emulator.campaigns.lifecycle import Campaigns
-from pushsdk.emulator.campaigns.segment import Found, SegmentError
+from pushsdk.emulator.campaigns.segment import SegmentError, SegmentResult
 from pushsdk.emulator.shapes import read_campaign
 from pushsdk.emulator.store.queries import Store, StoreError
-from pushsdk.emulator.store.records import Campaign, Entry
+from pushsdk.emulator.store.records import Campaign, RequestRecord
 
 NOW = 1_800_000_000.0
 SEGMENT = {"query": "SELECT * FROM users", "primaryKey": "user_id"}
@@ -29,7 +29,7 @@ class Run:
     def __init__(self, tables: HeldTables, stopping: Callable[[], bool]) -> None:
         self._tables = tables
         self._stopping = stopping
-        self.found: Found
+        self.found: SegmentResult
 
     def __enter__(self) -> Run:
         self._tables.entered += 1
@@ -48,10 +48,10 @@ class Run:
         if self._tables.error is not None:
             raise SegmentError(self._tables.error)
         yield [("bob", {})]
-        self.found = Found(users=2, rows=2, duplicates=0, refused=0, first_refused=None)
+        self.found = SegmentResult(users=2, rows=2, duplicates=0, refused=0, first_refused=None)
         for name, value in self._tables.found.items():
-            self.found = Found(
-                **{**{field: getattr(self.found, field) for field in Found.__struct_fields__}, name: value}
+            self.found = SegmentResult(
+                **{**{field: getattr(self.found, field) for field in SegmentResult.__struct_fields__}, name: value}
             )
 
 
@@ -97,7 +97,9 @@ class Rig:
         self._count += 1
         sent = json.dumps({"segment": SEGMENT, **body}).encode()
         campaign = self.campaigns.accept(f"uuid-{time.monotonic_ns()}-{self._count}", sent, read_campaign(sent))
-        entry = Entry(inbox=self.box.id, time=NOW, body=sent, endpoint="campaigns", accepted=True, campaign=campaign)
+        entry = RequestRecord(
+            inbox=self.box.id, time=NOW, body=sent, endpoint="campaigns", accepted=True, campaign=campaign
+        )
         self.store.write([entry])
         stored = self[campaign]
         self.campaigns.add(self.box.id, stored)

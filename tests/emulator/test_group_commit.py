@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from support.store_entries import push, refused
 
-from pushsdk.emulator.service import GroupCommit
+from pushsdk.emulator.service import RecordWriter
 from pushsdk.emulator.store.queries import Store, StoreError
 
 
@@ -43,7 +43,7 @@ def told():
 
 @pytest.fixture
 def commits(store, told):
-    return GroupCommit(store, lambda entries: told.append([entry.id for entry in entries]))
+    return RecordWriter(store, lambda entries: told.append([entry.id for entry in entries]))
 
 
 async def test_what_comes_in_one_turn_is_one_transaction(store, box, commits, told):

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from pushsdk._audience.distinct import Row
 from pushsdk.emulator.campaigns.segment import (
     Answer,
-    Failed,
-    Found,
-    Job,
     SegmentError,
+    SegmentFailure,
+    SegmentJob,
+    SegmentResult,
     SegmentRun,
     Tables,
     run,
@@ -45,7 +45,7 @@ def parquet(path: Path, sql: str) -> Path:
     return path
 
 
-def found(folder: Path, query: str, key: str = "user_id", /, **options: Any) -> tuple[list[Row], Found]:
+def found(folder: Path, query: str, key: str = "user_id", /, **options: Any) -> tuple[list[Row], SegmentResult]:
     """What the public way gives, through a process."""
     with Tables(folder).run(query, key, **options) as run:
         return [row for batch in run for row in batch], run.found
@@ -66,8 +66,8 @@ def result_of(
 ) -> tuple[Answer, list[list[Row]]]:
     """What the process would answer and write, without a process."""
     with tempfile.TemporaryDirectory() as private:
-        answer = run(Job(Tables(folder).find(), query, key, max_rows), Path(private))
-        return answer, list(SegmentRun(answer, Path(private) / "rows")) if isinstance(answer, Found) else []
+        answer = run(SegmentJob(Tables(folder).find(), query, key, max_rows), Path(private))
+        return answer, list(SegmentRun(answer, Path(private) / "rows")) if isinstance(answer, SegmentResult) else []
 
 
 def answer_of(folder: Path, query: str, key: str = "user_id", **options: Any) -> Answer:
@@ -80,7 +80,7 @@ def rows_of(folder: Path, query: str, key: str = "user_id") -> list[Row]:
 
 def failed(folder: Path, query: str, key: str = "user_id", **options: Any) -> str:
     answer = answer_of(folder, query, key, **options)
-    assert isinstance(answer, Failed)
+    assert isinstance(answer, SegmentFailure)
     return answer.error
 
 
@@ -195,7 +195,7 @@ def test_integers_of_json_are_decimal_text_and_fractions_are_refused(tmp_path: P
     made(tmp_path, "t.jsonl", '{"user_id": 2.5}\n{"user_id": 7}\n{"user_id": 1234567890123456789012}\n')
     answer, batches = result_of(tmp_path, "FROM t")
     reason = "row 1: user_id is JSON of type DOUBLE: a text or an integer is needed"
-    assert answer == Found(users=2, rows=3, duplicates=0, refused=1, first_refused=reason)
+    assert answer == SegmentResult(users=2, rows=3, duplicates=0, refused=1, first_refused=reason)
     assert batches == [[("1234567890123456789012", {}), ("7", {})]]
 
 
@@ -239,9 +239,9 @@ def test_a_damaged_file_hurts_no_query_that_does_not_name_it(folder: Path) -> No
 
 
 def test_a_file_that_is_gone_is_told(folder: Path) -> None:
-    job = Job(Tables(folder).find(), "FROM users", "user_id")
+    job = SegmentJob(Tables(folder).find(), "FROM users", "user_id")
     (folder / "users.csv").unlink()
-    assert run(job, folder) == Failed("the table users can't be read: No such file or directory")
+    assert run(job, folder) == SegmentFailure("the table users can't be read: No such file or directory")
 
 
 # -- what a query finds ----------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_whatever_selects_from_tables_is_allowed(folder: Path, query: str) -> No
 )
 def test_rows_without_an_id_are_counted_and_the_first_is_told(tmp_path: Path, value: str, reason: str) -> None:
     query = f"SELECT CASE WHEN i >= 2 THEN {value} END AS user_id FROM range(5) t(i) WHERE i >= 2"
-    assert answer_of(tmp_path, query) == Found(0, 3, 0, 3, f"row 1: user_id is {reason}")
+    assert answer_of(tmp_path, query) == SegmentResult(0, 3, 0, 3, f"row 1: user_id is {reason}")
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_more_rows_than_allowed_are_an_error_before_the_first_user(tmp_path: Pat
     query = "SELECT i AS user_id FROM range({}) t(i)"
     text = "the query finds over 7 rows: add a WHERE or a LIMIT"
     assert failed(tmp_path, query.format(8), max_rows=7) == text
-    assert answer_of(tmp_path, query.format(7), max_rows=7) == Found(7, 7, 0, 0, None)
+    assert answer_of(tmp_path, query.format(7), max_rows=7) == SegmentResult(7, 7, 0, 0, None)
 
 
 def test_a_row_that_is_too_long_is_an_error(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_long_rows_come_in_smaller_batches(tmp_path: Path) -> None:
 
 def test_a_user_is_found_once_across_batches(tmp_path: Path) -> None:
     query = "SELECT i // 700 AS user_id, i AS n FROM range(1400) t(i)"
-    assert result_of(tmp_path, query) == (Found(2, 1400, 1398, 0, None), [[("0", {"n": 0}), ("1", {"n": 700})]])
+    assert result_of(tmp_path, query) == (SegmentResult(2, 1400, 1398, 0, None), [[("0", {"n": 0}), ("1", {"n": 700})]])
 
 
 def test_ids_of_any_characters_are_found_once(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_what_is_found_equals_a_plain_loop_over_the_rows(tmp_path: Path, ids: li
     first.setdefault("last", -1)
     answer, batches = result_of(tmp_path, "SELECT user_id::VARCHAR AS user_id, n FROM t")
     refused = sum(not each for each in ids)
-    assert isinstance(answer, Found)
+    assert isinstance(answer, SegmentResult)
     assert (answer.rows, answer.refused) == (len(ids) + 1, refused)
     assert (answer.users, answer.duplicates) == (len(first), len(ids) + 1 - refused - len(first))
     rows = [row for batch in batches for row in batch]

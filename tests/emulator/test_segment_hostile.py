@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from pushsdk.emulator.campaigns import segment
-from pushsdk.emulator.campaigns.segment import Failed, Job, SegmentError, Tables, run
+from pushsdk.emulator.campaigns.segment import SegmentError, SegmentFailure, SegmentJob, Tables, run
 
 SECRET = "sekret"
 GOOD = "SELECT user_id FROM users"
@@ -45,9 +45,9 @@ def failed(folder: Path, query: str) -> str:
     """What it is refused with, by the process's own words. Nothing on the disk is another afterwards."""
     before = everything(folder)
     with tempfile.TemporaryDirectory() as private:
-        answer = run(Job(Tables(folder).find(), query, "user_id", 1000), Path(private))
+        answer = run(SegmentJob(Tables(folder).find(), query, "user_id", 1000), Path(private))
     assert everything(folder) == before
-    assert isinstance(answer, Failed)
+    assert isinstance(answer, SegmentFailure)
     return checked(answer.error)
 
 
@@ -369,7 +369,7 @@ def test_a_process_that_ends_without_an_answer_says_so(
 
 
 def test_a_process_ends_by_itself_if_nobody_is_left_to_end_it(folder: Path, tmp_path: Path) -> None:
-    job = Job(Tables(folder).find(), ENDLESS, "user_id", 10**12, seconds=0)
+    job = SegmentJob(Tables(folder).find(), ENDLESS, "user_id", 10**12, seconds=0)
     (tmp_path / "job").write_bytes(msgspec.json.encode(job))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run((*segment._COMMAND, str(tmp_path)), env=environment, check=False, timeout=60)

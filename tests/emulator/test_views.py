@@ -22,10 +22,10 @@ from pushsdk.emulator.control.views import (
     user_view,
 )
 from pushsdk.emulator.faults import Fault, Rules
-from pushsdk.emulator.store.records import Campaign, Delivered, Summary
+from pushsdk.emulator.store.records import Campaign, Delivered, RequestSummary
 
 
-def request(**fields: Any) -> Summary:
+def request(**fields: Any) -> RequestSummary:
     given = {
         "id": 7,
         "time": 1.5,
@@ -44,7 +44,7 @@ def request(**fields: Any) -> Summary:
         "collapse_id": None,
         "campaign": None,
     }
-    return Summary(**{**given, **fields})
+    return RequestSummary(**{**given, **fields})
 
 
 def whole(body: object, **fields: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pushsdk.emulator import Fault
-from pushsdk.emulator.store.records import Summary
+from pushsdk.emulator.store.records import RequestSummary
 from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
 
 
@@ -20,7 +20,7 @@ def request(**fields):
         "platforms": (),
         "collapse_id": None,
     }
-    return Summary(**given | fields)
+    return RequestSummary(**given | fields)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct, UnsetType
 
-from pushsdk.emulator.campaigns.segment import Found, SegmentError, Tables
-from pushsdk.emulator.shapes import CampaignBody, Schedule, Segment, read_campaign
+from pushsdk.emulator.campaigns.segment import SegmentError, SegmentResult, Tables
+from pushsdk.emulator.shapes import CampaignBody, ScheduleShape, SegmentShape, read_campaign
 from pushsdk.emulator.store.queries import InboxRef, Store, StoreError
 from pushsdk.emulator.store.records import Campaign
 
@@ -118,7 +118,7 @@ class Campaigns:
 
         One that is not ``trusted`` is taken as the service would, and runs no SQL of its sender by itself.
         """
-        schedule = _set(shape.schedule) or Schedule()
+        schedule = _set(shape.schedule) or ScheduleShape()
         start = start_of(_set(schedule.type), _set(schedule.start_ts), self._now())
         why = self._why_not(shape) or (None if trusted else _STRANGER)
         return Campaign(
@@ -179,7 +179,7 @@ class Campaigns:
             await asyncio.wait(self._running.values())
 
     def _why_not(self, shape: CampaignBody) -> str | None:
-        if not isinstance(shape.segment, Segment) or not _set(shape.segment.query):
+        if not isinstance(shape.segment, SegmentShape) or not _set(shape.segment.query):
             return _NO_SEGMENT
         return _NO_TABLES if self._tables is None else None
 
@@ -227,10 +227,10 @@ class Campaigns:
                 self._store.withdraw(campaign)
             return msgspec.structs.replace(campaign, state="failed", error=str(error))
 
-    def _segment(self, campaign: Campaign, stopping: Callable[[], bool]) -> Found:
+    def _segment(self, campaign: Campaign, stopping: Callable[[], bool]) -> SegmentResult:
         shape = read_campaign(campaign.body)
         why = self._why_not(shape)
-        if why is not None or self._tables is None or not isinstance(shape.segment, Segment):
+        if why is not None or self._tables is None or not isinstance(shape.segment, SegmentShape):
             raise SegmentError(why or _NO_TABLES)
         query, primary_key = _set(shape.segment.query) or "", _set(shape.segment.primary_key) or ""
         with self._tables.run(query, primary_key, stopping=stopping) as run:
@@ -244,7 +244,7 @@ def _set(value: T | UnsetType | None) -> T | None:
     return None if isinstance(value, UnsetType) else value
 
 
-def _left_out(found: Found) -> str | None:
+def _left_out(found: SegmentResult) -> str | None:
     """What the query found and nobody gets, in words."""
     told = []
     if found.refused:

@@ -45,10 +45,10 @@ from pushsdk._core.errors import ValidationError
 
 __all__ = [
     "Answer",
-    "Failed",
-    "Found",
-    "Job",
     "SegmentError",
+    "SegmentFailure",
+    "SegmentJob",
+    "SegmentResult",
     "SegmentRun",
     "Table",
     "Tables",
@@ -100,7 +100,7 @@ class Table(Struct, frozen=True):
     form: str
 
 
-class Job(Struct, frozen=True):
+class SegmentJob(Struct, frozen=True):
     """A query over tables, keyed by their names in lower case, and the column of its result that holds the user ids."""
 
     tables: dict[str, Table]
@@ -110,7 +110,7 @@ class Job(Struct, frozen=True):
     seconds: float = 60.0
 
 
-class Found(Struct, frozen=True, tag="found"):
+class SegmentResult(Struct, frozen=True, tag="found"):
     """The size of a query's result: ``users`` are different ones, ``rows`` include duplicates and refused ones.
 
     ``refused`` rows have no id; of the first of them ``first_refused`` says its number, from 1, and the reason.
@@ -123,13 +123,13 @@ class Found(Struct, frozen=True, tag="found"):
     first_refused: str | None
 
 
-class Failed(Struct, frozen=True, tag="failed"):
+class SegmentFailure(Struct, frozen=True, tag="failed"):
     """The reason for no result."""
 
     error: str
 
 
-Answer = Found | Failed
+Answer = SegmentResult | SegmentFailure
 _encoder = msgspec.json.Encoder()
 _answer = msgspec.json.Decoder(Answer)
 _rows = msgspec.json.Decoder(Row)
@@ -147,7 +147,7 @@ class SegmentRun:
     as plain JSON, without those that are NULL.
     """
 
-    def __init__(self, found: Found, rows: Path) -> None:
+    def __init__(self, found: SegmentResult, rows: Path) -> None:
         self.found = found
         self._rows = rows
 
@@ -208,7 +208,7 @@ class Tables:
         ``timeout`` seconds, and if ``stopping``, asked some times a second, returns True. Raises `SegmentError`.
         """
         _check(query, primary_key)
-        job = Job(self.find(), query, primary_key, max_rows, timeout)
+        job = SegmentJob(self.find(), query, primary_key, max_rows, timeout)
         with tempfile.TemporaryDirectory(prefix="pushsdk-") as name:
             folder = Path(name)
             (folder / "job").write_bytes(msgspec.json.encode(job))
@@ -220,7 +220,7 @@ class Tables:
                 raise SegmentError(
                     f"the query brought down the process that ran it ({cause}): make it simpler"
                 ) from None
-            if isinstance(answer, Failed):
+            if isinstance(answer, SegmentFailure):
                 raise SegmentError(answer.error)
             yield SegmentRun(answer, folder / "rows")
 
@@ -288,7 +288,7 @@ def main() -> None:
     """Do the job in the folder that the command line names, in the child."""
     os.chdir(sys.argv[1])  # no setting of DuckDB's can tell where that is
     folder = Path()
-    job = msgspec.json.decode((folder / "job").read_bytes(), type=Job)
+    job = msgspec.json.decode((folder / "job").read_bytes(), type=SegmentJob)
     _bound(job.seconds)
     (folder / "answer").write_bytes(_encoder.encode(run(job, folder)))
 
@@ -304,7 +304,7 @@ def _bound(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
 
 
-def run(job: Job, folder: Path) -> Answer:
+def run(job: SegmentJob, folder: Path) -> Answer:
     """Write the rows into the folder and return their counts, or the reason for no result."""
     try:
         with _connection(folder) as db:
@@ -315,9 +315,9 @@ def run(job: Job, folder: Path) -> Answer:
             with explained(_NAME, unfit=_BAD_VALUE):
                 return _found(db, job, folder / "rows")
     except (MemoryError, RecursionError):
-        return Failed("the query is too large or too deep: make it simpler")
+        return SegmentFailure("the query is too large or too deep: make it simpler")
     except (SegmentError, ValidationError) as error:  # ours: DuckDB's own text may quote a row
-        return Failed(_NO_ROOM if cause_of(error) == "OutOfMemoryException" else str(error))
+        return SegmentFailure(_NO_ROOM if cause_of(error) == "OutOfMemoryException" else str(error))
 
 
 @contextmanager
@@ -344,7 +344,7 @@ def _connection(folder: Path) -> Iterator[Connection]:
 # -- the tables ------------------------------------------------------------------------------------------------------
 
 
-def _named_tables(db: Connection, job: Job) -> list[Table]:
+def _named_tables(db: Connection, job: SegmentJob) -> list[Table]:
     """Return the tables that the query names, each once. Raises `SegmentError` for a name that is none."""
     # Some versions read files while they parse.
     with explained(_NAME), duckdb_module().connect(config={"enable_external_access": False}) as parser:
@@ -439,7 +439,7 @@ def _header(table: Table) -> str:
 # -- the query -------------------------------------------------------------------------------------------------------
 
 
-def _found(db: Connection, job: Job, path: Path) -> Found:
+def _found(db: Connection, job: SegmentJob, path: Path) -> SegmentResult:
     """Run the query, and write each user with the other columns of the first row."""
     view = "segment"
     while view in job.tables:
@@ -464,7 +464,7 @@ def _found(db: Connection, job: Job, path: Path) -> Found:
         while batch := db.fetchmany(size):
             users += len(batch)
             file.write(_encoder.encode_lines(fields.of(batch)))
-    return Found(users, rows, rows - refused - users, refused, first_refused)
+    return SegmentResult(users, rows, rows - refused - users, refused, first_refused)
 
 
 def _finite(sql: str, kind: str) -> str:
@@ -472,7 +472,7 @@ def _finite(sql: str, kind: str) -> str:
     return f"CASE WHEN isfinite({sql}) THEN {sql} END" if kind in ("DOUBLE", "FLOAT") else sql
 
 
-def _counted(db: Connection, job: Job) -> tuple[int, int, str | None]:
+def _counted(db: Connection, job: SegmentJob) -> tuple[int, int, str | None]:
     """Return how many rows there are, how many of them have no id, and the reason of the first of these."""
     [(rows, refused)] = db.execute(f"SELECT count(*), count(*) - count(nullif(id, '')) FROM {_RESULT}").fetchall()
     if rows > job.max_rows:

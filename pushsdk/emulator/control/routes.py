@@ -24,25 +24,25 @@ _Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
-class Query(Struct, frozen=True, forbid_unknown_fields=True):
+class RouteQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """``inbox`` is the public name of one, in place of its Api-Key."""
 
     inbox: str | None = None
 
 
-class ListQuery(Query, frozen=True):
+class ListQuery(RouteQuery, frozen=True):
     search: _Line = ""
     before: _Mark | None = None
     after: _Mark = 0
     limit: _Limit = 100
 
 
-class DeleteQuery(Query, frozen=True):
+class DeleteQuery(RouteQuery, frozen=True):
     search: _Line = ""
     all: bool = False
 
 
-class PageQuery(Query, frozen=True):
+class PageQuery(RouteQuery, frozen=True):
     after: str = ""
     limit: _Limit = 100
 
@@ -51,14 +51,14 @@ class UsersQuery(PageQuery, frozen=True):
     search: _Line = ""
 
 
-class WaitQuery(Query, frozen=True):
+class WaitQuery(RouteQuery, frozen=True):
     count: Annotated[int, Meta(ge=1)] = 1
     search: _Line = "is:accepted"
     after: _Mark = 0
     timeout: _Seconds = 10.0
 
 
-class EventsQuery(Query, frozen=True):
+class EventsQuery(RouteQuery, frozen=True):
     after: str = ""
 
 
@@ -109,7 +109,7 @@ class Route(Struct, frozen=True, kw_only=True):
     path: str
     does: str
     answer: Any
-    query: type[Query] = Query
+    query: type[RouteQuery] = RouteQuery
     body: type[Struct] | None = None
     scoped: bool = True
     open: bool = False  # without the token
@@ -131,22 +131,22 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/clock", does="the service's time", answer=Clock, scoped=False),
     Route(method="POST", path="/clock", does="set it forward", answer=Clock, body=ClockBody, scoped=False),
     Route(method="PUT", path="/label", does="name the inbox", answer=Ok, body=LabelBody),
-    Route(method="GET", path="/users", does="who was pushed to", answer=views.Users, query=UsersQuery),
+    Route(method="GET", path="/users", does="who was pushed to", answer=views.UserPage, query=UsersQuery),
     Route(method="GET", path="/users/{id}", does="what a user got", answer=views.UserView),
     Route(method="GET", path="/duplicates", does="who got the same push twice", answer=list[UserCount]),
-    Route(method="GET", path="/requests", does="what came, newest first", answer=views.Page, query=ListQuery),
-    Route(method="DELETE", path="/requests", does="drop from the list", answer=views.Deleted, query=DeleteQuery),
+    Route(method="GET", path="/requests", does="what came, newest first", answer=views.RequestPage, query=ListQuery),
+    Route(method="DELETE", path="/requests", does="drop from the list", answer=views.DeleteResult, query=DeleteQuery),
     Route(method="GET", path="/requests/{id}", does="one request, whole", answer=views.RequestView),
-    Route(method="DELETE", path="/requests/{id}", does="drop one", answer=views.Deleted),
+    Route(method="DELETE", path="/requests/{id}", does="drop one", answer=views.DeleteResult),
     Route(method="GET", path="/campaigns", does="the newest campaigns", answer=list[views.CampaignView]),
     Route(method="GET", path="/campaigns/{uuid}", does="one", answer=views.CampaignView, query=PageQuery),
     Route(method="POST", path="/campaigns/{uuid}/start", does="start one now", answer=views.CampaignView),
-    Route(method="GET", path="/wait", does="wait for requests", answer=views.Waited, query=WaitQuery),
+    Route(method="GET", path="/wait", does="wait for requests", answer=views.WaitResult, query=WaitQuery),
     Route(method="GET", path="/events", does="what changes, as server-sent events", answer=None, query=EventsQuery),
-    Route(method="GET", path="/faults", does="the fault rules and their hits", answer=views.Faults),
-    Route(method="PUT", path="/faults", does="replace them", answer=views.Faults, body=FaultsBody),
-    Route(method="DELETE", path="/faults", does="have none", answer=views.Faults),
-    Route(method="PATCH", path="/faults/{name}", does="switch one", answer=views.Faults, body=EnabledBody),
+    Route(method="GET", path="/faults", does="the fault rules and their hits", answer=views.FaultList),
+    Route(method="PUT", path="/faults", does="replace them", answer=views.FaultList, body=FaultsBody),
+    Route(method="DELETE", path="/faults", does="have none", answer=views.FaultList),
+    Route(method="PATCH", path="/faults/{name}", does="switch one", answer=views.FaultList, body=EnabledBody),
     Route(method="GET", path="/limits", does="what the inbox takes", answer=ServiceLimits),
     Route(method="PUT", path="/limits", does="set that", answer=ServiceLimits, body=ServiceLimits),
     Route(method="POST", path="/reset", does="begin the inbox anew", answer=Ok),

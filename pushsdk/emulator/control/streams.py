@@ -14,9 +14,9 @@ from aiohttp import web
 from pushsdk.emulator.control import views
 from pushsdk.emulator.http_io import PRIVATE
 from pushsdk.emulator.inboxes import Event, EventLog, InboxState
-from pushsdk.emulator.service import Service
+from pushsdk.emulator.service import PushService
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Summary
+from pushsdk.emulator.store.records import RequestSummary
 from pushsdk.emulator.store.search import Search
 
 __all__ = ["Streams"]
@@ -33,18 +33,18 @@ _Ends: TypeAlias = tuple[asyncio.Future[None], ...]
 class Streams:
     """Answers ``/wait`` and ``/events``."""
 
-    def __init__(self, service: Service, store: Store) -> None:
+    def __init__(self, service: PushService, store: Store) -> None:
         self._service = service
         self._store = store
 
     async def wait(
         self, request: web.BaseRequest, inbox: InboxState, search: Search, *, count: int, after: int, timeout: float
-    ) -> views.Waited:
+    ) -> views.WaitResult:
         """Until so many requests of the search came with an id over ``after``, the inbox is reset, or time is over."""
         ref = inbox.ref
         found = await self._count(inbox, search, count, after, timeout, self._ends(request))
         newest = await asyncio.to_thread(self._store.requests, ref, search, after=after, limit=_SHOWN)
-        return views.Waited(found >= count, found, newest, inbox.ref != ref)
+        return views.WaitResult(found >= count, found, newest, inbox.ref != ref)
 
     async def _count(
         self, inbox: InboxState, search: Search, count: int, after: int, timeout: float, ends: _Ends
@@ -102,7 +102,7 @@ class Streams:
         marks = [*[None] * (len(told) - 1), mark]
         return b"".join(_frame(kind, data, each) for (kind, data), each in zip(told, marks, strict=False))
 
-    async def _came(self, inbox: InboxState, events: Sequence[Event]) -> list[Summary]:
+    async def _came(self, inbox: InboxState, events: Sequence[Event]) -> list[RequestSummary]:
         """The requests of the events that are still there, oldest first, and one more than are told one by one."""
         spans = [(event.first, event.last) for event in events if event.kind == "request"]
         if not spans:

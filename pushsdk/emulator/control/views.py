@@ -14,22 +14,22 @@ from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.phones import Notification, Platform, PushView, notifications
 from pushsdk.emulator.shapes import LARGE, weight
 from pushsdk.emulator.snippets import curl, python
-from pushsdk.emulator.store.records import Campaign, Delivered, Summary, UserCount
+from pushsdk.emulator.store.records import Campaign, Delivered, RequestSummary, UserCount
 
 T = TypeVar("T")
 
 __all__ = [
     "Advice",
     "CampaignView",
-    "Deleted",
-    "Faults",
-    "Page",
+    "DeleteResult",
+    "FaultList",
     "PresetView",
     "Recipient",
+    "RequestPage",
     "RequestView",
+    "UserPage",
     "UserView",
-    "Users",
-    "Waited",
+    "WaitResult",
     "campaign_view",
     "faults",
     "presets",
@@ -44,10 +44,10 @@ _LONGEST = 1 << 20  # bytes of a body that is told as a command and as a program
 _TOO_LONG = "# This request is too long to be copied from here.\n"
 
 
-class Page(Struct, frozen=True):
+class RequestPage(Struct, frozen=True):
     """Requests, the newest first; ``next`` is what ``before`` is for the rest, null at the end."""
 
-    requests: Sequence[Summary]
+    requests: Sequence[RequestSummary]
     next: int | None
 
 
@@ -59,7 +59,7 @@ class Advice(Struct, frozen=True):
     message: str
 
 
-class RequestView(Summary, frozen=True, kw_only=True):
+class RequestView(RequestSummary, frozen=True, kw_only=True):
     """One request whole: its ``body`` decoded, null where it is no JSON, and the ``text`` as it came.
 
     Of one that is over 64 KiB beside its users only the beginning of the ``text`` is shown, and ``lint`` says so.
@@ -84,7 +84,7 @@ class UserView(Struct, frozen=True, kw_only=True):
     devices: Mapping[str, Sequence[Notification]]
 
 
-class Users(Struct, frozen=True):
+class UserPage(Struct, frozen=True):
     """Users by their id; ``next`` is what ``after`` is for the rest, null at the end."""
 
     users: Sequence[UserCount]
@@ -117,7 +117,7 @@ class CampaignView(Struct, frozen=True, kw_only=True):
     recipients: Sequence[Recipient] = ()
 
 
-class Faults(Struct, frozen=True):
+class FaultList(Struct, frozen=True):
     """The rules of an inbox in the order they are tried, and the seed of their draws.
 
     Each rule as it was given, with its name, whether it is ``enabled``, and its ``hits``.
@@ -136,23 +136,23 @@ class PresetView(Struct, frozen=True):
     explained: Mapping[str, str]
 
 
-class Waited(Struct, frozen=True):
+class WaitResult(Struct, frozen=True):
     """Whether there were enough in time, how many there are, the newest of them, and whether a reset came between."""
 
     matched: bool
     count: int
-    requests: Sequence[Summary]
+    requests: Sequence[RequestSummary]
     reset: bool = False
 
 
-class Deleted(Struct, frozen=True):
+class DeleteResult(Struct, frozen=True):
     """How many requests went from the list. The counts per user are kept."""
 
     deleted: int
     counts: Literal["kept"] = "kept"
 
 
-def request_view(request: Summary, body: bytes) -> RequestView:
+def request_view(request: RequestSummary, body: bytes) -> RequestView:
     """A request with its body, and what can be said of it."""
     large = len(body) > LARGE and weight(body) > LARGE
     value: Any = None if large else _decoded(body, object)
@@ -172,7 +172,7 @@ def request_view(request: Summary, body: bytes) -> RequestView:
 
 def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float) -> UserView:
     """Return the pushes that a user got, and how the devices show them now. Large messages are not shown."""
-    pushes = [_push_view(each, _sent(each.body) if weight(each.body) <= LARGE else _Sent()) for each in got]
+    pushes = [_push_view(each, _sent(each.body) if weight(each.body) <= LARGE else _BodyContent()) for each in got]
     sent = [push for push in pushes if push.message is not None]  # a campaign may have none, and shows nothing then
     return UserView(
         user_id=user_id,
@@ -194,10 +194,10 @@ def campaign_view(campaign: Campaign, recipients: Sequence[tuple[str, Mapping[st
     )
 
 
-def faults(rules: Rules) -> Faults:
+def faults(rules: Rules) -> FaultList:
     """The rules with their hits."""
     hits, enabled = rules.hits(), rules.enabled()
-    return Faults(
+    return FaultList(
         [
             {**_given(fault), "name": name, "enabled": enabled[name], "hits": hits[name]}
             for name, fault in zip(hits, rules.faults, strict=True)
@@ -219,7 +219,7 @@ def _given(fault: Struct) -> Any:
     return {name: value for name, value in msgspec.to_builtins(fault).items() if value not in (None, {}, "")}
 
 
-class _Sent(Struct, frozen=True, rename="camel"):
+class _BodyContent(Struct, frozen=True, rename="camel"):
     """What a body says that was accepted; the rest, its users above all, is skipped."""
 
     message: dict[str, Any] | None = None
@@ -227,12 +227,12 @@ class _Sent(Struct, frozen=True, rename="camel"):
     segment: Any = None
 
 
-def _sent(body: bytes) -> _Sent:
+def _sent(body: bytes) -> _BodyContent:
     # Fields that the interface does not have may hold what can't be decoded: they were skipped on the way in, too.
-    return _decoded(body, _Sent) or _Sent()
+    return _decoded(body, _BodyContent) or _BodyContent()
 
 
-def _push_view(each: Delivered, sent: _Sent) -> PushView:
+def _push_view(each: Delivered, sent: _BodyContent) -> PushView:
     return PushView(
         id=each.id,
         time=each.time,

@@ -22,7 +22,16 @@ import msgspec
 from msgspec import Struct
 
 from pushsdk.emulator.store.database import Database, StoreError
-from pushsdk.emulator.store.records import Campaign, Card, Delivered, Entry, InboxView, Push, Summary, UserCount
+from pushsdk.emulator.store.records import (
+    Campaign,
+    Delivered,
+    InboxView,
+    Preview,
+    Push,
+    RequestRecord,
+    RequestSummary,
+    UserCount,
+)
 from pushsdk.emulator.store.search import Search
 
 __all__ = ["NO_BOUND", "NO_INBOX", "InboxRef", "Store", "StoreError"]
@@ -46,7 +55,7 @@ _CAMPAIGN = f"SELECT inbox, id, time, {', '.join(f'campaigns.{name}' for name in
 _CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
 
 _encode = msgspec.json.Encoder().encode
-_card = msgspec.json.Decoder(Card)
+_card = msgspec.json.Decoder(Preview)
 
 
 class InboxRef(Struct, frozen=True):
@@ -166,14 +175,14 @@ class Store:
 
     # Writing
 
-    def write(self, entries: Sequence[Entry]) -> None:
+    def write(self, entries: Sequence[RequestRecord]) -> None:
         """Store all or none of these, and give each its ``id``; 0 if its inbox was reset meanwhile."""
         with self._writing() as db:
             for entry in entries:
                 entry.id = _insert(db, entry)
             self._drop_surplus(db, entries)
 
-    def _drop_surplus(self, db: Connection, new: Sequence[Entry]) -> None:
+    def _drop_surplus(self, db: Connection, new: Sequence[RequestRecord]) -> None:
         if self._max_age is not None and new:
             since = "SELECT id FROM requests WHERE time >= ? ORDER BY id LIMIT 1"
             db.execute(f"DELETE FROM requests WHERE id < ({since})", (new[-1].time - self._max_age,))
@@ -340,7 +349,7 @@ class Store:
         before: int = NO_BOUND,
         limit: int = 100,
         forward: bool = False,
-    ) -> list[Summary]:
+    ) -> list[RequestSummary]:
         """Return requests with an id between the two, the newest first, or the oldest first if ``forward``."""
         where, values = _where(inbox, search, after, before)
         with self._database.reading() as db:
@@ -349,7 +358,7 @@ class Store:
             )
             return [_summary(row) for row in rows]
 
-    def request(self, inbox: InboxRef, number: int) -> tuple[Summary, bytes] | None:
+    def request(self, inbox: InboxRef, number: int) -> tuple[RequestSummary, bytes] | None:
         """Return one request and its body."""
         with self._database.reading() as db:
             row = db.execute(
@@ -389,7 +398,7 @@ class Store:
             return {name: db.execute(f"SELECT count(*) FROM {query}").fetchone()[0] for name, query in queries.items()}
 
 
-def _insert(db: Connection, entry: Entry) -> int:
+def _insert(db: Connection, entry: RequestRecord) -> int:
     values = {name: getattr(entry, name) for name in _ENTRY} | {
         "bytes": len(entry.body),
         "card": _encode(entry.card),
@@ -434,10 +443,10 @@ def _campaign(row: tuple[Any, ...]) -> Campaign:
     return Campaign(**dict(zip(("id", "time", *_STATE, "body"), row[1:], strict=True)))
 
 
-def _summary(row: tuple[Any, ...]) -> Summary:
+def _summary(row: tuple[Any, ...]) -> RequestSummary:
     values = dict(zip((*_SUMMARY, "campaign"), row, strict=True))
     card = msgspec.structs.asdict(_card.decode(values.pop("card")))
-    return Summary(**{**values, "accepted": bool(values["accepted"])}, **card)
+    return RequestSummary(**{**values, "accepted": bool(values["accepted"])}, **card)
 
 
 def _where(inbox: InboxRef, search: Search, after: int, before: int) -> tuple[str, list[Any]]:

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 __all__ = [
     "Campaign",
-    "Card",
     "Delivered",
     "Endpoint",
-    "Entry",
     "InboxView",
+    "Preview",
     "Push",
-    "Summary",
+    "RequestRecord",
+    "RequestSummary",
     "Unmatched",
     "UserCount",
 ]
@@ -24,7 +24,7 @@ __all__ = [
 Endpoint: TypeAlias = Literal["push", "campaigns"]
 
 
-class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a list shows of a request without reading its body: texts by language, cut, and what else it says."""
 
     title: dict[str, str] = {}
@@ -35,7 +35,7 @@ class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_user: str | None = None
 
 
-class Entry(Struct, kw_only=True):
+class RequestRecord(Struct, kw_only=True):
     """One request on its way into the store, which gives it its ``id``.
 
     ``status`` is the answer's, None where none is given; ``accepted`` says whether the service took it, which a fault
@@ -54,7 +54,7 @@ class Entry(Struct, kw_only=True):
     users: int = 0
     user_ids: tuple[str, ...] = ()
     digest: int = 0
-    card: Card = Card()
+    card: Preview = Preview()
     title: str = ""
     text: str = ""
     campaign: Campaign | None = None
@@ -74,20 +74,20 @@ class Push(Struct, frozen=True, kw_only=True):
     @property
     def user_ids(self) -> tuple[str, ...]:
         """The users in the order sent."""
-        return msgspec.json.decode(self.body, type=_Sent).user_ids
+        return msgspec.json.decode(self.body, type=_PushContent).user_ids
 
     @property
     def message(self) -> dict[str, Any]:
         """The message as it was sent, fields that the interface does not know included."""
-        return msgspec.json.decode(self.body, type=_Sent).message
+        return msgspec.json.decode(self.body, type=_PushContent).message
 
     @property
     def custom_fields(self) -> dict[str, Any] | None:
         """The custom fields as they were sent, or None where there were none."""
-        return msgspec.json.decode(self.body, type=_Sent).custom_fields
+        return msgspec.json.decode(self.body, type=_PushContent).custom_fields
 
 
-class _Sent(Struct, frozen=True, rename="camel"):
+class _PushContent(Struct, frozen=True, rename="camel"):
     """The parts of a push body, read when somebody asks."""
 
     user_ids: tuple[str, ...]
@@ -138,7 +138,7 @@ class Delivered(Struct, frozen=True, kw_only=True):
     fields: dict[str, Any] | None = None
 
 
-class Summary(Struct, frozen=True, kw_only=True):
+class RequestSummary(Struct, frozen=True, kw_only=True):
     """A request in a list. Texts are cut at 300 characters; ``time`` is in seconds since the epoch."""
 
     id: int

@@ -9,7 +9,7 @@ from typing import Any
 
 from pushsdk.emulator import Emulator
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Card, Entry
+from pushsdk.emulator.store.records import Preview, RequestRecord
 
 MANY = 100_000
 
@@ -121,7 +121,7 @@ def fill(path: Path, api_key: str, count: int) -> None:
     for start in range(0, count, 10_000):
         store.write(
             [
-                Entry(
+                RequestRecord(
                     inbox=inbox,
                     time=1_700_000_000.0 + number,
                     body=body,
@@ -129,7 +129,7 @@ def fill(path: Path, api_key: str, count: int) -> None:
                     status=204,
                     accepted=True,
                     users=1,
-                    card=Card(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
+                    card=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
                     title=f"push number {number}",
                 )
                 for number in range(start, start + 10_000)
