@@ -2425,7 +2425,7 @@ BY_SPARK = [
     Mutant(
         "a run by Spark is sent without its claims",
         SPARK + "_claims.py",
-        "return ask(make, lambda store: store.get([digest_of(run)])) != [None]",
+        "return call_store(make, lambda store: store.get([digest_of(run)])) != [None]",
         "return True",
         "tests/engines/test_folder.py",
     ),
@@ -2455,7 +2455,7 @@ BY_SPARK = [
         SPARK + "_report.py",
         "if not folder.claims.is_dir() or not has_sentinel(",
         "if not has_sentinel(",
-        T_SPARK + "standing.py",
+        T_SPARK + "status.py",
     ),
     Mutant(
         "users who are claimed in a run that goes on were never sent to",
@@ -2469,7 +2469,7 @@ BY_SPARK = [
         SPARK + "_report.py",
         "if found is not None and not is_underway:",
         "if found is not None:",
-        T_SPARK + "standing.py",
+        T_SPARK + "status.py",
     ),
     Mutant(
         "every task takes itself for the first of those that share a rate",

@@ -14,8 +14,8 @@ import msgspec
 
 from pushsdk._audience.chunks import Chunk, chunks_of
 from pushsdk._audience.distinct import Distinct, Row
-from pushsdk._audience.duckdb_reader import Parquet, Query
-from pushsdk._audience.source import Counts, once, plain
+from pushsdk._audience.duckdb_reader import ParquetFiles, SqlQuery
+from pushsdk._audience.source import ReadCounts, deduplicated, printable
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
@@ -30,7 +30,7 @@ _TOGETHER = 10_000
 
 T = TypeVar("T")
 
-Source = TextFiles | Parquet | Query
+Source = TextFiles | ParquetFiles | SqlQuery
 """Each method reads anew, in batches; the counts that it is given are right when the last batch has been taken."""
 
 
@@ -88,9 +88,9 @@ class Audience:
         given = os.fspath(path)
         suffix = PurePath(given).suffix.lower()
         if suffix == ".parquet":
-            return cls(Parquet(given, key=primary_key))
+            return cls(ParquetFiles(given, key=primary_key))
         if suffix not in FORMATS:
-            kind = f"that ends in {plain(suffix, 20)!r}" if suffix else "without an ending"
+            kind = f"that ends in {printable(suffix, 20)!r}" if suffix else "without an ending"
             raise ValidationError(
                 f"a file {kind} can't be read: {', '.join(['.parquet', *FORMATS])} can, and a query reads "
                 "whatever DuckDB does"
@@ -104,7 +104,7 @@ class Audience:
         Only local files are read, and no extension is loaded. Raises ValidationError, here already, for SQL that
         is wrong or is no SELECT; ConfigurationError without DuckDB.
         """
-        return cls(Query(sql, key=primary_key))
+        return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> Audience:
@@ -137,7 +137,7 @@ class Audience:
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """The ids in batches: each once, in no particular order, or all, in the order of the file."""
-        counts = Counts()
+        counts = ReadCounts()
         return self._counted(self._source.distinct_ids(counts) if distinct else self._source.ids(counts), counts)
 
     def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool = True) -> Iterator[list[Chunk]]:
@@ -185,11 +185,11 @@ class Audience:
         return Personalized(self, message, into, custom_fields, distinct)
 
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:
-        counts = Counts()
+        counts = ReadCounts()
         rows = self._source.rows(counts, columns)
-        return self._counted(once(Distinct(rows=True), rows, counts) if distinct else rows, counts)
+        return self._counted(deduplicated(Distinct(rows=True), rows, counts) if distinct else rows, counts)
 
-    def _counted(self, batches: Iterator[list[T]], counts: Counts) -> Iterator[list[T]]:
+    def _counted(self, batches: Iterator[list[T]], counts: ReadCounts) -> Iterator[list[T]]:
         for batch in batches:
             counts.users += len(batch)
             yield batch

@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from pushsdk._audience.distinct import Distinct, Row
-from pushsdk._audience.source import BATCH, ROWS, Counts, fitting, list_files, missing_column, once, plain
+from pushsdk._audience.source import (
+    BATCH,
+    ROWS,
+    ReadCounts,
+    deduplicated,
+    list_files,
+    missing_column,
+    printable,
+    sendable,
+)
 from pushsdk._core.errors import ConfigurationError, ValidationError
 
 if TYPE_CHECKING:
@@ -30,18 +39,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Connection",
-    "Fields",
-    "Parquet",
-    "Query",
-    "cause_of",
+    "ParquetFiles",
+    "SqlQuery",
+    "ValueColumns",
+    "bad_id_reason",
     "check_select",
+    "column_types",
+    "duckdb_cause",
+    "duckdb_errors",
     "duckdb_module",
-    "explained",
-    "no_id",
+    "id_expression",
+    "json_type_expression",
     "quoted",
-    "sql_of_id",
-    "sql_of_kind",
-    "types_of",
 ]
 
 Connection: TypeAlias = "DuckDBPyConnection"
@@ -100,7 +109,7 @@ def connection() -> Iterator[Connection]:
 
 
 @contextmanager
-def explained(name: str, *, unfit: str = "") -> Iterator[None]:
+def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
     """What DuckDB says becomes a ValidationError; of an error that may quote a value only the kind, or ``unfit``."""
     duckdb = duckdb_module()
     try:
@@ -108,16 +117,16 @@ def explained(name: str, *, unfit: str = "") -> Iterator[None]:
     except duckdb.Error as error:
         kind = type(error).__name__
         if kind == "OutOfMemoryException":
-            raise ValidationError(f"{plain(name)}: DuckDB needs more than the {MEMORY} it may use") from None
+            raise ValidationError(f"{printable(name)}: DuckDB needs more than the {MEMORY} it may use") from None
         if kind in _TELLING:
             words = str(error).partition("\n")[0]
-            raise ValidationError(f"{plain(name)}: {plain(words)}") from None
+            raise ValidationError(f"{printable(name)}: {printable(words)}") from None
         words = unfit or f"DuckDB stopped with {kind}; its words are left out, as they may quote the data"
-        raise ValidationError(f"{plain(name)}: {words}") from None
+        raise ValidationError(f"{printable(name)}: {words}") from None
 
 
-def cause_of(error: Exception) -> str:
-    """Return the name of DuckDB's own error if ``explained`` raised this one, else an empty text."""
+def duckdb_cause(error: Exception) -> str:
+    """Return the name of DuckDB's own error if ``duckdb_errors`` raised this one, else an empty text."""
     return type(error.__context__).__name__ if isinstance(error.__context__, duckdb_module().Error) else ""
 
 
@@ -155,13 +164,13 @@ _VALUE_SQL: Mapping[str, str] = {
 }
 
 
-def types_of(made: Connection, sql: str, parameters: Sequence[Any] = ()) -> dict[str, str]:
+def column_types(made: Connection, sql: str, parameters: Sequence[Any] = ()) -> dict[str, str]:
     """The columns of a table or of what stands for one, by name: their types as DuckDB writes them."""
     described = made.execute(f"DESCRIBE SELECT * FROM {sql}", parameters).fetchall()
     return {name: kind for name, kind, *_ in described}
 
 
-def sql_of_id(name: str, key: str, types: Mapping[str, str], *, option: str = "primary_key=") -> str:
+def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str = "primary_key=") -> str:
     """Return the SQL that turns the column ``key`` of the source ``name`` into text.
 
     ``option`` is the argument that names the column, for an error. Raises ValidationError if there is no such column,
@@ -174,24 +183,24 @@ def sql_of_id(name: str, key: str, types: Mapping[str, str], *, option: str = "p
         if _matches(pattern, kind):
             return sql.format(quoted(key))
     raise ValidationError(
-        f"{plain(name)}: {plain(key, 60)} is of type {plain(kind, 60)}; user ids are texts or whole "
+        f"{printable(name)}: {printable(key, 60)} is of type {printable(kind, 60)}; user ids are texts or whole "
         "numbers: turn them into those in a query, as CAST(... AS VARCHAR)"
     )
 
 
-def sql_of_kind(id_sql: str, key: str) -> str:
+def json_type_expression(id_sql: str, key: str) -> str:
     """Return the SQL for the kind of value in a row whose id is NULL; NULL if the column holds no other kinds."""
     return f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
 
 
-def no_id(missing: bool, kind: str | None) -> str:
-    """Return in words why a value is not an id. ``kind`` is the result of ``sql_of_kind``; not ``missing`` is empty."""
+def bad_id_reason(missing: bool, kind: str | None) -> str:
+    """Return why a value is not an id: NULL if ``missing``, else empty. ``kind`` is of ``json_type_expression``."""
     if not missing:
         return "empty"
     return "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
 
 
-class Fields:
+class ValueColumns:
     """The columns that are sent along with an id: the SQL to select, and what is made of the result."""
 
     def __init__(self, name: str, types: Mapping[str, str], names: Sequence[str]) -> None:
@@ -213,15 +222,15 @@ class Fields:
                 fields[name] = self._decoded(fields[name], name, f", row {number}" if first else "")
         for _, fields in batch if self._large else ():
             for name in fields.keys() & self._large:
-                fields[name] = fitting(fields[name])
+                fields[name] = sendable(fields[name])
         return batch
 
     def _decoded(self, text: str, name: str, where: str) -> Any:
         try:
-            return fitting(msgspec.json.decode(text))
+            return sendable(msgspec.json.decode(text))
         except (msgspec.DecodeError, RecursionError):
             raise ValidationError(
-                f"{plain(self._name)}{where}: {plain(name, 60)} can't be written as JSON (a NaN in it?)"
+                f"{printable(self._name)}{where}: {printable(name, 60)} can't be written as JSON (a NaN in it?)"
             ) from None
 
 
@@ -241,8 +250,8 @@ def _value_sql(table: str, name: str, kind: str) -> str:
         if _matches(pattern, kind):
             return sql.format(quoted(name))
     raise ValidationError(
-        f"{plain(table)}: column {plain(name, 60)} is of type {plain(kind, 60)}, which JSON has no form for: leave it "
-        "out, or turn it into a text, in a query"
+        f"{printable(table)}: column {printable(name, 60)} is of type {printable(kind, 60)}, which JSON has no "
+        "form for: leave it out, or turn it into a text, in a query"
     )
 
 
@@ -255,7 +264,7 @@ def _matches(pattern: str, kind: str) -> bool:
 _UNFIT = "damaged, or no Parquet file"
 
 
-class _Place(msgspec.Struct, frozen=True):
+class Relation(msgspec.Struct, frozen=True):
     """Something to select from: its name in errors, its SQL, and the parameters of that."""
 
     name: str
@@ -263,7 +272,7 @@ class _Place(msgspec.Struct, frozen=True):
     parameters: tuple[Any, ...] = ()
 
 
-class _Table(ABC):
+class _DuckdbSource(ABC):
     """The columns of an audience, one of which holds the ids: the base of ``Parquet`` and ``Query``."""
 
     def __init__(self, name: str, key: str) -> None:
@@ -271,14 +280,14 @@ class _Table(ABC):
         self._name = name
         self._key = key
 
-    def ids(self, counts: Counts) -> Iterator[list[str]]:
+    def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as (made, place):
             id_sql = self._id_sql(made, place)
             for rows in self._select(made, place, id_sql, f"SELECT {id_sql} FROM {place.sql}"):
                 counts.read += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
 
-    def distinct_ids(self, counts: Counts) -> Iterator[list[str]]:
+    def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         begun = False
         try:
             for ids in self._distinct(counts):
@@ -286,24 +295,24 @@ class _Table(ABC):
                 yield ids
             return
         except ValidationError as error:
-            if begun or cause_of(error) != "OutOfMemoryException":
+            if begun or duckdb_cause(error) != "OutOfMemoryException":
                 raise
         # DuckDB spills, but not without end: slower, this needs no more memory for more ids.
-        yield from once(Distinct(), self.ids(counts), counts)
+        yield from deduplicated(Distinct(), self.ids(counts), counts)
 
-    def rows(self, counts: Counts, columns: Collection[str] | None) -> Iterator[list[Row]]:
+    def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         with self._opened() as (made, place):
-            types = types_of(made, place.sql, place.parameters)
-            id_sql = sql_of_id(self._name, self._key, types)
+            types = column_types(made, place.sql, place.parameters)
+            id_sql = id_expression(self._name, self._key, types)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
-            fields = Fields(place.name, types, names)
+            fields = ValueColumns(place.name, types, names)
             wanted = ", ".join([id_sql, *fields.sql])
             for rows in self._select(made, place, id_sql, f"SELECT {wanted} FROM {place.sql}", ROWS):
                 batch = fields.of(rows, counts.read + 1)
                 counts.read += len(rows)
                 yield batch
 
-    def _distinct(self, counts: Counts) -> Iterator[list[str]]:
+    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as (made, place):
             id_sql = self._id_sql(made, place)
             sql = f"SELECT id, count(*) FROM (SELECT {id_sql} AS id FROM {place.sql}) GROUP BY id"
@@ -316,16 +325,18 @@ class _Table(ABC):
     # -- the parts --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _opened(self) -> AbstractContextManager[tuple[Connection, _Place]]: ...
+    def _opened(self) -> AbstractContextManager[tuple[Connection, Relation]]: ...
 
-    def _parts(self, place: _Place) -> list[_Place]:
+    def _parts(self, place: Relation) -> list[Relation]:
         """Return the places of the rows, for an error; each place counts its rows from 1."""
         return [place]
 
-    def _id_sql(self, made: Connection, place: _Place) -> str:
-        return sql_of_id(self._name, self._key, types_of(made, place.sql, place.parameters))
+    def _id_sql(self, made: Connection, place: Relation) -> str:
+        return id_expression(self._name, self._key, column_types(made, place.sql, place.parameters))
 
-    def _select(self, made: Connection, place: _Place, id_sql: str, sql: str, size: int = BATCH) -> Iterator[list[Any]]:
+    def _select(
+        self, made: Connection, place: Relation, id_sql: str, sql: str, size: int = BATCH
+    ) -> Iterator[list[Any]]:
         """The rows, the id first, in batches; an id that is none ends it."""
         result = made.execute(sql, place.parameters)
         while rows := result.fetchmany(size):
@@ -333,8 +344,8 @@ class _Table(ABC):
                 raise self._bad_id(made, place, id_sql)
             yield rows
 
-    def _bad_id(self, made: Connection, place: _Place, id_sql: str) -> ValidationError:
-        kind = sql_of_kind(id_sql, self._key)
+    def _bad_id(self, made: Connection, place: Relation, id_sql: str) -> ValidationError:
+        kind = json_type_expression(id_sql, self._key)
         for part in self._parts(place):
             found = made.execute(
                 f"SELECT number, id IS NULL, kind FROM (SELECT row_number() OVER () AS number, {id_sql} AS id, "
@@ -343,14 +354,13 @@ class _Table(ABC):
             ).fetchone()
             if found:
                 number, missing, kind = found
-                return ValidationError(
-                    f"{plain(part.name)}, row {number}: {plain(self._key, 60)} is {no_id(missing, kind)}"
-                )
+                reason = bad_id_reason(missing, kind)
+                return ValidationError(f"{printable(part.name)}, row {number}: {printable(self._key, 60)} is {reason}")
         # A query whose result is another one each time.
-        return ValidationError(f"{plain(self._name)}: {plain(self._key, 60)} is NULL or empty in a row")
+        return ValidationError(f"{printable(self._name)}: {printable(self._key, 60)} is NULL or empty in a row")
 
 
-class Parquet(_Table):
+class ParquetFiles(_DuckdbSource):
     """The Parquet files that a path names. Columns go by their names, and may be missing in some of the files."""
 
     def __init__(self, path: str, *, key: str) -> None:
@@ -364,7 +374,7 @@ class Parquet(_Table):
         with self._opened() as (made, place):
             return _rows_of(made, place)
 
-    def _distinct(self, counts: Counts) -> Iterator[list[str]]:
+    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
         # Parquet knows how many rows it has: counting them along would take a third more time.
         distinct = 0
         with self._opened() as (made, place):
@@ -377,25 +387,25 @@ class Parquet(_Table):
         counts.duplicates = read - distinct
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Connection, _Place]]:
+    def _opened(self) -> Iterator[tuple[Connection, Relation]]:
         listing = list_files(self._path)
         with connection() as made:
             try:
-                with explained(self._name, unfit=_UNFIT):
+                with duckdb_errors(self._name, unfit=_UNFIT):
                     yield made, _parquet(self._name, listing.paths)
             except ValidationError as error:
                 # Of many it is one.
-                for path in listing.paths if cause_of(error) else ():
-                    with explained(str(path), unfit=_UNFIT):
+                for path in listing.paths if duckdb_cause(error) else ():
+                    with duckdb_errors(str(path), unfit=_UNFIT):
                         _rows_of(made, _parquet(str(path), [path]))
                 raise
         listing.check_unchanged()
 
-    def _parts(self, place: _Place) -> list[_Place]:
+    def _parts(self, place: Relation) -> list[Relation]:
         return [_parquet(str(path), [path]) for path in list_files(self._path).paths]
 
 
-class Query(_Table):
+class SqlQuery(_DuckdbSource):
     """The result of one SELECT, which may name files."""
 
     def __init__(self, sql: str, *, key: str) -> None:
@@ -406,25 +416,25 @@ class Query(_Table):
 
     def words(self) -> str:
         digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]
-        return f"query {digest}: {plain(' '.join(self._sql.split()))}"
+        return f"query {digest}: {printable(' '.join(self._sql.split()))}"
 
     def count(self) -> None:
         return None
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Connection, _Place]]:
-        with connection() as made, explained(self._name):
+    def _opened(self) -> Iterator[tuple[Connection, Relation]]:
+        with connection() as made, duckdb_errors(self._name):
             check_select(made, self._sql)
             made.execute(f"CREATE TEMP VIEW pushsdk_audience AS {self._sql}")
-            yield made, _Place(self._name, "pushsdk_audience")
+            yield made, Relation(self._name, "pushsdk_audience")
 
 
-def _parquet(name: str, paths: Sequence[Path]) -> _Place:
+def _parquet(name: str, paths: Sequence[Path]) -> Relation:
     # Names are no patterns any more. With parameters, a name is never a part of the SQL.
     names = [re.sub(r"([*?\[])", r"[\1]", str(path)) for path in paths]
-    return _Place(name, "read_parquet(?, union_by_name = true, hive_partitioning = false)", (names,))
+    return Relation(name, "read_parquet(?, union_by_name = true, hive_partitioning = false)", (names,))
 
 
-def _rows_of(made: Connection, place: _Place) -> int:
+def _rows_of(made: Connection, place: Relation) -> int:
     [(number,)] = made.execute(f"SELECT count(*) FROM {place.sql}", place.parameters).fetchall()
     return int(number)

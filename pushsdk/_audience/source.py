@@ -20,7 +20,7 @@ import msgspec
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core.errors import ValidationError
 
-__all__ = ["Counts", "Listing", "fitting", "list_files", "missing_column", "once", "plain"]
+__all__ = ["FileListing", "ReadCounts", "deduplicated", "list_files", "missing_column", "printable", "sendable"]
 
 BATCH = 10_000
 # Rows are objects by the thousand: as many of them as live together, the garbage collector walks through, and with
@@ -33,7 +33,7 @@ _SHOWN = 20
 _NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]|\d{1,2}(?!\d)){0,40}")
 
 
-class Counts(msgspec.Struct):
+class ReadCounts(msgspec.Struct):
     """What one reading has seen so far."""
 
     read: int = 0
@@ -44,7 +44,7 @@ class Counts(msgspec.Struct):
     padded: int = 0
 
 
-def plain(text: str, limit: int = 200) -> str:
+def printable(text: str, limit: int = 200) -> str:
     """The text with every control character replaced, and cut: fit for a terminal and a log."""
     shown = "".join(each if each.isprintable() else "?" for each in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
@@ -58,14 +58,16 @@ def missing_column(name: str, key: str, columns: Sequence[str], *, option: str =
     folded = {_fold(each): each for each in columns if _NAME.fullmatch(each)}
     near = difflib.get_close_matches(_fold(key)[:40], folded, n=1, cutoff=0.7)
     meant = f"; did you mean {option}{folded[near[0]]!r}?" if near else f"; name one with {option.rstrip()}"
-    return ValidationError(f"{plain(name)}: no column {plain(key, 60)!r}, only {', '.join(shown) or 'none'}{meant}")
+    return ValidationError(
+        f"{printable(name)}: no column {printable(key, 60)!r}, only {', '.join(shown) or 'none'}{meant}"
+    )
 
 
 def _fold(word: str) -> str:
     return re.sub(r"[\W_]", "", word).lower()
 
 
-def fitting(value: Any, depth: int = MAX_DEPTH) -> Any:
+def sendable(value: Any, depth: int = MAX_DEPTH) -> Any:
     """A value of JSON, with the integers that don't fit 64 bits as their decimal text, which is what can be sent.
 
     Raises RecursionError where it is nested deeper than can be sent.
@@ -77,11 +79,11 @@ def fitting(value: Any, depth: int = MAX_DEPTH) -> Any:
     if not depth:
         raise RecursionError
     if type(value) is list:
-        return [fitting(each, depth - 1) for each in value]
-    return {name: fitting(each, depth - 1) for name, each in value.items()}
+        return [sendable(each, depth - 1) for each in value]
+    return {name: sendable(each, depth - 1) for name, each in value.items()}
 
 
-def once(distinct: Distinct, batches: Iterator[list[Any]], counts: Counts) -> Iterator[list[Any]]:
+def deduplicated(distinct: Distinct, batches: Iterator[list[Any]], counts: ReadCounts) -> Iterator[list[Any]]:
     """The batches without the repetitions, which are counted."""
     with distinct:
         for batch in batches:
@@ -93,7 +95,7 @@ def once(distinct: Distinct, batches: Iterator[list[Any]], counts: Counts) -> It
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-class Listing(msgspec.Struct, frozen=True):
+class FileListing(msgspec.Struct, frozen=True):
     """Files as they were at one moment: equal listings mean unchanged files, as far as size and time can tell."""
 
     pattern: str
@@ -108,17 +110,19 @@ class Listing(msgspec.Struct, frozen=True):
         if len(self.paths) == 1 and str(self.paths[0]) == self.pattern:
             seconds, rest = divmod(self.stamps[0][1], 10**9)
             when = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            return f"{plain(self.pattern, 1000)} ({size} bytes, modified {when}.{rest:09}Z)"
+            return f"{printable(self.pattern, 1000)} ({size} bytes, modified {when}.{rest:09}Z)"
         digest = hashlib.sha256(repr((self.paths, self.stamps)).encode(errors="replace")).hexdigest()[:16]
-        return f"{plain(self.pattern, 1000)} ({len(self.paths)} files, {size} bytes, state {digest})"
+        return f"{printable(self.pattern, 1000)} ({len(self.paths)} files, {size} bytes, state {digest})"
 
     def check_unchanged(self) -> None:
         """Raises ValidationError where a file has changed, or there are others now."""
         if list_files(self.pattern) != self:
-            raise ValidationError(f"{plain(self.pattern)} changed while it was read: start again when it is complete")
+            raise ValidationError(
+                f"{printable(self.pattern)} changed while it was read: start again when it is complete"
+            )
 
 
-def list_files(path: str) -> Listing:
+def list_files(path: str) -> FileListing:
     """The file of that name, or else those of that pattern (``*``, ``**``, ``?``, ``[...]``), in the order of names.
 
     Raises ValidationError where there is none.
@@ -131,10 +135,12 @@ def list_files(path: str) -> Listing:
     try:
         stats = [os.stat(each) for each in found]
     except OSError as error:
-        raise ValidationError(f"{plain(pattern)} can't be read: {error.strerror}") from None
+        raise ValidationError(f"{printable(pattern)} can't be read: {error.strerror}") from None
     if not found:
         what = "no file matches" if glob.has_magic(pattern) else "there is no file"
-        raise ValidationError(f"{what} {plain(pattern)}")
+        raise ValidationError(f"{what} {printable(pattern)}")
     if os.path.isdir(found[0]):
-        raise ValidationError(f"{plain(pattern)} is a folder: name the files in it, as {plain(pattern)}/*.parquet")
-    return Listing(pattern, tuple(map(Path, found)), tuple((each.st_size, each.st_mtime_ns) for each in stats))
+        raise ValidationError(
+            f"{printable(pattern)} is a folder: name the files in it, as {printable(pattern)}/*.parquet"
+        )
+    return FileListing(pattern, tuple(map(Path, found)), tuple((each.st_size, each.st_mtime_ns) for each in stats))

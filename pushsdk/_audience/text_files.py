@@ -16,7 +16,16 @@ from typing import IO, Any
 import msgspec
 
 from pushsdk._audience.distinct import Distinct, Row
-from pushsdk._audience.source import BATCH, ROWS, Counts, fitting, list_files, missing_column, once, plain
+from pushsdk._audience.source import (
+    BATCH,
+    ROWS,
+    ReadCounts,
+    deduplicated,
+    list_files,
+    missing_column,
+    printable,
+    sendable,
+)
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.words import count
 
@@ -28,13 +37,13 @@ LONGEST = 64 * 1024
 LONGEST_ROW = 16 * LONGEST
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ReadContext(msgspec.Struct, frozen=True):
     """What is to be read, and where it is counted."""
 
     name: str
     """Of the file, in errors."""
     key: str
-    counts: Counts
+    counts: ReadCounts
     rows: bool
     """Whole rows; else only ids."""
     columns: Collection[str] | None = None
@@ -45,11 +54,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
     def bad_line(self, number: int, text: str) -> ValidationError:
         """What is wrong with a line, in the words that all formats share."""
-        return ValidationError(f"{plain(self.name)}, line {number}: {text}")
+        return ValidationError(f"{printable(self.name)}, line {number}: {text}")
 
 
 # The ids of a file, or the rows if these are wanted.
-Form = Callable[[IO[bytes], Wanted], Iterator[Any]]
+Form = Callable[[IO[bytes], ReadContext], Iterator[Any]]
 
 
 class TextFiles:
@@ -65,23 +74,23 @@ class TextFiles:
         self.words()
 
     def words(self) -> str:
-        return list_files(self._path).words() if isinstance(self._path, str) else plain(self._name)
+        return list_files(self._path).words() if isinstance(self._path, str) else printable(self._name)
 
     def count(self) -> None:
         return None
 
-    def ids(self, counts: Counts) -> Iterator[list[str]]:
+    def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         return self._read(BATCH, counts=counts, rows=False)
 
-    def distinct_ids(self, counts: Counts) -> Iterator[list[str]]:
-        return once(Distinct(), self.ids(counts), counts)
+    def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
+        return deduplicated(Distinct(), self.ids(counts), counts)
 
-    def rows(self, counts: Counts, columns: Collection[str] | None) -> Iterator[list[Row]]:
+    def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         return self._read(ROWS, counts=counts, rows=True, columns=columns)
 
-    def _read(self, size: int, *, counts: Counts, **wanted: Any) -> Iterator[list[Any]]:
+    def _read(self, size: int, *, counts: ReadCounts, **wanted: Any) -> Iterator[list[Any]]:
         for name, file in self._files():
-            items = self._form(file, Wanted(name=name, key=self._key, counts=counts, **wanted))
+            items = self._form(file, ReadContext(name=name, key=self._key, counts=counts, **wanted))
             while batch := list(itertools.islice(items, size)):
                 counts.read += len(batch)
                 yield batch
@@ -89,7 +98,7 @@ class TextFiles:
     def _files(self) -> Iterator[tuple[str, IO[bytes]]]:
         if not isinstance(self._path, str):
             if self._spent:
-                raise ValidationError(f"{plain(self._name)} can be read only once: save it to a file")
+                raise ValidationError(f"{printable(self._name)} can be read only once: save it to a file")
             self._spent = True
             yield self._name, self._path
             return
@@ -104,7 +113,7 @@ class TextFiles:
         listing.check_unchanged()
 
 
-def lines_of(file: IO[bytes], wanted: Wanted, longest: int = LONGEST_ROW) -> Iterator[str]:
+def lines_of(file: IO[bytes], wanted: ReadContext, longest: int = LONGEST_ROW) -> Iterator[str]:
     """The lines of a stream of bytes, without their ends (a carriage return may be left), nor a byte order mark.
 
     Raises ValidationError with the number of a line that is no UTF-8, holds a NUL, or is over ``longest`` bytes.
@@ -117,7 +126,7 @@ def lines_of(file: IO[bytes], wanted: Wanted, longest: int = LONGEST_ROW) -> Ite
         except OSError as error:
             raise _unreadable(wanted.name, error) from None
         if not isinstance(line, bytes):
-            raise ValidationError(f"{plain(wanted.name)} gives {type(line).__name__}: open it in binary mode")
+            raise ValidationError(f"{printable(wanted.name)} gives {type(line).__name__}: open it in binary mode")
         if not line:
             return
         line = line.removesuffix(b"\n")
@@ -133,10 +142,10 @@ def lines_of(file: IO[bytes], wanted: Wanted, longest: int = LONGEST_ROW) -> Ite
 
 
 def _unreadable(name: str, error: OSError) -> ValidationError:
-    return ValidationError(f"{plain(name)} can't be read: {error.strerror or type(error).__name__}")
+    return ValidationError(f"{printable(name)} can't be read: {error.strerror or type(error).__name__}")
 
 
-def read_text(file: IO[bytes], wanted: Wanted) -> Iterator[Any]:
+def read_text(file: IO[bytes], wanted: ReadContext) -> Iterator[Any]:
     """Each line an id, without the space around it; blank lines are passed over."""
     counts = wanted.counts
     for number, line in enumerate(lines_of(file, wanted, LONGEST), 1):
@@ -153,7 +162,7 @@ def read_text(file: IO[bytes], wanted: Wanted) -> Iterator[Any]:
 # -- CSV ------------------------------------------------------------------------------------------------------------
 
 
-def read_csv(file: IO[bytes], wanted: Wanted, delimiter: str | None = None) -> Iterator[Any]:
+def read_csv(file: IO[bytes], wanted: ReadContext, delimiter: str | None = None) -> Iterator[Any]:
     """A table with a header, cut at whichever of comma, semicolon, tab and bar the header holds most of."""
     lines = (f"{line}\n" for line in lines_of(file, wanted))
     # Up to the first that is not blank.
@@ -179,7 +188,7 @@ def delimiter_of(header: str) -> str:
     return max(",;\t|", key=bare.count)
 
 
-def _csv_rows(reader: Any, header: list[str], wanted: Wanted) -> Iterator[Any]:
+def _csv_rows(reader: Any, header: list[str], wanted: ReadContext) -> Iterator[Any]:
     key = wanted.key
     if key not in header:
         raise missing_column(wanted.name, key, header)
@@ -195,7 +204,7 @@ def _csv_rows(reader: Any, header: list[str], wanted: Wanted) -> Iterator[Any]:
             raise wanted.bad_line(reader.line_num, f"{count(len(record), 'field')}, and the header has {width}")
         user = record[place]
         if not user:
-            raise wanted.bad_line(reader.line_num, f"{plain(key)} is empty")
+            raise wanted.bad_line(reader.line_num, f"{printable(key)} is empty")
         yield (user, {name: value for name, at in taken if (value := record[at])}) if wanted.rows else user
 
 
@@ -205,7 +214,7 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def read_json(file: IO[bytes], wanted: Wanted) -> Iterator[Any]:
+def read_json(file: IO[bytes], wanted: ReadContext) -> Iterator[Any]:
     """Each line an object; blank lines are passed over. An id is a text, or an integer of any size."""
     for number, line in enumerate(lines_of(file, wanted), 1):
         try:
@@ -224,8 +233,8 @@ def read_json(file: IO[bytes], wanted: Wanted) -> Iterator[Any]:
         yield (user, fields) if wanted.rows else user
 
 
-def _json_fields(row: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
-    return {name: fitting(value) for name, value in row.items() if value is not None and wanted.takes(name)}
+def _json_fields(row: dict[str, Any], wanted: ReadContext) -> dict[str, Any]:
+    return {name: sendable(value) for name, value in row.items() if value is not None and wanted.takes(name)}
 
 
 def _why(line: str, number: int) -> str:
@@ -234,11 +243,11 @@ def _why(line: str, number: int) -> str:
     return "not a JSON object, or nested too deeply"
 
 
-def _bad_id(row: dict[str, Any], wanted: Wanted, number: int) -> ValidationError:
+def _bad_id(row: dict[str, Any], wanted: ReadContext, number: int) -> ValidationError:
     if wanted.key not in row:
         return missing_column(f"{wanted.name}, line {number}", wanted.key, list(row))
     kind = "an empty text" if row[wanted.key] == "" else type(row[wanted.key]).__name__
-    return wanted.bad_line(number, f"{plain(wanted.key)} must be a text or an integer; got {kind}")
+    return wanted.bad_line(number, f"{printable(wanted.key)} must be a text or an integer; got {kind}")
 
 
 FORMATS: Mapping[str, Form] = {

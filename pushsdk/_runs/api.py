@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
-from pushsdk._audience.source import plain
+from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError, RunFileError
 from pushsdk._core.outcome import Outcome
@@ -250,7 +250,7 @@ def _header(
 def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
     if header.base_url != engine.settings.base_url:
         raise run_file_error(
-            path, f"it was planned for another base_url, {plain(header.base_url)}: resume it with that one"
+            path, f"it was planned for another base_url, {printable(header.base_url)}: resume it with that one"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from pushsdk._audience.source import plain
+from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, fingerprint_of
@@ -16,14 +16,14 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
 from pushsdk.arrow._schemas import CHUNK_ID, FIELDS, USER_IDS
 
-__all__ = ["Chunk", "Personal", "Recipe", "claim_key"]
+__all__ = ["ChunkEncoder", "Personal", "PreparedChunk", "claim_key"]
 
 Personal = Literal["placeholders", "custom_fields"]
 
 _decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Chunk(NamedTuple):
+class PreparedChunk(NamedTuple):
     """One row of the plan: what is claimed as one, in one request or in one for each user."""
 
     name: str
@@ -37,7 +37,7 @@ class Chunk(NamedTuple):
     fingerprint: str
 
     def __repr__(self) -> str:
-        return f"Chunk(users={len(self.users)})"
+        return f"PreparedChunk(users={len(self.users)})"
 
     @property
     def is_personal(self) -> bool:
@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
         return len(self.payloads) == len(self.users)
 
 
-class Recipe:
+class ChunkEncoder:
     """How a chunk is made of a row. Raises ValidationError for a message or custom fields that can't be sent."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Recipe:
         self._base = dict(custom_fields or {})
         self._original = message
 
-    def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+    def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedChunk]:
         """The chunks of the plan. Raises ValidationError that names the column, and the chunk where it is about one."""
         for batch in batches:
             names, users = _names(batch), _lists(batch, USER_IDS)
@@ -79,7 +79,7 @@ class Recipe:
                 column = users(row, name)
                 yield self._chunk(name, column, None if fields is None else fields(row, name))
 
-    def _chunk(self, chunk_id: str, column: pa.Array, fields: pa.Array | None) -> Chunk:
+    def _chunk(self, chunk_id: str, column: pa.Array, fields: pa.Array | None) -> PreparedChunk:
         users = column.to_pylist()
         if len(users) > self._max_users:
             raise _bad(
@@ -97,9 +97,9 @@ class Recipe:
         try:
             payloads = self._payloads(users, rows)
         except ValidationError as error:
-            raise ValidationError(f"chunk {plain(chunk_id, 60)}: {error}") from None
+            raise ValidationError(f"chunk {printable(chunk_id, 60)}: {error}") from None
         fingerprint = fingerprint_of(_key(self._run, chunk_id), self._base_url, payloads)
-        return Chunk(plain(chunk_id, 60), column, users, payloads, digest, fingerprint)
+        return PreparedChunk(printable(chunk_id, 60), column, users, payloads, digest, fingerprint)
 
     def _rows(self, chunk_id: str, fields: pa.Array, count: int) -> list[dict[str, Any]]:
         if len(fields) != count:
@@ -189,14 +189,14 @@ def _lists(batch: pa.RecordBatch, name: str) -> _Lists:
         column = column.dictionary_decode()
     kind = column.type
     if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
-        raise ValidationError(f"column {name} is of type {plain(str(kind), 60)}: a list of strings is needed")
+        raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
     return _Lists(name, column)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     places = batch.schema.get_all_field_indices(name)
     if len(places) != 1:
-        told = ", ".join(plain(each, 60) for each in batch.schema.names)
+        told = ", ".join(printable(each, 60) for each in batch.schema.names)
         raise ValidationError(f"column {name} is {'there twice' if places else 'missing'}: the columns are {told}")
     return batch.column(places[0])
 
@@ -208,4 +208,4 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _bad(column: str, chunk_id: str, text: str) -> ValidationError:
-    return ValidationError(f"column {column}, chunk {plain(chunk_id, 60)}: {text}")
+    return ValidationError(f"column {column}, chunk {printable(chunk_id, 60)}: {text}")

@@ -21,28 +21,28 @@ from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
 from pushsdk._runs.plan import ChunkRequest, StopCause, UserRange
 from pushsdk._runs.sender import ChunkSender
-from pushsdk.arrow._chunks import Chunk
+from pushsdk.arrow._chunks import PreparedChunk
 from pushsdk.arrow._schemas import batch_of
 
-__all__ = ["AHEAD", "Dispatcher"]
+__all__ = ["AHEAD", "PlanSender"]
 
 
 # Chunks that wait on either side, beside those in flight: to be sent, and to be fetched.
 AHEAD = 16
 
-Box = SimpleQueue[Callable[[], object] | None]
+OutcomeQueue = SimpleQueue[Callable[[], object] | None]
 
 
-class OpenChunk:
+class ChunkInFlight:
     """One chunk in flight."""
 
-    def __init__(self, chunk: Chunk, number: int, entry: ClaimEntry) -> None:
+    def __init__(self, chunk: PreparedChunk, number: int, entry: ClaimEntry) -> None:
         self.chunk = chunk
         #: Among the chunks of this dispatcher.
         self.number = number
         #: The claims of its users.
         self.entry = entry
-        #: Requests that are still to come. Set by ``Dispatcher._expect``.
+        #: Requests that are still to come. Set by ``PlanSender._expect``.
         self.requests = 0
         #: Users are left open for a later call: their request is too large, or the message seems to be to blame.
         self.is_left_open = False
@@ -75,7 +75,7 @@ class OpenChunk:
 class PartClaim:
     """The claim of one request of a chunk. See ``_runs.sender.UsersClaim``."""
 
-    def __init__(self, log: ClaimLog, chunk: OpenChunk, part: ChunkRequest) -> None:
+    def __init__(self, log: ClaimLog, chunk: ChunkInFlight, part: ChunkRequest) -> None:
         self._log = log
         self._chunk = chunk
         self._part = part
@@ -114,7 +114,7 @@ class ChunkLog:
     def __init__(self, claims: ClaimLog) -> None:
         self._claims = claims
         #: The chunks in flight, by number.
-        self.chunks: dict[int, OpenChunk] = {}
+        self.chunks: dict[int, ChunkInFlight] = {}
 
     def claim_of(self, request: ChunkRequest, *, resent: bool) -> PartClaim:
         return PartClaim(self._claims, self.chunks[request.positions.chunk], request)
@@ -126,7 +126,7 @@ class ChunkLog:
         return self._claims.latest()
 
 
-class Dispatcher:
+class PlanSender:
     """Sends chunks as they come in, until the input ends or the sending stops. Made for one ``push_batches``."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Dispatcher:
         log: ClaimLog,
         stop_policy: StopPolicy | None,
         varied: bool,
-        box: Box,
+        box: OutcomeQueue,
     ) -> None:
         self._engine = engine
         self._loop = engine.enter()
@@ -147,7 +147,7 @@ class Dispatcher:
         self._sender = ChunkSender(engine, self._log, policy, timeout, stop_policy=stop_policy, varied=varied)
         self._box = box
         self._most = engine.settings.limits.in_flight
-        self._ready: deque[Chunk] = deque()
+        self._ready: deque[PreparedChunk] = deque()
         # Requests of the chunks in flight that are still to be sent, or to be answered.
         self._requests = 0
         # Chunks so far, and the part of a rate that is held, if other clients have its other parts.
@@ -163,7 +163,7 @@ class Dispatcher:
         #: True while ``run`` waits for room for more outcomes: the thread that fetches one calls ``wake`` then.
         self.waits = False
 
-    async def run(self, chunks: AsyncIterable[Chunk]) -> None:
+    async def run(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         """Send until all is complete, or the sending stops. Raises what the input or the claim store raised."""
         engine = self._engine
         engine.runs.add(self)
@@ -197,7 +197,7 @@ class Dispatcher:
 
     # -- chunks in, outcomes out ----------------------------------------------------------------------------------
 
-    async def _feed(self, chunks: AsyncIterable[Chunk]) -> None:
+    async def _feed(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         try:
             async for chunk in chunks:
                 self._ready.append(chunk)
@@ -210,7 +210,7 @@ class Dispatcher:
         self._fed = True
         self.wake()
 
-    async def _next(self) -> Chunk | None:
+    async def _next(self) -> PreparedChunk | None:
         """Return the next chunk, once there is room for it; None if there is none, or nothing more is wanted."""
         while True:
             self._changed.clear()
@@ -232,7 +232,7 @@ class Dispatcher:
         ending = self._sender.stop_reason
         return ending is not None and ending.by == "closed"
 
-    def _hand_out(self, opened: OpenChunk) -> None:
+    def _hand_out(self, opened: ChunkInFlight) -> None:
         ending = self._sender.stop_reason
         unsent = "" if ending is None else ending.reason
         self._box.put(functools.partial(batch_of, opened.chunk.column, opened.entry.states(), unsent))
@@ -245,18 +245,18 @@ class Dispatcher:
 
     # -- one chunk ------------------------------------------------------------------------------------------------
 
-    def _opened(self, chunk: Chunk) -> OpenChunk | None:
+    def _opened(self, chunk: PreparedChunk) -> ChunkInFlight | None:
         """Return the chunk with its claims; None if it was claimed for another payload, which ends the sending."""
         try:
             entry = self._claims.open(chunk.key, chunk.fingerprint, len(chunk.users))
         except ValidationError:
             self._fail(_other_payload(chunk))
             return None
-        opened = self._log.chunks[self._chunks] = OpenChunk(chunk, self._chunks, entry)
+        opened = self._log.chunks[self._chunks] = ChunkInFlight(chunk, self._chunks, entry)
         self._expect(opened, len(chunk.payloads))
         return opened
 
-    async def _carry(self, opened: OpenChunk) -> None:
+    async def _carry(self, opened: ChunkInFlight) -> None:
         """Send one chunk until all of it is settled, or the sending stops."""
         entry = opened.entry
         try:
@@ -276,7 +276,7 @@ class Dispatcher:
             del self._log.chunks[opened.number]
             self._expect(opened, 0)
 
-    async def _deliver_open(self, opened: OpenChunk) -> None:
+    async def _deliver_open(self, opened: ChunkInFlight) -> None:
         """Send to the users who are open; again if other processes gave some of them back meanwhile."""
         entry = opened.entry
         if self._share is not None or self._is_resumed or opened.number == 1:
@@ -299,7 +299,7 @@ class Dispatcher:
             # Stopped, or left open: another process may know more of these users.
             await self._claims.look(entry)
 
-    async def _send_open(self, opened: OpenChunk, ranges: Ranges) -> None:
+    async def _send_open(self, opened: ChunkInFlight, ranges: Ranges) -> None:
         parts = opened.parts(ranges)
         self._expect(opened, len(parts))
         if len(parts) == 1:
@@ -309,20 +309,20 @@ class Dispatcher:
             for part in parts:
                 sending.create_task(self._deliver_part(opened, part))
 
-    async def _deliver_part(self, opened: OpenChunk, part: ChunkRequest) -> None:
+    async def _deliver_part(self, opened: ChunkInFlight, part: ChunkRequest) -> None:
         if await self._sender.deliver(part) and not self._sender.message.accepted:
             # Users who were not sent to alone: they are rejected only by a run, at its end.
             opened.is_left_open = True
         self._expect(opened, opened.requests - 1)
 
-    def _expect(self, opened: OpenChunk, requests: int) -> None:
+    def _expect(self, opened: ChunkInFlight, requests: int) -> None:
         """So many requests of a chunk are still to come: they leave room for another chunk."""
         self._requests += requests - opened.requests
         opened.requests = requests
         self.wake()
 
 
-def _other_payload(chunk: Chunk) -> ValidationError:
+def _other_payload(chunk: PreparedChunk) -> ValidationError:
     return ValidationError(
         f"chunk {chunk.name}: it was claimed in this run for another payload (users, message, fields or base_url "
         "differ), and was not sent: give each run a name of its own"

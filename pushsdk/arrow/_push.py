@@ -15,8 +15,8 @@ from pushsdk._core.results import DrainReport
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.claim_log import ClaimLog
-from pushsdk.arrow._chunks import Recipe
-from pushsdk.arrow._dispatcher import AHEAD, Dispatcher
+from pushsdk.arrow._chunks import ChunkEncoder
+from pushsdk.arrow._dispatcher import AHEAD, PlanSender
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
@@ -81,7 +81,7 @@ def push_batches(
         raise ConfigurationError("stop_policy is a StopPolicy, as StopPolicy(rejected=0.1)")
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._engine.settings
-    recipe = Recipe(
+    recipe = ChunkEncoder(
         message,
         custom_fields,
         personal,
@@ -96,7 +96,11 @@ class _Push:
     """One call."""
 
     def __init__(
-        self, client: AsyncPushClient, claims: Callable[[], ClaimStore], recipe: Recipe, stop_policy: StopPolicy | None
+        self,
+        client: AsyncPushClient,
+        claims: Callable[[], ClaimStore],
+        recipe: ChunkEncoder,
+        stop_policy: StopPolicy | None,
     ) -> None:
         self._client = client
         self._claims = claims
@@ -105,7 +109,7 @@ class _Push:
         self._call = Call()
         # Set in the loop's thread, by ``_work``.
         self._store: ClaimStore | None = None
-        self._dispatcher: Dispatcher | None = None
+        self._dispatcher: PlanSender | None = None
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The outcomes; nothing is opened before the first is asked for."""
@@ -142,7 +146,7 @@ class _Push:
             raise ConfigurationError("claims() made no claim store, as pushsdk.claims.DirectoryClaims(path)")
         self._store = store
         options = client._options
-        self._dispatcher = Dispatcher(
+        self._dispatcher = PlanSender(
             client._engine,
             options.policy,
             options.timeout,

@@ -13,14 +13,14 @@ from pushsdk._core.errors import ClaimStoreError, PushError
 from pushsdk._core.idempotency import digest_of
 from pushsdk.claims.store import Claim, ClaimStore, Put
 
-__all__ = ["ask", "has_sentinel", "plant_sentinel"]
+__all__ = ["call_store", "has_sentinel", "plant_sentinel"]
 
 logger: logging.Logger = logging.getLogger("pushsdk")
 
 T = TypeVar("T")
 
 
-def ask(make: Callable[[], ClaimStore], question: Callable[[ClaimStore], Awaitable[T]]) -> T:
+def call_store(make: Callable[[], ClaimStore], question: Callable[[ClaimStore], Awaitable[T]]) -> T:
     """Return the answer of a store that is made for this question, in a thread with its own event loop.
 
     Raises ClaimStoreError if there is no answer within the store's timeout. A store that does not close is logged.
@@ -47,12 +47,12 @@ def plant_sentinel(make: Callable[[], ClaimStore], run: str) -> None:
     """Claim the run itself, when its plan is sealed. Raises ClaimStoreError."""
     claim = Claim(secrets.token_hex(16), b"{}")
     # The key of no chunk: their keys go on behind the name of the run.
-    ask(make, lambda store: store.put([Put(digest_of(run), claim)], store.claim_ttl))
+    call_store(make, lambda store: store.put([Put(digest_of(run), claim)], store.claim_ttl))
 
 
 def has_sentinel(make: Callable[[], ClaimStore], run: str) -> bool:
     """Return True if the store has the sentinel, so has the claims of the run too. Raises ClaimStoreError."""
-    return ask(make, lambda store: store.get([digest_of(run)])) != [None]
+    return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
 
 
 async def _close(store: ClaimStore) -> None:

@@ -24,7 +24,7 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock
 from pushsdk._runs.run_file.file import run_file_error
 
-__all__ = ["OWN_CLAIMS", "Folder", "Kind", "Manifest", "Summary", "digest_of", "objection", "uri"]
+__all__ = ["OWN_CLAIMS", "Kind", "Manifest", "RunFolder", "SendingSummary", "digest_of", "mismatch", "uri"]
 
 MANIFEST = "manifest.json"
 # A letter alone is a drive of Windows.
@@ -81,7 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the package."""
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class SendingSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What one sending came to, kept beside its outcomes once all of them were counted."""
 
     accepted: int = 0
@@ -98,7 +98,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return not self.not_sent and not self.unknown
 
 
-class Folder:
+class RunFolder:
     """Where a run is kept: ``manifest.json``, ``plan/RUN`` and ``outcomes/NNNN`` as Parquet, and ``claims``."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -182,14 +182,14 @@ class Folder:
         last = max((int(path.name) for path in self._outcomes()), default=0)
         return self._new(self.path / "outcomes" / f"{last + 1:04}")
 
-    def conclude(self, outcomes: Path, summary: Summary) -> None:
+    def conclude(self, outcomes: Path, summary: SendingSummary) -> None:
         """These outcomes are whole."""
         self._write(outcomes.with_suffix(".json"), summary, outcome=Outcome.UNKNOWN)
 
-    def concluded(self) -> tuple[Path, Summary] | None:
+    def concluded(self) -> tuple[Path, SendingSummary] | None:
         """The last outcomes that are whole."""
         for path in sorted(self._outcomes(), reverse=True):
-            found = self._read(path.with_suffix(".json"), Summary)
+            found = self._read(path.with_suffix(".json"), SendingSummary)
             if found is not None:
                 return path, found
         return None
@@ -259,7 +259,7 @@ def digest_of(message: Any, custom_fields: Mapping[str, Any] | None, fields: Seq
     return told.hexdigest()
 
 
-def objection(found: Manifest, wanted: Mapping[str, str], *, claim_ttl: float, now: float | None = None) -> str | None:
+def mismatch(found: Manifest, wanted: Mapping[str, str], *, claim_ttl: float, now: float | None = None) -> str | None:
     """Why the run that was found can't be taken up as what is wanted; None where it can."""
     for name, words in _SAME.items():
         if getattr(found, name) != wanted[name]:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pushsdk._audience.source import missing_column, plain
+from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.errors import ValidationError
 from pushsdk._runs.run_file.file import run_file_error
-from pushsdk.spark._folder import Folder, uri
-from pushsdk.spark._tasks import EMPTY, NULL, Cutter, chunk_schema
+from pushsdk.spark._folder import RunFolder, uri
+from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, chunk_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Counted", "check_columns", "count", "freeze", "hashes", "schema_of"]
+__all__ = ["PlanCounts", "check_columns", "count", "freeze", "hashes", "schema_of"]
 
 _IDS = frozenset({"string", "byte", "short", "integer", "long"})
 # As they are; the others that can be sent are changed by ``_value``.
@@ -31,7 +31,7 @@ _JSON = {
 }
 
 
-class Counted(msgspec.Struct, frozen=True):
+class PlanCounts(msgspec.Struct, frozen=True):
     """What a plan was found to hold when it was read back."""
 
     chunks: int
@@ -49,22 +49,22 @@ def check_columns(df: DataFrame, primary_key: str, fields: Sequence[str]) -> Non
         if not isinstance(name, str) or name not in kinds:
             raise missing_column("the frame", str(name), df.columns, option=option)
         if df.columns.count(name) > 1:
-            raise ValidationError(f"the frame has several columns {plain(name, 60)!r}: rename all but one")
+            raise ValidationError(f"the frame has several columns {printable(name, 60)!r}: rename all but one")
     key = kinds[primary_key]
     if key.typeName() not in _IDS and not (key.typeName() == "decimal" and key.scale == 0):
         raise ValidationError(
-            f"{plain(primary_key, 60)!r} is of type {plain(key.simpleString(), 60)}; user ids are texts or whole "
-            "numbers: cast it to a string"
+            f"{printable(primary_key, 60)!r} is of type {printable(key.simpleString(), 60)}; user ids are texts or "
+            "whole numbers: cast it to a string"
         )
     for name in fields:
         if kinds[name].typeName() not in _VALUES | {"decimal", "float", "double"}:
             raise ValidationError(
-                f"column {plain(name, 60)!r} is of type {plain(kinds[name].simpleString(), 60)}, which JSON has no "
-                "form for: leave it out, or cast it to a string"
+                f"column {printable(name, 60)!r} is of type {printable(kinds[name].simpleString(), 60)}, which "
+                "JSON has no form for: leave it out, or cast it to a string"
             )
 
 
-def freeze(df: DataFrame, cutter: Cutter, *, primary_key: str, fields: Sequence[str]) -> None:
+def freeze(df: DataFrame, cutter: ChunkPartition, *, primary_key: str, fields: Sequence[str]) -> None:
     """Write the plan. Of several rows with one id any one counts."""
     import pyspark.sql.functions as sf
 
@@ -80,7 +80,7 @@ def freeze(df: DataFrame, cutter: Cutter, *, primary_key: str, fields: Sequence[
     chunks.write.mode("append").parquet(uri(Path(cutter.plan)))
 
 
-def count(session: SparkSession, folder: Folder, plan: Path, *, primary_key: str) -> Counted:
+def count(session: SparkSession, folder: RunFolder, plan: Path, *, primary_key: str) -> PlanCounts:
     """Read back what was written. Raises ValidationError where rows have no id, RunFileError where it is not whole."""
     import pyspark.sql.functions as sf
 
@@ -100,15 +100,15 @@ def count(session: SparkSession, folder: Folder, plan: Path, *, primary_key: str
     without = [f"{found[name]['rows']:,} rows have {words}" for name, words in _NO_ID.items() if name in found]
     if without:
         raise ValidationError(
-            f"{' and '.join(without)} in {plain(primary_key, 60)!r}: nothing was sent; filter them out"
+            f"{' and '.join(without)} in {printable(primary_key, 60)!r}: nothing was sent; filter them out"
         )
     good = found.get(None)
     if good is None:
-        return Counted(0, 0, 0, "0")
+        return PlanCounts(0, 0, 0, "0")
     users = read.select(sf.explode("user_ids").alias("user_id")).agg(*hashes()).collect()[0]
     if good["chunks"] != good["ids"] or good["users"] != users["users"]:
         raise run_file_error(folder.path, "its plan does not read as it was written: nothing was sent; try again")
-    return Counted(good["chunks"], good["users"], good["rows"], str(users["checksum"]))
+    return PlanCounts(good["chunks"], good["users"], good["rows"], str(users["checksum"]))
 
 
 _NO_ID = {NULL: "no user id (NULL)", EMPTY: "an empty user id"}

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS_PER_CHUNK",
-    "Order",
-    "Sending",
+    "BroadcastSpec",
+    "PushOptions",
     "check_spark",
     "checked_claims",
     "checked_sending",
@@ -51,7 +51,7 @@ PATIENCE = 30.0
 ClaimFactory = Callable[[], ClaimStore]
 
 
-class Sending(msgspec.Struct, frozen=True, kw_only=True):
+class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The keywords of ``push_batches`` in an executor, checked, plain and picklable. Holds no key."""
 
     base_url: str
@@ -60,9 +60,9 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
     others: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return f"Sending({self.base_url!r})"
+        return f"PushOptions({self.base_url!r})"
 
-    def divided(self, tasks: int, max_users: int) -> Sending:
+    def divided(self, tasks: int, max_users: int) -> PushOptions:
         """Return the keywords for one of ``tasks`` tasks, in chunks of ``max_users``: with its share of the rate."""
         others = self.others
         if (rate := others.get("rate")) is not None:
@@ -80,7 +80,7 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
         return {**others, "base_url": self.base_url, "claims": self.claims, "batching": self.batching}
 
 
-class Order(msgspec.Struct, frozen=True):
+class BroadcastSpec(msgspec.Struct, frozen=True):
     """What is sent to whom, as it was given."""
 
     message: Any
@@ -91,7 +91,7 @@ class Order(msgspec.Struct, frozen=True):
     tasks: Any
 
     def __repr__(self) -> str:
-        return f"Order({self.personal!r})"
+        return f"BroadcastSpec({self.personal!r})"
 
     def checked_fields(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The columns that are sent along; none where it is one message for all. Raises ConfigurationError."""
@@ -132,7 +132,7 @@ def checked_sending(
     api_key: object = None,
     stop_policy: object = None,
     **options: Unpack[SendingOptions],
-) -> Sending:
+) -> PushOptions:
     """Check the keywords of ``broadcast``: in an executor it would be late. Raises ConfigurationError, TypeError."""
     if isinstance(api_key, str):
         raise ConfigurationError(
@@ -149,7 +149,7 @@ def checked_sending(
     settings = AsyncPushClient(base_url, "of-the-executors", **options)._engine.settings
     others = {**options, "api_key": api_key, "stop_policy": stop_policy}
     # A copy as a plain text: what is sealed is not pickled.
-    return Sending(base_url="".join(settings.base_url), claims=claims, batching=settings.batching, others=others)
+    return PushOptions(base_url="".join(settings.base_url), claims=claims, batching=settings.batching, others=others)
 
 
 def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, float]:

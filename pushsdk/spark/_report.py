@@ -19,8 +19,8 @@ from pushsdk._runs.report import BroadcastReport
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import Claim
-from pushsdk.spark._claims import ask, has_sentinel
-from pushsdk.spark._folder import OWN_CLAIMS, Folder, Manifest, Summary
+from pushsdk.spark._claims import call_store, has_sentinel
+from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SendingSummary
 from pushsdk.spark._preflight import checked_claims
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _REASONS = {
 _COLUMNS = ["user_id", "outcome", "status", "reason"]
 
 
-def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
+def tally_of(folder: RunFolder, manifest: Manifest) -> dict[Outcome, int]:
     """How many users have which outcome by now.
 
     Raises RunFileError where that can't be told.
@@ -51,7 +51,7 @@ def tally_of(folder: Folder, manifest: Manifest) -> dict[Outcome, int]:
     return tally
 
 
-def rows_of(folder: Folder, manifest: Manifest, outcome: Outcome | None) -> Iterator[Row]:
+def rows_of(folder: RunFolder, manifest: Manifest, outcome: Outcome | None) -> Iterator[Row]:
     """Every planned user, or those with this outcome by now. Raises the same."""
     for users, states in _chunks(folder, manifest):
         ids = users.to_pylist()
@@ -62,7 +62,7 @@ def rows_of(folder: Folder, manifest: Manifest, outcome: Outcome | None) -> Iter
                     yield Row(user_id, told, status.status, _REASONS.get(status.state, status.reason))
 
 
-def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, UserStates]]:
+def _chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[pa.Array, UserStates]]:
     """Yield the users of each chunk, and what is recorded of them."""
     try:
         import pyarrow as pa
@@ -88,7 +88,7 @@ def _chunks(folder: Folder, manifest: Manifest) -> Iterator[tuple[pa.Array, User
         for batch in plan.to_batches(columns=["chunk_id", "user_ids"], batch_size=AT_A_TIME):
             names, chunks = batch.column("chunk_id").to_pylist(), batch.column("user_ids")
             keys = [claim_key(manifest.run, name) for name in names]
-            for chunk, claim in zip(chunks, ask(make, methodcaller("get", keys)), strict=True):
+            for chunk, claim in zip(chunks, call_store(make, methodcaller("get", keys)), strict=True):
                 yield chunk.values, _states(claim, len(chunk.values))
     except ClaimStoreError as error:
         # Not as itself: that nothing was sent is not said here.
@@ -127,7 +127,7 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
         Raises RunFileError where the files or the claims are gone or damaged.
         """
         if not self.file:
-            folder = Folder(self.run or "")
+            folder = RunFolder(self.run or "")
             yield from rows_of(folder, _sealed(folder), outcome)
             return
         try:
@@ -155,7 +155,7 @@ def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
     ``stopped``), and has no ``file``. Raises RunFileError where there is no run, where only a claim store of your own
     knows, or where files or claims can't be read.
     """
-    folder = Folder(run_dir)
+    folder = RunFolder(run_dir)
     # Before it is read: who is on his way then, is so because somebody sends.
     in_use = folder.in_use
     manifest, is_underway = _sealed(folder), folder.is_underway()
@@ -177,14 +177,14 @@ def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
     )
 
 
-def _sealed(folder: Folder) -> Manifest:
+def _sealed(folder: RunFolder) -> Manifest:
     manifest = folder.manifest()
     if manifest is None:
         raise run_file_error(folder.path, "there is no run, or its plan was never whole")
     return manifest
 
 
-def report_of(folder: Folder, manifest: Manifest, outcomes: Path, summary: Summary) -> SparkReport:
+def report_of(folder: RunFolder, manifest: Manifest, outcomes: Path, summary: SendingSummary) -> SparkReport:
     """The report of these outcomes."""
     return SparkReport(
         planned=manifest.users,

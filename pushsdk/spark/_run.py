@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pushsdk._audience.source import plain
+from pushsdk._audience.source import printable
 from pushsdk._core.errors import BroadcastError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
@@ -21,18 +21,18 @@ from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
 from pushsdk.spark._claims import has_sentinel, plant_sentinel
-from pushsdk.spark._folder import OWN_CLAIMS, Folder, Manifest, Summary, digest_of, objection, uri
+from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SendingSummary, digest_of, mismatch, uri
 from pushsdk.spark._freeze import check_columns, count, freeze, hashes, schema_of
 from pushsdk.spark._preflight import (
     ROWS_PER_CHUNK,
-    Order,
+    BroadcastSpec,
     check_spark,
     checked_claims,
     checked_sending,
     session_of,
 )
 from pushsdk.spark._report import SparkReport, report_of
-from pushsdk.spark._tasks import Cutter, Sender
+from pushsdk.spark._tasks import ChunkPartition, SendPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,14 +83,14 @@ def broadcast(
     failed: call again with the same arguments to take it up; ``read_report`` says what is known so far.
     """
     given = {"claims": claims, "base_url": base_url, "api_key": api_key, "stop_policy": stop_policy, **options}
-    order = Order(message, custom_fields, personal, fields, primary_key, tasks)
-    session, folder = session_of(df), Folder(run_dir)
+    order = BroadcastSpec(message, custom_fields, personal, fields, primary_key, tasks)
+    session, folder = session_of(df), RunFolder(run_dir)
     with folder.locked():
         return _broadcast(df, session, folder, order, given)
 
 
 def _broadcast(
-    df: DataFrame, session: SparkSession, folder: Folder, order: Order, given: Mapping[str, Any]
+    df: DataFrame, session: SparkSession, folder: RunFolder, order: BroadcastSpec, given: Mapping[str, Any]
 ) -> SparkReport:
     make, store, claim_ttl = checked_claims(given["claims"], folder.claims)
     check_spark(session, make)
@@ -113,7 +113,7 @@ def _broadcast(
         manifest = _plan(
             df, session, folder, fields=names, tasks=tasks, max_users=max_users, wanted=wanted, claims=make
         )
-    why = objection(manifest, wanted, claim_ttl=claim_ttl)
+    why = mismatch(manifest, wanted, claim_ttl=claim_ttl)
     if why is not None:
         raise run_file_error(folder.path, why)
     concluded = folder.concluded()
@@ -122,7 +122,7 @@ def _broadcast(
     # A directory that is gone would be made anew.
     if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
         raise run_file_error(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
-    sender = Sender(
+    sender = SendPartition(
         folder=str(folder.path),
         run=manifest.run,
         message=order.message,
@@ -136,7 +136,7 @@ def _broadcast(
 def _plan(
     df: DataFrame,
     session: SparkSession,
-    folder: Folder,
+    folder: RunFolder,
     *,
     fields: Sequence[str],
     tasks: int,
@@ -150,7 +150,7 @@ def _plan(
     check_columns(df, primary_key, fields)
     plan = folder.new_plan(run)
     try:
-        freeze(df, Cutter(str(plan), max_users), primary_key=primary_key, fields=fields)
+        freeze(df, ChunkPartition(str(plan), max_users), primary_key=primary_key, fields=fields)
         found = count(_own(session), folder, plan, primary_key=primary_key)
     except BaseException as error:
         folder.drop_plans()
@@ -176,7 +176,9 @@ def _plan(
     return manifest
 
 
-def send(session: SparkSession, folder: Folder, manifest: Manifest, sender: Sender, *, tasks: int) -> SparkReport:
+def send(
+    session: SparkSession, folder: RunFolder, manifest: Manifest, sender: SendPartition, *, tasks: int
+) -> SparkReport:
     """Send what is open of the plan, in one job, and count the outcomes."""
     from pushsdk.arrow import outcome_schema, plan_schema
 
@@ -199,7 +201,7 @@ def send(session: SparkSession, folder: Folder, manifest: Manifest, sender: Send
     return report_of(folder, manifest, outcomes, summary)
 
 
-def _failed(folder: Folder, manifest: Manifest, why: str | None) -> BroadcastError:
+def _failed(folder: RunFolder, manifest: Manifest, why: str | None) -> BroadcastError:
     """What is told of a job of Spark's that failed, beside Spark's own words, which are its cause."""
     told = "; pushsdk.spark.read_report(run_dir) says what is known so far" if manifest.claims == OWN_CLAIMS else ""
     return BroadcastError(
@@ -211,7 +213,7 @@ def _failed(folder: Folder, manifest: Manifest, why: str | None) -> BroadcastErr
 
 def _summary(
     session: SparkSession, outcomes: Path, schema: Any, manifest: Manifest, *, seconds: float, tasks: int
-) -> Summary:
+) -> SendingSummary:
     """Count what was written. Raises RunFileError unless that is every planned user exactly once."""
     read = session.read.schema(schema).parquet(uri(outcomes))
     found = read.groupBy("outcome", "reason").agg(*hashes()).collect()
@@ -227,7 +229,7 @@ def _summary(
     unsent = max(
         (row for row in found if row["outcome"] == Outcome.NOT_SENT), key=lambda row: row["users"], default=None
     )
-    return Summary(
+    return SendingSummary(
         accepted=counts[Outcome.ACCEPTED],
         rejected=counts[Outcome.REJECTED],
         not_sent=counts[Outcome.NOT_SENT],
@@ -260,4 +262,4 @@ def _ours(error: BaseException) -> str | None:
             "one that has it (with a local master: at the Python of this process)"
         )
     found = _OURS.findall(told)
-    return plain(found[-1][1], 500) if found else None
+    return printable(found[-1][1], 500) if found else None

@@ -10,19 +10,19 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk.spark._claims import has_sentinel
-from pushsdk.spark._folder import Folder
-from pushsdk.spark._preflight import Sending
+from pushsdk.spark._folder import RunFolder
+from pushsdk.spark._preflight import PushOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EMPTY", "NULL", "Cutter", "Sender", "chunk_schema", "cut"]
+__all__ = ["EMPTY", "NULL", "ChunkPartition", "SendPartition", "chunk_schema", "cut"]
 
 #: In place of a chunk's id: so many rows have no user id, or an empty one.
 NULL, EMPTY = "null", "empty"
 
 
-class Cutter(msgspec.Struct, frozen=True):
+class ChunkPartition(msgspec.Struct, frozen=True):
     """Makes the chunks of one partition."""
 
     plan: str
@@ -35,7 +35,7 @@ class Cutter(msgspec.Struct, frozen=True):
         yield from cut(batches, max_users=self.max_users, prefix=f"{_place():05}-")
 
 
-class Sender(msgspec.Struct, frozen=True):
+class SendPartition(msgspec.Struct, frozen=True):
     """Sends the chunks of one partition."""
 
     folder: str
@@ -43,16 +43,16 @@ class Sender(msgspec.Struct, frozen=True):
     message: Any
     custom_fields: Mapping[str, Any] | None
     personal: Literal["placeholders", "custom_fields"] | None
-    sending: Sending
+    sending: PushOptions
 
     def __repr__(self) -> str:
-        return f"Sender({self.run!r})"
+        return f"SendPartition({self.run!r})"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``mapInArrow``."""
         from pushsdk.arrow import push_batches
 
-        manifest = Folder(self.folder).manifest()
+        manifest = RunFolder(self.folder).manifest()
         _check_seen(manifest is not None and manifest.run == self.run)
         if not has_sentinel(self.sending.claims, self.run):
             raise ConfigurationError(

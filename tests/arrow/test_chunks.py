@@ -17,7 +17,7 @@ from support.arrow_plans import MESSAGE, counts, plan, told, user
 from pushsdk import ValidationError
 from pushsdk._core.idempotency import digest_of, fingerprint_of
 from pushsdk.arrow import outcome_schema, plan_schema, push_batches
-from pushsdk.arrow._chunks import Chunk, Recipe
+from pushsdk.arrow._chunks import ChunkEncoder, PreparedChunk
 from pushsdk.claims import ClaimStore
 from pushsdk.testing import PushInbox
 
@@ -25,12 +25,14 @@ URL = "https://push.example"
 SECRET = "user-s3cret"
 
 
-def recipe(**options: Any) -> Recipe:
+def recipe(**options: Any) -> ChunkEncoder:
     options = {"personal": None, "custom_fields": None, "run": "spring", "base_url": URL, "max_users": 3, **options}
-    return Recipe(options.pop("message", MESSAGE), options.pop("custom_fields"), options.pop("personal"), **options)
+    return ChunkEncoder(
+        options.pop("message", MESSAGE), options.pop("custom_fields"), options.pop("personal"), **options
+    )
 
 
-def chunks(batch: pa.RecordBatch, **options: Any) -> list[Chunk]:
+def chunks(batch: pa.RecordBatch, **options: Any) -> list[PreparedChunk]:
     return list(recipe(**options).chunks([batch]))
 
 
@@ -93,7 +95,7 @@ def test_a_personal_chunk_has_a_request_for_each_user(names: list[str]) -> None:
 
 def test_a_chunk_shows_nobody() -> None:
     (made,) = chunks(batch())
-    assert repr(made) == "Chunk(users=1)"
+    assert repr(made) == "PreparedChunk(users=1)"
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ from pushsdk._core.policy import Share
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._runs.claim_log import ClaimLog
 from pushsdk._runs.sender import ChunkSender
-from pushsdk.arrow._chunks import Chunk, Recipe
-from pushsdk.arrow._dispatcher import Dispatcher
+from pushsdk.arrow._chunks import ChunkEncoder, PreparedChunk
+from pushsdk.arrow._dispatcher import PlanSender
 from pushsdk.claims import Claim, MemoryClaims, Put
 
 NO_BRAKE = StopPolicy.off()
@@ -66,9 +66,11 @@ class Run:
         engine.enter()
         self.client = client
         self.box = Fetched()
-        self.recipe = Recipe(MESSAGE, None, personal, run="spring", base_url=engine.settings.base_url, max_users=1000)
+        self.recipe = ChunkEncoder(
+            MESSAGE, None, personal, run="spring", base_url=engine.settings.base_url, max_users=1000
+        )
         options = client._options
-        self.dispatcher = Dispatcher(
+        self.dispatcher = PlanSender(
             engine,
             options.policy,
             options.timeout,
@@ -87,7 +89,7 @@ class Run:
     def told(self) -> dict[str, Told]:
         return told(each() for each in self.box.all)
 
-    async def _fed(self, chunks: Iterable[Chunk], every: float) -> AsyncIterator[Chunk]:
+    async def _fed(self, chunks: Iterable[PreparedChunk], every: float) -> AsyncIterator[PreparedChunk]:
         for chunk in chunks:
             if every:
                 await asyncio.sleep(every)

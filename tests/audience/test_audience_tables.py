@@ -138,7 +138,9 @@ def test_a_column_of_nothing_but_null_is_refused_by_its_first_row() -> None:
 
 def test_where_a_second_look_finds_no_bad_row_it_is_refused_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        duckdb_reader._Table, "_parts", lambda self, place: [duckdb_reader._Place("it", "(SELECT 1 AS user_id)")]
+        duckdb_reader._DuckdbSource,
+        "_parts",
+        lambda self, place: [duckdb_reader.Relation("it", "(SELECT 1 AS user_id)")],
     )
     assert refused(Audience.query("SELECT NULL::INTEGER AS user_id")) == "the query: user_id is NULL or empty in a row"
 
@@ -506,11 +508,11 @@ def test_a_query_that_needs_more_memory_than_there_is_is_refused() -> None:
 
 def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(self: object, counts: object) -> Iterator[list[str]]:
-        with duckdb_reader.explained("it"):
+        with duckdb_reader.duckdb_errors("it"):
             raise duckdb.OutOfMemoryException("no room")
         yield []
 
-    monkeypatch.setattr(duckdb_reader.Query, "_distinct", none)
+    monkeypatch.setattr(duckdb_reader.SqlQuery, "_distinct", none)
     audience = Audience.query("SELECT unnest(['a', 'b', 'a']) AS user_id")
     assert ids_of(audience, distinct=True) == ["a", "b"]
     assert audience.summary == AudienceSummary(read=3, users=2, duplicates=1)
@@ -519,10 +521,10 @@ def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: p
 def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def some(self: object, counts: object) -> Iterator[list[str]]:
         yield ["a"]
-        with duckdb_reader.explained("it"):
+        with duckdb_reader.duckdb_errors("it"):
             raise duckdb.OutOfMemoryException("no room")
 
-    monkeypatch.setattr(duckdb_reader.Query, "_distinct", some)
+    monkeypatch.setattr(duckdb_reader.SqlQuery, "_distinct", some)
     with pytest.raises(ValidationError, match="it: DuckDB needs more than"):
         ids_of(Audience.query("SELECT 'a' AS user_id"), distinct=True)
 

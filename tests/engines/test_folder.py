@@ -18,10 +18,10 @@ from pushsdk._core.idempotency import digest_of as digest_of_key
 from pushsdk._io.files import lock
 from pushsdk.claims import DirectoryClaims, MemoryClaims
 from pushsdk.spark import SparkReport, read_report
-from pushsdk.spark._claims import ask, has_sentinel, plant_sentinel
-from pushsdk.spark._folder import Folder, Manifest, Summary, digest_of, objection, uri
-from pushsdk.spark._preflight import Sending
-from pushsdk.spark._tasks import Sender
+from pushsdk.spark._claims import call_store, has_sentinel, plant_sentinel
+from pushsdk.spark._folder import Manifest, RunFolder, SendingSummary, digest_of, mismatch, uri
+from pushsdk.spark._preflight import PushOptions
+from pushsdk.spark._tasks import SendPartition
 
 DAY = 86400.0
 MANIFEST = Manifest(
@@ -45,8 +45,8 @@ WANTED = {name: getattr(MANIFEST, name) for name in ("kind", "digest", "base_url
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "run")
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "run")
 
 
 def mode(path: Path) -> int:
@@ -58,38 +58,42 @@ def mode(path: Path) -> int:
 )
 def test_a_uri_is_refused(given: str) -> None:
     with pytest.raises(ConfigurationError, match="not a URI"):
-        Folder(given)
+        RunFolder(given)
 
 
 @pytest.mark.parametrize("given", ["", None, 7, b"run"])
 def test_what_is_no_path_is_refused(given: object) -> None:
     with pytest.raises(ConfigurationError, match="path of a directory"):
-        Folder(given)  # type: ignore[arg-type]
+        RunFolder(given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["a*", "a?", "[a]", "{a}", "a,b", "a:b", "a\\b", "a\nb"])
 def test_a_path_that_hadoop_would_read_as_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="can't take"):
-        Folder(tmp_path / name)
+        RunFolder(tmp_path / name)
 
 
 def test_spark_gets_the_path_of_a_file_as_it_stands() -> None:
     assert uri(Path("/a folder/run")) == "file:///a folder/run"
 
 
-def test_it_is_for_its_owner_only(folder: Folder) -> None:
+def test_it_is_for_its_owner_only(folder: RunFolder) -> None:
     with folder.locked():
         plan, outcomes = folder.new_plan("f00d"), folder.new_outcomes()
         folder.new_claims()
         folder.seal(MANIFEST)
-        folder.conclude(outcomes, Summary())
+        folder.conclude(outcomes, SendingSummary())
         made = list(folder.path.rglob("*"))
         assert {plan, outcomes, folder.claims} <= set(made)
         assert [path for path in [folder.path, *made] if mode(path) != (0o700 if path.is_dir() else 0o600)] == []
 
 
-def test_one_run_at_a_time(folder: Folder) -> None:
-    with folder.locked(), pytest.raises(RunFileError, match="in use by another process"), Folder(folder.path).locked():
+def test_one_run_at_a_time(folder: RunFolder) -> None:
+    with (
+        folder.locked(),
+        pytest.raises(RunFileError, match="in use by another process"),
+        RunFolder(folder.path).locked(),
+    ):
         pass
     with folder.locked():
         pass
@@ -97,11 +101,11 @@ def test_one_run_at_a_time(folder: Folder) -> None:
 
 def test_another_one_s_lock_is_told_from_a_folder_that_can_t_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunFileError, match="can't be used: "), Folder(tmp_path / "file").locked():
+    with pytest.raises(RunFileError, match="can't be used: "), RunFolder(tmp_path / "file").locked():
         pass
     (tmp_path / "run").mkdir()
     release = lock(tmp_path / "run" / "lock")
-    with pytest.raises(RunFileError, match="in use"), Folder(tmp_path / "run").locked():
+    with pytest.raises(RunFileError, match="in use"), RunFolder(tmp_path / "run").locked():
         pass
     release()
 
@@ -109,11 +113,11 @@ def test_another_one_s_lock_is_told_from_a_folder_that_can_t_be_used(tmp_path: P
 def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
-    with pytest.raises(RunFileError, match="symbolic link"), Folder(tmp_path / "link").locked():
+    with pytest.raises(RunFileError, match="symbolic link"), RunFolder(tmp_path / "link").locked():
         pass
 
 
-def test_the_manifest_comes_back(folder: Folder) -> None:
+def test_the_manifest_comes_back(folder: RunFolder) -> None:
     with folder.locked():
         assert folder.manifest() is None
         folder.seal(MANIFEST)
@@ -121,21 +125,21 @@ def test_the_manifest_comes_back(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
-def test_a_manifest_that_can_t_be_read_is_told(folder: Folder, text: str) -> None:
+def test_a_manifest_that_can_t_be_read_is_told(folder: RunFolder, text: str) -> None:
     folder.path.mkdir()
     (folder.path / "manifest.json").write_text(text)
     with pytest.raises(RunFileError, match=r"manifest\.json can't be read"):
         folder.manifest()
 
 
-def test_a_manifest_of_another_version_is_told(folder: Folder) -> None:
+def test_a_manifest_of_another_version_is_told(folder: RunFolder) -> None:
     folder.path.mkdir()
     folder.seal(msgspec.structs.replace(MANIFEST, format=2))
     with pytest.raises(RunFileError, match="another version"):
         folder.manifest()
 
 
-def test_a_folder_that_is_full_is_told(folder: Folder) -> None:
+def test_a_folder_that_is_full_is_told(folder: RunFolder) -> None:
     folder.path.mkdir()
     (folder.path / "plan").touch()
     with pytest.raises(RunFileError, match="can't be written to"):
@@ -145,7 +149,7 @@ def test_a_folder_that_is_full_is_told(folder: Folder) -> None:
         folder.seal(MANIFEST)
 
 
-def test_what_was_left_of_a_plan_is_removed(folder: Folder) -> None:
+def test_what_was_left_of_a_plan_is_removed(folder: RunFolder) -> None:
     folder.path.mkdir()
     left = folder.new_plan("1") / "part"
     left.touch()
@@ -155,7 +159,7 @@ def test_what_was_left_of_a_plan_is_removed(folder: Folder) -> None:
     assert not (folder.path / "plan").exists()
 
 
-def test_each_sending_has_outcomes_of_its_own(folder: Folder) -> None:
+def test_each_sending_has_outcomes_of_its_own(folder: RunFolder) -> None:
     folder.path.mkdir()
     folder.check_unsealed()
     assert [folder.new_outcomes().name for _ in range(3)] == ["0001", "0002", "0003"]
@@ -163,22 +167,22 @@ def test_each_sending_has_outcomes_of_its_own(folder: Folder) -> None:
         folder.check_unsealed()
 
 
-def test_the_last_outcomes_that_are_whole_count(folder: Folder) -> None:
+def test_the_last_outcomes_that_are_whole_count(folder: RunFolder) -> None:
     folder.path.mkdir()
     assert folder.concluded() is None
     first, second, _ = (folder.new_outcomes() for _ in range(3))
     assert folder.concluded() is None
-    folder.conclude(first, Summary(accepted=1))
-    folder.conclude(second, Summary(accepted=2))
-    assert folder.concluded() == (second, Summary(accepted=2))
+    folder.conclude(first, SendingSummary(accepted=1))
+    folder.conclude(second, SendingSummary(accepted=2))
+    assert folder.concluded() == (second, SendingSummary(accepted=2))
 
 
-def test_a_later_sending_that_did_not_end_is_seen(folder: Folder) -> None:
+def test_a_later_sending_that_did_not_end_is_seen(folder: RunFolder) -> None:
     folder.path.mkdir()
     assert not folder.is_underway()
     first = folder.new_outcomes()
     assert folder.is_underway()
-    folder.conclude(first, Summary(not_sent=1))
+    folder.conclude(first, SendingSummary(not_sent=1))
     assert not folder.is_underway()
     folder.seal(MANIFEST)
     assert read_report(folder.path).not_sent == 1
@@ -186,12 +190,12 @@ def test_a_later_sending_that_did_not_end_is_seen(folder: Folder) -> None:
     assert folder.is_underway()
 
 
-def test_outcomes_that_can_not_be_concluded_leave_users_unknown(folder: Folder) -> None:
+def test_outcomes_that_can_not_be_concluded_leave_users_unknown(folder: RunFolder) -> None:
     folder.path.mkdir()
     outcomes = folder.new_outcomes()
     outcomes.with_suffix(".json").mkdir()
     with pytest.raises(RunFileError, match="can't be written") as told:
-        folder.conclude(outcomes, Summary())
+        folder.conclude(outcomes, SendingSummary())
     assert told.value.outcome is Outcome.UNKNOWN
 
 
@@ -202,13 +206,13 @@ def test_a_store_is_known_by_the_runs_own_claim(tmp_path: Path) -> None:
     assert not has_sentinel(partial(DirectoryClaims, tmp_path / "others"), "f00d")
 
 
-def test_an_executor_with_claims_of_its_own_is_told(folder: Folder, tmp_path: Path) -> None:
+def test_an_executor_with_claims_of_its_own_is_told(folder: RunFolder, tmp_path: Path) -> None:
     folder.path.mkdir()
     folder.seal(MANIFEST)
-    sending = Sending(
+    sending = PushOptions(
         base_url="https://push.example", claims=partial(DirectoryClaims, tmp_path / "others"), batching=Batching()
     )
-    sender = Sender(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, sending)
+    sender = SendPartition(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, sending)
     with pytest.raises(ConfigurationError, match="does not see the claims that the driver made"):
         next(sender([]))
 
@@ -248,7 +252,7 @@ class Clinging(MemoryClaims):
 def test_a_store_that_does_not_close_is_logged_by_its_kind(
     error: Exception | None, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert ask(partial(Clinging, error), lambda store: store.get([digest_of_key("f00d")])) == [None]
+    assert call_store(partial(Clinging, error), lambda store: store.get([digest_of_key("f00d")])) == [None]
     assert caplog.messages == [f"the claim store could not be closed ({told})"]
 
 
@@ -256,18 +260,18 @@ def test_a_store_that_does_not_close_is_logged_by_its_kind(
 
 
 def test_the_same_run_is_taken_up() -> None:
-    assert objection(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + DAY) is None
+    assert mismatch(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + DAY) is None
 
 
 @pytest.mark.parametrize("name", WANTED)
 def test_another_one_is_not(name: str) -> None:
-    why = objection(MANIFEST, WANTED | {name: "another"}, claim_ttl=DAY, now=MANIFEST.created)
+    why = mismatch(MANIFEST, WANTED | {name: "another"}, claim_ttl=DAY, now=MANIFEST.created)
     assert why is not None
     assert name in why.replace(" ", "_").replace("claim_store", "claims").replace("message", "digest message")
 
 
 def test_a_run_whose_claims_may_expire_while_it_is_sent_is_not() -> None:
-    why = objection(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + 1.1 * DAY)
+    why = mismatch(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + 1.1 * DAY)
     assert why == (
         "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept: soon it is not known any "
         "more who was pushed, so nothing is sent"
@@ -288,7 +292,7 @@ def test_a_digest_is_of_all_that_is_sent() -> None:
     assert told[0] == digest_of({"title": {"en": "Hello"}}, None, ())
 
 
-def test_the_manifest_holds_no_text(folder: Folder) -> None:
+def test_the_manifest_holds_no_text(folder: RunFolder) -> None:
     folder.path.mkdir()
     folder.seal(MANIFEST)
     assert json.loads((folder.path / "manifest.json").read_text()).keys() == set(Manifest.__struct_fields__)
@@ -297,7 +301,7 @@ def test_the_manifest_holds_no_text(folder: Folder) -> None:
 # -- the report -----------------------------------------------------------------------------------------------------
 
 
-def concluded(folder: Folder) -> SparkReport:
+def concluded(folder: RunFolder) -> SparkReport:
     folder.path.mkdir()
     folder.seal(MANIFEST)
     outcomes = folder.new_outcomes()
@@ -320,24 +324,24 @@ def concluded(folder: Folder) -> SparkReport:
             outcomes / f"part-{number}.parquet",
         )
     (outcomes / "_SUCCESS").touch()
-    folder.conclude(outcomes, Summary(accepted=1, unknown=1, not_sent=1, seconds=2.5, tasks=4, stopped="paused"))
+    folder.conclude(outcomes, SendingSummary(accepted=1, unknown=1, not_sent=1, seconds=2.5, tasks=4, stopped="paused"))
     return read_report(folder.path)
 
 
-def test_the_report_counts_as_the_summary_does(folder: Folder) -> None:
+def test_the_report_counts_as_the_summary_does(folder: RunFolder) -> None:
     report = concluded(folder)
     assert (report.planned, report.duplicates, report.accepted, report.unknown, report.not_sent) == (3, 1, 1, 1, 1)
     assert (report.seconds, report.tasks, report.stopped, report.run) == (2.5, 4, "paused", str(folder.path))
 
 
-def test_the_report_has_a_row_for_every_user(folder: Folder) -> None:
+def test_the_report_has_a_row_for_every_user(folder: RunFolder) -> None:
     report = concluded(folder)
     told = sorted((row.user_id, row.outcome, row.status, row.reason) for row in report.rows())
     assert told == [("=c", "NOT_SENT", 429, ""), ("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")]
     assert [row.user_id for row in report.rows(Outcome.UNKNOWN)] == ["b"]
 
 
-def test_the_report_is_written_as_csv(folder: Folder, tmp_path: Path) -> None:
+def test_the_report_is_written_as_csv(folder: RunFolder, tmp_path: Path) -> None:
     report = concluded(folder)
     with (tmp_path / "report.csv").open("w") as file:
         assert report.write_csv(file, Outcome.NOT_SENT) == 1
@@ -345,7 +349,7 @@ def test_the_report_is_written_as_csv(folder: Folder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_outcomes_that_can_t_be_read_are_told(folder: Folder, damage: str) -> None:
+def test_outcomes_that_can_t_be_read_are_told(folder: RunFolder, damage: str) -> None:
     report = concluded(folder)
     part = Path(report.file) / "part-0.parquet"
     part.write_bytes(part.read_bytes()[:-9])
@@ -355,7 +359,7 @@ def test_outcomes_that_can_t_be_read_are_told(folder: Folder, damage: str) -> No
         list(report.rows())
 
 
-def test_where_there_is_no_report_that_is_told(folder: Folder) -> None:
+def test_where_there_is_no_report_that_is_told(folder: RunFolder) -> None:
     with pytest.raises(RunFileError, match="there is no run"):
         read_report(folder.path)
     with pytest.raises(RunFileError, match="there is no run"):

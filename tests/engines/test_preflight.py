@@ -24,7 +24,7 @@ from pushsdk import (
 from pushsdk._core.policy import Share
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import LONGEST
-from pushsdk.spark._preflight import Order, check_spark, checked_claims, checked_sending
+from pushsdk.spark._preflight import BroadcastSpec, check_spark, checked_claims, checked_sending
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
@@ -88,7 +88,7 @@ def test_all_that_is_given_reaches_the_executor() -> None:
     made = sending(**given)
     assert made.options(3) == {"base_url": URL, **given}
     assert pickle.loads(pickle.dumps(made)) == made
-    assert repr(made) == "Sending('https://push.example/api')"
+    assert repr(made) == "PushOptions('https://push.example/api')"
 
 
 def test_the_rate_is_divided_among_the_tasks() -> None:
@@ -213,7 +213,7 @@ COLUMNS = ["user_id", "town", "name", "age"]
 def test_the_fields_are_those_named_or_those_of_the_placeholders(
     personal: str | None, fields: Any, wanted: tuple[str, ...]
 ) -> None:
-    assert Order(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS) == wanted
+    assert BroadcastSpec(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS) == wanted
 
 
 @pytest.mark.parametrize(
@@ -230,18 +230,21 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
 )
 def test_fields_that_make_no_sense_are_refused(personal: Any, fields: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        Order(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS)
+        BroadcastSpec(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS)
 
 
 def test_where_no_placeholder_names_a_column_that_is_told() -> None:
     with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
-        Order({"title": {"en": "Hello"}}, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
+        BroadcastSpec({"title": {"en": "Hello"}}, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
 
 
 def test_what_is_no_message_is_refused() -> None:
     with pytest.raises(ValidationError, match="message"):
-        Order(7, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
+        BroadcastSpec(7, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
 
 
 def test_an_order_shows_no_text() -> None:
-    assert repr(Order(MESSAGE, {"a": "secret"}, "placeholders", None, "user_id", 2)) == "Order('placeholders')"
+    assert (
+        repr(BroadcastSpec(MESSAGE, {"a": "secret"}, "placeholders", None, "user_id", 2))
+        == "BroadcastSpec('placeholders')"
+    )

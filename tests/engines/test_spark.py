@@ -34,10 +34,10 @@ from pushsdk import (
 from pushsdk.claims import DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, _run, broadcast, read_report
-from pushsdk.spark._folder import Folder
+from pushsdk.spark._folder import RunFolder
 from pushsdk.spark._freeze import count
-from pushsdk.spark._preflight import Sending
-from pushsdk.spark._tasks import Cutter, Sender, chunk_schema
+from pushsdk.spark._preflight import PushOptions
+from pushsdk.spark._tasks import ChunkPartition, SendPartition, chunk_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -346,7 +346,7 @@ def test_a_job_that_fails_in_the_middle_leaves_what_is_known_and_the_way_on(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
     def ends(self: Any, batches: Any) -> Any:
-        for number, batch in enumerate(_run.Sender.__call__(self, batches)):
+        for number, batch in enumerate(_run.SendPartition.__call__(self, batches)):
             if number == 3:
                 raise RuntimeError("enough")
             yield batch
@@ -355,7 +355,9 @@ def test_a_job_that_fails_in_the_middle_leaves_what_is_known_and_the_way_on(
     many = 3 * USERS
     service.begin([Fault.reset_after(user="user-7"), Fault.delay(0.02)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "Sender", type("Ends", (_run.Sender,), {"__call__": ends, "__module__": "__main__"}))
+        patch.setattr(
+            _run, "SendPartition", type("Ends", (_run.SendPartition,), {"__call__": ends, "__module__": "__main__"})
+        )
         with pytest.raises(BroadcastError) as told:
             send(audience(many), HELLO, tasks=1)
     assert str(told.value) == (
@@ -394,14 +396,14 @@ def test_an_executor_that_does_not_see_the_folder_is_told(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
     from pushsdk.spark import _run
-    from pushsdk.spark._tasks import Cutter
+    from pushsdk.spark._tasks import ChunkPartition
 
-    class Lost(Cutter, frozen=True):
+    class Lost(ChunkPartition, frozen=True):
         def __reduce__(self) -> Any:
-            return Cutter, (self.plan + "-elsewhere", self.max_users)
+            return ChunkPartition, (self.plan + "-elsewhere", self.max_users)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "Cutter", Lost)
+        patch.setattr(_run, "ChunkPartition", Lost)
         with pytest.raises(RunFileError, match="does not see run_dir as the driver does"):
             send(audience(5), HELLO)
     assert service.requests == 0
@@ -425,11 +427,13 @@ def test_outcomes_that_are_not_of_each_once_are_told(
     from pushsdk.spark import _run
 
     def some(self: Any, batches: Any) -> Any:
-        for batch in _run.Sender.__call__(self, batches):
+        for batch in _run.SendPartition.__call__(self, batches):
             yield batch.take([*kept, *range(4, len(batch))])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "Sender", type("Some", (_run.Sender,), {"__call__": some, "__module__": "__main__"}))
+        patch.setattr(
+            _run, "SendPartition", type("Some", (_run.SendPartition,), {"__call__": some, "__module__": "__main__"})
+        )
         with pytest.raises(RunFileError, match="the plan of 100, and not each of them is there once"):
             send(audience(100), HELLO)
     assert send(audience(100), HELLO).accepted == 100
@@ -441,12 +445,12 @@ def test_outcomes_that_are_not_of_each_once_are_told(
 
 def test_what_runs_in_an_executor_looks_for_the_folder_first(service: Oracle, tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"user_id": ["a", "b"], "rows": pa.array([1, 1], pa.int64())})
-    assert [chunk["chunk_id"] for each in Cutter(str(tmp_path), 1)([rows]) for chunk in each.to_pylist()] == [
+    assert [chunk["chunk_id"] for each in ChunkPartition(str(tmp_path), 1)([rows]) for chunk in each.to_pylist()] == [
         "00000-000000",
         "00000-000001",
     ]
     with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
-        next(Cutter(str(tmp_path / "elsewhere"), 1)([rows]))
+        next(ChunkPartition(str(tmp_path / "elsewhere"), 1)([rows]))
 
 
 @pytest.mark.parametrize("left", ["nothing", "a folder", "a folder in it"])
@@ -491,25 +495,27 @@ def test_what_sends_in_an_executor_knows_its_run(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
     send(audience(3), HELLO)
-    folder = Folder(tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
     manifest = folder.manifest()
     assert manifest is not None
-    sending = Sending(base_url=service.base_url, claims=partial(DirectoryClaims, folder.claims), batching=Batching())
-    sender = Sender(str(folder.path), manifest.run, HELLO, None, None, sending)
+    sending = PushOptions(
+        base_url=service.base_url, claims=partial(DirectoryClaims, folder.claims), batching=Batching()
+    )
+    sender = SendPartition(str(folder.path), manifest.run, HELLO, None, None, sending)
     plan = ds.dataset(folder.plan(manifest.run), format="parquet").to_table().to_batches()
     told = [row for batch in sender(plan) for row in batch.to_pylist()]
     assert {row["user_id"]: row["outcome"] for row in told} == dict.fromkeys(names(3), "ACCEPTED")
     assert service.users() == names(3)
-    assert repr(sender) == f"Sender({manifest.run!r})"
+    assert repr(sender) == f"SendPartition({manifest.run!r})"
     with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
-        next(Sender(str(folder.path), "another", HELLO, None, None, sending)(plan))
+        next(SendPartition(str(folder.path), "another", HELLO, None, None, sending)(plan))
 
 
 def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:
     rows = [{"chunk_id": "1", "user_ids": [name], "rows": 1} for name in "ab"]
     pq.write_table(pa.Table.from_pylist(rows, chunk_schema(personal=False)), tmp_path / "part.parquet")
     with pytest.raises(RunFileError, match="does not read as it was written"):
-        count(spark, Folder(tmp_path), tmp_path, primary_key="user_id")
+        count(spark, RunFolder(tmp_path), tmp_path, primary_key="user_id")
 
 
 def test_the_chunks_are_spread_over_the_tasks(audience: Audience, send: Any, tmp_path: Path) -> None:
@@ -525,10 +531,12 @@ def test_each_task_knows_which_part_of_the_rate_is_its_own(
 
         rate = self.sending.options(_tasks._place())["rate"]
         (tmp_path / f"rate-{rate.place}").write_text(f"{rate.users_per_second} of {rate.of}")
-        yield from _run.Sender.__call__(self, batches)
+        yield from _run.SendPartition.__call__(self, batches)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "Sender", type("Noted", (_run.Sender,), {"__call__": noted, "__module__": "__main__"}))
+        patch.setattr(
+            _run, "SendPartition", type("Noted", (_run.SendPartition,), {"__call__": noted, "__module__": "__main__"})
+        )
         assert send(audience(300), HELLO, tasks=3, rate=Rate(users_per_second=3000)).accepted == 300
     assert {path.name: path.read_text() for path in tmp_path.glob("rate-*")} == {
         f"rate-{place}": "1000.0 of 3" for place in range(3)

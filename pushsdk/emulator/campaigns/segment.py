@@ -28,18 +28,18 @@ from msgspec import Struct
 from pushsdk._audience.distinct import Row
 from pushsdk._audience.duckdb_reader import (
     Connection,
-    Fields,
-    cause_of,
+    ValueColumns,
+    bad_id_reason,
     check_select,
+    column_types,
+    duckdb_cause,
+    duckdb_errors,
     duckdb_module,
-    explained,
-    no_id,
+    id_expression,
+    json_type_expression,
     quoted,
-    sql_of_id,
-    sql_of_kind,
-    types_of,
 )
-from pushsdk._audience.source import ROWS, plain
+from pushsdk._audience.source import ROWS, printable
 from pushsdk._audience.text_files import delimiter_of
 from pushsdk._core.errors import ValidationError
 
@@ -177,18 +177,18 @@ class Tables:
             root = self._directory.resolve(strict=True)
             paths = sorted(each for each in root.iterdir() if each.suffix.lower() in _SUFFIXES)
         except OSError as error:
-            folder = plain(str(self._directory))
+            folder = printable(str(self._directory))
             raise SegmentError(f"{folder} can't be read as a folder of tables: {error.strerror}") from None
         for path in paths:
             real = path.resolve()
             if path.name.startswith(".") or not real.is_relative_to(root) or not real.is_file():
                 continue
             if not _is_unicode(f"{path}{real}"):
-                raise SegmentError(f"the name of {plain(ascii(path.name))} is not UTF-8: rename the file")
+                raise SegmentError(f"the name of {printable(ascii(path.name))} is not UTF-8: rename the file")
             table = Table(path.stem, str(real), _SUFFIXES[path.suffix.lower()])
             if other := found.get(table.name.lower()):
-                names = f"{plain(Path(other.path).name)} and {plain(path.name)}"
-                raise SegmentError(f"{names} would both be the table {plain(table.name)}: rename one of them")
+                names = f"{printable(Path(other.path).name)} and {printable(path.name)}"
+                raise SegmentError(f"{names} would both be the table {printable(table.name)}: rename one of them")
             found[table.name.lower()] = table
         return found
 
@@ -312,12 +312,12 @@ def run(job: SegmentJob, folder: Path) -> Answer:
                 _load(db, table, job.primary_key)
             for lock in ("SET enable_external_access = false", "SET lock_configuration = true"):
                 db.execute(lock)
-            with explained(_NAME, unfit=_BAD_VALUE):
+            with duckdb_errors(_NAME, unfit=_BAD_VALUE):
                 return _found(db, job, folder / "rows")
     except (MemoryError, RecursionError):
         return SegmentFailure("the query is too large or too deep: make it simpler")
     except (SegmentError, ValidationError) as error:  # ours: DuckDB's own text may quote a row
-        return SegmentFailure(_NO_ROOM if cause_of(error) == "OutOfMemoryException" else str(error))
+        return SegmentFailure(_NO_ROOM if duckdb_cause(error) == "OutOfMemoryException" else str(error))
 
 
 @contextmanager
@@ -347,7 +347,7 @@ def _connection(folder: Path) -> Iterator[Connection]:
 def _named_tables(db: Connection, job: SegmentJob) -> list[Table]:
     """Return the tables that the query names, each once. Raises `SegmentError` for a name that is none."""
     # Some versions read files while they parse.
-    with explained(_NAME), duckdb_module().connect(config={"enable_external_access": False}) as parser:
+    with duckdb_errors(_NAME), duckdb_module().connect(config={"enable_external_access": False}) as parser:
         check_select(parser, job.query)
         [(tree,)] = parser.execute("SELECT json_serialize_sql(?)", [job.query]).fetchall()
     named: dict[str, str] = {}
@@ -378,18 +378,18 @@ def _parts(tree: Any) -> Iterator[dict[str, Any]]:
 
 def _no_such_table(name: str, tables: Mapping[str, Table]) -> SegmentError:
     names = sorted(table.name for table in tables.values())
-    shown = ", ".join(map(plain, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
+    shown = ", ".join(map(printable, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
     near = difflib.get_close_matches(name.lower()[:100], tables, n=1)
-    meant = f"; did you mean {plain(tables[near[0]].name)}?" if near else ""
-    return SegmentError(f"there is no table {plain(name, 60)!r}, only {shown or 'an empty folder'}{meant}")
+    meant = f"; did you mean {printable(tables[near[0]].name)}?" if near else ""
+    return SegmentError(f"there is no table {printable(name, 60)!r}, only {shown or 'an empty folder'}{meant}")
 
 
 def _load(db: Connection, table: Table, key: str) -> None:
-    with explained(table.name, unfit=_BAD_FILE):
+    with duckdb_errors(table.name, unfit=_BAD_FILE):
         source = _scan_sql(table)
         if table.form == "json":
             # What is a text in the file stays one, and a column of ids with a fraction in it is judged row by row.
-            guessed = types_of(db, source)
+            guessed = column_types(db, source)
             written = {name: _as_written(kind, name == key) for name, kind in guessed.items()}
             source = _scan_sql(table, written)
         db.execute(f"CREATE TABLE {quoted(table.name)} AS SELECT * FROM {source}")
@@ -432,7 +432,7 @@ def _header(table: Table) -> str:
         with open(table.path, "rb") as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise SegmentError(f"the table {plain(table.name)} can't be read: {error.strerror}") from None
+        raise SegmentError(f"the table {printable(table.name)} can't be read: {error.strerror}") from None
     return head.decode(errors="replace").lstrip("\ufeff\r\n").partition("\n")[0]
 
 
@@ -445,12 +445,12 @@ def _found(db: Connection, job: SegmentJob, path: Path) -> SegmentResult:
     while view in job.tables:
         view += "_"
     db.execute(f"CREATE TEMP VIEW {view} AS {job.query}")
-    types = types_of(db, view)
+    types = column_types(db, view)
     names = [name for name in types if name != job.primary_key]
-    id_sql = sql_of_id(_NAME, job.primary_key, types, option="primaryKey ")
-    fields = Fields(_NAME, types, names)
+    id_sql = id_expression(_NAME, job.primary_key, types, option="primaryKey ")
+    fields = ValueColumns(_NAME, types, names)
     values = [_finite(sql, types[name]) for name, sql in zip(names, fields.sql, strict=True)]
-    kind = sql_of_kind(id_sql, job.primary_key)
+    kind = json_type_expression(id_sql, job.primary_key)
     columns = [f"{sql} AS c{at}" for at, sql in enumerate(values)]
     wanted = ", ".join(["row_number() OVER () AS number", f"{kind} AS kind", f"{id_sql} AS id", *columns])
     limited = f"SELECT * FROM {view} LIMIT {job.max_rows + 1}"
@@ -482,12 +482,12 @@ def _counted(db: Connection, job: SegmentJob) -> tuple[int, int, str | None]:
     [(number, missing, kind)] = db.execute(
         f"SELECT number, id IS NULL, kind FROM {_RESULT} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
     ).fetchall()
-    return rows, refused, f"row {number}: {plain(job.primary_key, 60)} is {no_id(missing, kind)}"
+    return rows, refused, f"row {number}: {printable(job.primary_key, 60)} is {bad_id_reason(missing, kind)}"
 
 
 def _batch(db: Connection) -> int:
     """Return how many rows fit together in memory."""
-    texts = [name for name, kind in types_of(db, _RESULT).items() if kind == "VARCHAR"]
+    texts = [name for name, kind in column_types(db, _RESULT).items() if kind == "VARCHAR"]
     sizes = " + ".join(f"coalesce(strlen({name}), 0)" for name in texts)
     [(longest,)] = db.execute(f"SELECT coalesce(max({sizes}), 0) FROM {_RESULT}").fetchall()
     if longest > _LONGEST_ROW:

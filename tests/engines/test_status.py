@@ -25,8 +25,8 @@ from pushsdk.arrow._chunks import claim_key
 from pushsdk.claims import Claim, DirectoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.spark import SparkReport, read_report
-from pushsdk.spark._claims import ask, plant_sentinel
-from pushsdk.spark._folder import OWN_CLAIMS, Folder, Manifest, Summary
+from pushsdk.spark._claims import call_store, plant_sentinel
+from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SendingSummary
 
 USERS, SIZE, RUN = 60, 10, "f00d"
 MESSAGE = {"title": {"en": "Hello"}}
@@ -53,7 +53,7 @@ class Run:
     """A sealed run, whose plan is in two files."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = Folder(path)
+        self.folder = RunFolder(path)
         self.claims = partial(DirectoryClaims, self.folder.claims, durable=False)
         self.folder.path.mkdir()
         plan = self.folder.new_plan(RUN)
@@ -78,7 +78,7 @@ class Run:
     def put(self, chunk: int, record: bytes) -> None:
         """Have this be what is claimed of a chunk."""
         claim, key = Claim(secrets.token_hex(16), record), claim_key(RUN, self.chunks[chunk]["chunk_id"])
-        ask(self.claims, lambda store: put(store, claim, key=key, ttl=1e6))
+        call_store(self.claims, lambda store: put(store, claim, key=key, ttl=1e6))
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_while_it_is_sent_that_is_told(run: Run, service: Oracle) -> None:
 
 
 def test_a_later_sending_that_failed_is_told_of_all_and_not_the_one_before(run: Run, service: Oracle) -> None:
-    run.folder.conclude(run.folder.path / "outcomes" / "0001", Summary(not_sent=USERS))
+    run.folder.conclude(run.folder.path / "outcomes" / "0001", SendingSummary(not_sent=USERS))
     assert read_report(run.folder.path).file
     run.folder.new_outcomes()
     run.send(6)
@@ -143,16 +143,16 @@ def test_a_later_sending_that_failed_is_told_of_all_and_not_the_one_before(run: 
 def test_a_sending_that_ends_while_it_is_read_is_not_told_as_the_one_before(
     run: Run, service: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.folder.conclude(run.folder.path / "outcomes" / "0001", Summary(not_sent=USERS))
-    later, concluded = run.folder.new_outcomes(), Folder.concluded
+    run.folder.conclude(run.folder.path / "outcomes" / "0001", SendingSummary(not_sent=USERS))
+    later, concluded = run.folder.new_outcomes(), RunFolder.concluded
     run.send(6)
 
-    def ends_then(folder: Folder) -> Any:
+    def ends_then(folder: RunFolder) -> Any:
         found = concluded(folder)
-        run.folder.conclude(later, Summary(accepted=USERS))
+        run.folder.conclude(later, SendingSummary(accepted=USERS))
         return found
 
-    monkeypatch.setattr(Folder, "concluded", ends_then)
+    monkeypatch.setattr(RunFolder, "concluded", ends_then)
     assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
 
 
