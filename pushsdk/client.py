@@ -29,6 +29,7 @@ from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, Settings
 from pushsdk._io.sender import Job
 from pushsdk._io.transport import Session, check_session, check_ssl
+from pushsdk._public import set_public_module
 from pushsdk._runs import api as runs
 from pushsdk._runs.keyed import keyed_sends
 from pushsdk._runs.options import RunPath, RunSettings
@@ -358,3 +359,6 @@ class AsyncPushClient:
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
         return self._engine.options_of(check_policy(retry, own.policy), check_patience(timeout, own.timeout))
+
+
+set_public_module(__name__)

@@ -6,14 +6,18 @@ import ast
 import importlib
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
 
 import pushsdk
+from pushsdk import AsyncPushClient, MobilePush, NotSentError, Outcome
+from pushsdk.claims import Claim
 
 HERE = Path(__file__).parent
 NAMES = pushsdk.__all__
@@ -78,6 +82,29 @@ def test_another_name_is_an_attribute_error_as_in_any_module(wrong: str) -> None
 def test_a_name_that_lives_nowhere_is_an_attribute_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushsdk, "__all__", [*NAMES, "Nowhere"])
     assert not hasattr(pushsdk, "Nowhere")
+
+
+PACKAGES = ["pushsdk", *(f"pushsdk.{name}" for name in ("arrow", "claims", "emulator", "otel", "spark", "testing"))]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_public_class_or_function_names_its_public_package(package: str) -> None:
+    pytest.importorskip({"pushsdk.spark": "pyspark"}.get(package, package))
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if str(getattr(value, "__module__", None)).startswith("pushsdk"):
+            assert (value.__module__, value.__qualname__) == (package, name)
+            assert not isinstance(value, type) or typing.get_type_hints(value) is not None
+
+
+def test_a_pickle_of_a_public_value_names_the_public_package_and_loads_in_another_process() -> None:
+    values = [MobilePush(), NotSentError("no"), Outcome.UNKNOWN, Claim("token", b"record"), AsyncPushClient]
+    data = pickle.dumps(values)
+    assert b"pushsdk._" not in data
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
+    loaded = subprocess.run([sys.executable, "-c", code], input=data, stdout=subprocess.PIPE, check=True)
+    assert loaded.stdout.decode().strip() == repr(values)
 
 
 @pytest.mark.parametrize(

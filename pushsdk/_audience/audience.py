@@ -3,8 +3,6 @@
 Everything here is sync and meant for a thread of its own; nothing is read before it is iterated.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
@@ -22,6 +20,7 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, MobilePush, PushRequest
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
+from pushsdk._public import set_public_module
 
 __all__ = ["Audience", "AudienceSummary", "Personalized"]
 
@@ -77,7 +76,7 @@ class Audience:
         self._summary = AudienceSummary()
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, primary_key: str = "user_id") -> Audience:
+    def read(cls, path: str | os.PathLike[str], *, primary_key: str = "user_id") -> "Audience":
         """The users of a file, or of all files that a pattern (``*``, ``**``, ``?``, ``[...]``) names.
 
         By the end of its name: ``.parquet`` (needs ``pushsdk[audience]``), ``.csv`` and ``.tsv`` with a header,
@@ -98,7 +97,7 @@ class Audience:
         return cls(TextFiles(given, key=primary_key, form=FORMATS[suffix]))
 
     @classmethod
-    def query(cls, sql: str, *, primary_key: str = "user_id") -> Audience:
+    def query(cls, sql: str, *, primary_key: str = "user_id") -> "Audience":
         """The users that one SELECT of DuckDB's SQL finds; it may name files, as ``FROM 'users/*.parquet'``.
 
         Only local files are read, and no extension is loaded. Raises ValidationError, here already, for SQL that
@@ -107,7 +106,7 @@ class Audience:
         return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
-    def lines(cls, file: IO[bytes], *, name: str = "standard input") -> Audience:
+    def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """The users of a binary stream, one id a line. It can be read once, and is not closed."""
         return cls(TextFiles(file, name=name, key="user_id", form=read_text))
 
@@ -171,7 +170,7 @@ class Audience:
         into: Literal["custom_fields", "text", "both"] = "custom_fields",
         custom_fields: Mapping[str, Any] | None = None,
         distinct: bool = True,
-    ) -> Personalized:
+    ) -> "Personalized":
         """One request for each user, for ``send_each``.
 
         ``into="custom_fields"``: the row's columns are the request's custom fields, over those of ``custom_fields``,
@@ -243,3 +242,6 @@ class Personalized:
         message: Any = self._message if self._into == "custom_fields" else fill(self._message, row)
         fields = self._custom_fields if self._into == "text" else {**(self._custom_fields or {}), **row}
         return PushRequest(user_ids=(user,), message=message, custom_fields=UNSET if fields is None else fields)
+
+
+set_public_module(__name__)

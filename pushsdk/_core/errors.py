@@ -4,12 +4,11 @@ They are plain data: picklable, without payload or key; user ids only in ``user_
 a text or repr.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pushsdk._core.outcome import Attempt, Outcome
+from pushsdk._public import set_public_module
 
 __all__ = [
     "AuthenticationError",
@@ -199,3 +198,6 @@ class BroadcastError(PushError):
     """
 
     report: Any = None
+
+
+set_public_module(__name__)

@@ -1,12 +1,11 @@
 """What ``on_event`` is told. No texts, no key; user ids only where the event is about them."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
 
 from pushsdk._core.outcome import Attempt, Outcome
+from pushsdk._public import set_public_module
 
 __all__ = ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
 
@@ -61,3 +60,6 @@ class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Event = AttemptEnded | RetryScheduled | ClientPaused | RequestSplit | SendAbandoned
+
+
+set_public_module(__name__)

@@ -4,8 +4,6 @@ A table of rules over the nodes of a resource. Nothing here stops a send or rais
 refused in ``wire``. No text of a message appears in a problem, only paths, names and language codes.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ import msgspec
 from pushsdk._core import models
 from pushsdk._core.models import UNSET, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
+from pushsdk._public import set_public_module
 
 __all__ = ["RULES", "Problem", "Rule", "lint"]
 
@@ -257,3 +256,6 @@ RULES: tuple[Rule, ...] = (
     Rule("no-label", models.ActionButton, _no_label),
     Rule("no-external-id", models.CampaignRequest, _no_external_id),
 )
+
+
+set_public_module(__name__)

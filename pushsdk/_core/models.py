@@ -4,14 +4,14 @@ Shapes, and how a place in them is named. Nothing here validates, encodes or adv
 ``lint``. A struct's field order is the interface's, and so is the order on the wire.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from pushsdk._public import set_public_module
 
 __all__ = [
     "UNSET",
@@ -227,3 +227,6 @@ class CampaignCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """The answer to a created campaign (section 2.4)."""
 
     uuid: str
+
+
+set_public_module(__name__)

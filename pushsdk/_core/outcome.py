@@ -4,12 +4,12 @@ Rules only. What the evidence is and where it comes from is the transport's busi
 outcome (repeat, split, raise) is decided in ``policy``, ``splitting`` and ``errors``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import StrEnum
 
 import msgspec
+
+from pushsdk._public import set_public_module
 
 __all__ = [
     "TABLE",
@@ -317,3 +317,6 @@ def sum_up(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure | N
         retry_after=evidence.retry_after,
         failure=failure or evidence.failure,
     )
+
+
+set_public_module(__name__)

@@ -3,8 +3,6 @@
 Texts in, texts out. What a placeholder may not look like is said here; whether a message is well made, in ``lint``.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping
@@ -14,6 +12,7 @@ import msgspec
 
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import MobilePush
+from pushsdk._public import set_public_module
 
 __all__ = [
     "TEXTS",
@@ -109,3 +108,6 @@ def has_malformed_placeholder(text: str) -> bool:
     """Whether ``{{`` or ``}}`` is left over once the placeholders are taken out: a user would see it as it is."""
     rest = _PLACEHOLDER.sub("\0", text)
     return "{{" in rest or "}}" in rest
+
+
+set_public_module(__name__)

@@ -4,8 +4,6 @@ Values and arithmetic only; the clock and the random draw come in as arguments. 
 opaquely: only the shell interprets them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from typing import Any, Literal, Self
 
@@ -13,6 +11,7 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import RETRYABLE, Attempt, Outcome, read_status
+from pushsdk._public import set_public_module
 
 __all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
 
@@ -243,3 +242,6 @@ def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
     if not (or_zero and _is_number(value) and value == 0):
         _positive(name, value, "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0")
     return float(value)  # type: ignore[arg-type]
+
+
+set_public_module(__name__)

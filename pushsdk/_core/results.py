@@ -1,11 +1,10 @@
 """What calls return: plain frozen values, without user ids in their repr."""
 
-from __future__ import annotations
-
 import msgspec
 
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Outcome
+from pushsdk._public import set_public_module
 
 __all__ = ["ClientStats", "Counters", "DrainReport", "Receipt"]
 
@@ -107,3 +106,6 @@ class Counters:
         self.retries = 0
         self.splits = 0
         self.stale_connections = 0
+
+
+set_public_module(__name__)

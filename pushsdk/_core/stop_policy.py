@@ -3,8 +3,6 @@
 Told by the runner what every request came to; says in words why the run stops and what to do then.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Self
@@ -14,6 +12,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import check_seconds
+from pushsdk._public import set_public_module
 
 __all__ = ["StopPolicy", "Watch"]
 
@@ -152,3 +151,6 @@ class Watch:
 
 def _in_words(status: int | None) -> str:
     return "no answer" if status is None else f"HTTP {status}"
+
+
+set_public_module(__name__)

@@ -1,7 +1,5 @@
 """How far a run is: a reading twice a second, its rate over the last seconds, and who is told."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import Literal
@@ -9,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from pushsdk._core.user_states import UserState
+from pushsdk._public import set_public_module
 from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["TICK", "OnProgress", "Progress", "ProgressReporter"]
@@ -82,3 +81,6 @@ class ProgressReporter:
             paused=paused,
         )
         self._on_progress(progress)
+
+
+set_public_module(__name__)

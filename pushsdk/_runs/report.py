@@ -1,7 +1,5 @@
 """What a broadcast returns: the counts, and from its run file who got it and who did not."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ import msgspec
 from pushsdk._core.errors import BroadcastError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
+from pushsdk._public import set_public_module
 from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
@@ -139,3 +138,6 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
         return msgspec.structs.replace(report_of(journal, run=str(path)), in_use=in_use)
     finally:
         journal.close()
+
+
+set_public_module(__name__)

@@ -7,7 +7,10 @@ try:
 except ModuleNotFoundError:
     raise ImportError("pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'") from None
 
+from pushsdk._public import set_public_module
 from pushsdk.arrow._push import push_batches
 from pushsdk.arrow._schemas import outcome_schema, plan_schema
 
 __all__ = ["outcome_schema", "plan_schema", "push_batches"]
+
+set_public_module(__name__, __name__)

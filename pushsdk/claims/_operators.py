@@ -15,6 +15,7 @@ import msgspec
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import check_seconds
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._public import set_public_module
 from pushsdk.claims.store import LONGEST, PAGE, Claim, ClaimStore, Put
 
 __all__ = ["ClaimedSend", "claimed", "claimed_in", "count_claimed", "release"]
@@ -87,3 +88,6 @@ async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[Claim
         answers = await store.put(puts, LONGEST)
         changed += [send for send, answer in zip(page, answers, strict=True) if answer is not None]
     return changed
+
+
+set_public_module(__name__, "pushsdk.claims")

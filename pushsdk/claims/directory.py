@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.files import objection
+from pushsdk._public import set_public_module
 from pushsdk.claims._blocking import Blocking
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
 
@@ -301,3 +302,6 @@ def _check_trusted(folder: int) -> None:
 
 def _name(key: str, number: int) -> str:
     return f"{key[:2]}/{key[2:]}.{number}"
+
+
+set_public_module(__name__, "pushsdk.claims")

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 
+from pushsdk._public import set_public_module
 from pushsdk.claims.store import Claim, ClaimStore, Put
 
 __all__ = ["MemoryClaims"]
@@ -66,3 +67,6 @@ class MemoryClaims(ClaimStore):
         self._claims[put.key] = put.claim, now + ttl
         self._claims.move_to_end(put.key)
         return None
+
+
+set_public_module(__name__, "pushsdk.claims")

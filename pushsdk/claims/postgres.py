@@ -14,6 +14,7 @@ import msgspec
 
 from pushsdk._core.address import sealed
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._public import set_public_module
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, LoopBound, Put
 
 __all__ = ["PostgresClaims"]
@@ -216,3 +217,6 @@ async def _pool_of(url: str, timeout: float) -> Any:
 
 async def _nothing(connection: object) -> None:
     """In place of asyncpg's reset, which costs a round trip: no connection of ours changes anything of its session."""
+
+
+set_public_module(__name__, "pushsdk.claims")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pushsdk._core.address import sealed
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._public import set_public_module
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, LoopBound, Put
 
 if TYPE_CHECKING:
@@ -131,3 +132,6 @@ def _claim(entry: bytes | str | None) -> Claim | None:
         return None
     data = entry.encode() if isinstance(entry, str) else entry
     return Claim(data[:TOKEN].decode(), data[TOKEN:])
+
+
+set_public_module(__name__, "pushsdk.claims")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._public import set_public_module
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import Blocking
 from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
@@ -131,3 +132,6 @@ class _File:
     def _sweep(self, now: float) -> None:
         if now >= self._swept + SWEEP_EVERY and self._db.execute(_SWEEP, (now, SWEPT)).rowcount < SWEPT:
             self._swept = now
+
+
+set_public_module(__name__, "pushsdk.claims")

@@ -1,7 +1,5 @@
 """The interface of every claim store: named entries that are put, read and listed. Knows no pushes."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
@@ -13,6 +11,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import check_seconds
 from pushsdk._io.forks import ProcessGuard
+from pushsdk._public import set_public_module
 
 __all__ = ["PAGE", "Claim", "ClaimStore", "LoopBound", "Put"]
 
@@ -125,3 +124,6 @@ class LoopBound:
         self._guard.check("the claim store was used")
         if self._loop is not loop:
             raise ConfigurationError("the claim store is in use by another event loop: make one for each client")
+
+
+set_public_module(__name__, "pushsdk.claims")

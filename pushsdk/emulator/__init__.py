@@ -1,5 +1,6 @@
 """The service on your machine, and its oracle: the public names, nothing else."""
 
+from pushsdk._public import set_public_module
 from pushsdk.emulator.faults import Fault, load_faults
 from pushsdk.emulator.limits import LimitStatuses, ServiceLimits
 from pushsdk.emulator.server import Emulator, Inbox
@@ -17,3 +18,5 @@ __all__ = [
     "StoreError",
     "load_faults",
 ]
+
+set_public_module(__name__, __name__)

@@ -12,8 +12,6 @@ A rule that is switched off is as good as not there: it counts no request and dr
 goes on where it was, so ``first`` and ``every`` are about the requests that it was on for.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar, Literal, TypedDict, TypeVar, Unpack
@@ -78,32 +76,32 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
         body: str = "",
         accepted: bool | None = None,
         **when: Unpack[Conditions],
-    ) -> Fault:
+    ) -> "Fault":
         """Answer with this status; ``accepted`` says whether after accepting (by default a 2xx did, others did not)."""
         return _make(StatusFault, code=code, headers=headers or {}, body=body, accepted=accepted, **when)
 
     @staticmethod
-    def delay(seconds: float, **when: Unpack[Conditions]) -> Fault:
+    def delay(seconds: float, **when: Unpack[Conditions]) -> "Fault":
         """Wait, then go on to accept, whether the client is still there or not. Other rules may act after it."""
         return _make(DelayFault, seconds=seconds, **when)
 
     @staticmethod
-    def reset_before(**when: Unpack[Conditions]) -> Fault:
+    def reset_before(**when: Unpack[Conditions]) -> "Fault":
         """Read the whole request, accept nothing, reset the connection."""
         return _make(ResetBeforeFault, **when)
 
     @staticmethod
-    def reset_after(**when: Unpack[Conditions]) -> Fault:
+    def reset_after(**when: Unpack[Conditions]) -> "Fault":
         """Accept the request, then reset the connection without an answer."""
         return _make(ResetAfterFault, **when)
 
     @staticmethod
-    def hang(*, accepted: bool = False, **when: Unpack[Conditions]) -> Fault:
+    def hang(*, accepted: bool = False, **when: Unpack[Conditions]) -> "Fault":
         """Never answer, until the client leaves or the emulator closes."""
         return _make(HangFault, accepted=accepted, **when)
 
     @staticmethod
-    def truncated(*, at: Literal["status", "headers", "body"] = "headers", **when: Unpack[Conditions]) -> Fault:
+    def truncated(*, at: Literal["status", "headers", "body"] = "headers", **when: Unpack[Conditions]) -> "Fault":
         """Accept the request, then cut the answer in its status line, its headers or its body, and close."""
         return _make(TruncatedFault, at=at, **when)
 
@@ -243,7 +241,7 @@ class Rules:
     The rules of ``behind`` are tried after these, and go on counting, here as there.
     """
 
-    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, behind: Rules | None = None) -> None:
+    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, behind: "Rules | None" = None) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
         self.seed = seed
         self._rules: list[_Rule] = []
@@ -271,7 +269,7 @@ class Rules:
                 delay += rule.fault.seconds
         return FaultDecision(delay, None, name)
 
-    def anew(self) -> Rules:
+    def anew(self) -> "Rules":
         """Return the same rules with counts and draws at their start. A rule that is switched off stays off."""
         anew = Rules(self.faults, seed=self.seed)
         for rule, before in zip(anew._rules, self._rules, strict=True):

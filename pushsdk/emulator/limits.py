@@ -5,8 +5,6 @@ A limit is tried in the order of ``LimitStatuses``. Each request takes a token o
 then; one that finds no token takes none. The quota counts what was accepted, and nothing else: see ``Limiter.took``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias, get_type_hints

@@ -15,6 +15,7 @@ from pushsdk._core.errors import ClaimStoreError, ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
+from pushsdk._public import set_public_module
 from pushsdk._runs.report import BroadcastReport
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Row
@@ -193,3 +194,6 @@ def report_of(folder: RunFolder, manifest: Manifest, outcomes: Path, summary: Se
         file=str(outcomes),
         **msgspec.structs.asdict(summary),
     )
+
+
+set_public_module(__name__, "pushsdk.spark")

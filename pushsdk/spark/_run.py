@@ -16,6 +16,7 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
+from pushsdk._public import set_public_module
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
@@ -263,3 +264,6 @@ def _ours(error: BaseException) -> str | None:
         )
     found = _OURS.findall(told)
     return printable(found[-1][1], 500) if found else None
+
+
+set_public_module(__name__, "pushsdk.spark")

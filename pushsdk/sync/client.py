@@ -27,6 +27,7 @@ from pushsdk._io.credentials import KeySource
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
+from pushsdk._public import set_public_module
 from pushsdk._runs.keyed import keyed_sends
 from pushsdk._runs.options import RunPath
 from pushsdk._runs.progress import Progress
@@ -344,3 +345,6 @@ def _dropped(thread: LoopThread, name: str) -> None:
     """Nothing can call the client any more: close it as at the end of the interpreter."""
     if not thread.is_inherited and thread.close_soon(AT_EXIT):
         warnings.warn(f"unclosed {name}: close it, or use it in a with block", ResourceWarning, stacklevel=2)
+
+
+set_public_module(__name__)

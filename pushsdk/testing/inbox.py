@@ -1,7 +1,5 @@
 """The ``push`` fixture: an emulator in a thread, and an inbox of it for one test, with its faults and expectations."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
@@ -14,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from pushsdk._core.placeholders import render
+from pushsdk._public import set_public_module
 from pushsdk.emulator import Campaign, Emulator, Fault, Inbox, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
 from pushsdk.emulator.store.records import RequestSummary
@@ -486,3 +485,6 @@ def _matches(push: SentPush, wanted: Mapping[str, str | None], language: str | N
         if text is not None and text not in (texts.values() if language is None else [texts.get(language)]):
             return False
     return True
+
+
+set_public_module(__name__, "pushsdk.testing")

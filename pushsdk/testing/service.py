@@ -3,8 +3,6 @@
 It behaves by script, leaves the client the evidence that a connection would have left, and knows whom it accepted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections import Counter
@@ -20,6 +18,7 @@ from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.tracing import WatchedAttempt
+from pushsdk._public import set_public_module
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
 
@@ -51,7 +50,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
     reused: bool = False
 
     @staticmethod
-    def accept(*, after: float = 0.0) -> FakeResponse:
+    def accept(*, after: float = 0.0) -> "FakeResponse":
         """Accept the request: 204 for a push, 200 and a uuid for a campaign (sections 4.1, 4.2)."""
         return FakeResponse(code=204, usual=True, accepted=True, after=after)
 
@@ -63,7 +62,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
         body: bytes | str = b"",
         accepted: bool | None = None,
         after: float = 0.0,
-    ) -> FakeResponse:
+    ) -> "FakeResponse":
         """Answer with this status; ``accepted`` says whether after accepting (by default a 2xx did, others did not)."""
         return FakeResponse(
             code=code,
@@ -74,27 +73,27 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
         )
 
     @staticmethod
-    def refused(*, after: float = 0.0) -> FakeResponse:
+    def refused(*, after: float = 0.0) -> "FakeResponse":
         """The connection is refused: nothing was sent, and the client can prove it."""
         return FakeResponse(failure=Failure.REFUSED, leaves="nothing", after=after)
 
     @staticmethod
-    def reset_before(*, after: float = 0.0) -> FakeResponse:
+    def reset_before(*, after: float = 0.0) -> "FakeResponse":
         """The connection breaks once all was sent, and nothing was accepted. The client can't know that."""
         return FakeResponse(failure=Failure.RESET, after=after)
 
     @staticmethod
-    def reset_after(*, after: float = 0.0) -> FakeResponse:
+    def reset_after(*, after: float = 0.0) -> "FakeResponse":
         """The request is accepted, then the connection breaks. The client can't know that either."""
         return FakeResponse(failure=Failure.RESET, accepted=True, after=after)
 
     @staticmethod
-    def hang(*, accepted: bool = False) -> FakeResponse:
+    def hang(*, accepted: bool = False) -> "FakeResponse":
         """All was sent, and no answer comes, ever: the client's timeouts end it."""
         return FakeResponse(accepted=accepted)
 
     @staticmethod
-    def unreachable() -> FakeResponse:
+    def unreachable() -> "FakeResponse":
         """Not even a connection comes about: nothing is sent, the client's timeouts end it."""
         return FakeResponse(leaves="nothing")
 
@@ -309,3 +308,6 @@ class FakeService:
 async def _at_once(work: Callable[[], Any]) -> Any:
     """Blocking work without a thread: there is none on virtual time."""
     return work()
+
+
+set_public_module(__name__, "pushsdk.testing")

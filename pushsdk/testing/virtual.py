@@ -13,6 +13,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
+from pushsdk._public import set_public_module
+
 __all__ = ["HangError", "VirtualLoop", "virtual_time"]
 
 P = ParamSpec("P")
@@ -72,3 +74,6 @@ def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
             random.setstate(dice)
 
     return run
+
+
+set_public_module(__name__, "pushsdk.testing")

@@ -4,8 +4,6 @@ How the rows of the run file make a whole: the seal counts the plan and has a di
 from the one before, and the head names the last. What is missing anywhere, or changed, is noticed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from bisect import bisect_right
@@ -20,6 +18,7 @@ from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._public import set_public_module
 from pushsdk._runs.plan import Event, Header, StopReason, UserRange
 from pushsdk._runs.run_file.codec import (
     Damaged,
@@ -107,7 +106,7 @@ class Journal:
         self._pack: tuple[int, list[Chunk]] = (0, [])
 
     @classmethod
-    def create(cls, path: Path, header: Header, *, durable: bool = False) -> Journal:
+    def create(cls, path: Path, header: Header, *, durable: bool = False) -> "Journal":
         """Begin the plan of a new run at ``path``.
 
         A plan that was never completed is begun anew. Raises RunFileError where there is anything else already.
@@ -124,7 +123,7 @@ class Journal:
             raise
 
     @classmethod
-    def open(cls, path: Path, *, write: bool, durable: bool = False) -> Journal:
+    def open(cls, path: Path, *, write: bool, durable: bool = False) -> "Journal":
         """Open a run, checking all of it. Raises RunFileError where it is damaged, no run file, or in use.
 
         With ``write=False`` it may be in use: what had been committed is seen. What a killed writer left half done
@@ -292,7 +291,7 @@ class Journal:
         place.clear()
 
     @classmethod
-    def _begin(cls, file: RunFile, header: Header, meta: tuple[bytes, int]) -> Journal:
+    def _begin(cls, file: RunFile, header: Header, meta: tuple[bytes, int]) -> "Journal":
         def work(db: Connection) -> None:
             file.build()
             db.execute("INSERT INTO meta VALUES (1, ?, ?)", meta)
@@ -306,7 +305,7 @@ class Journal:
         return cls(file, header)
 
     @classmethod
-    def _read(cls, file: RunFile) -> Journal:
+    def _read(cls, file: RunFile) -> "Journal":
         try:
             return cls._whole(file)
         except Damaged:
@@ -317,7 +316,7 @@ class Journal:
             raise
 
     @classmethod
-    def _whole(cls, file: RunFile) -> Journal:
+    def _whole(cls, file: RunFile) -> "Journal":
         ends = file.read(_SELECT_ENDS)
         if len(ends) != 1:
             raise Damaged
@@ -407,3 +406,6 @@ def _row(user: str, status: UserStatus) -> Row:
         return Row(user, Outcome.UNKNOWN, None, NEVER_SETTLED)
     reason = status.reason or (NOT_SENT_YET if status.state is UserState.PENDING else "")
     return Row(user, OUTCOMES[status.state], status.status, reason)
+
+
+set_public_module(__name__)

@@ -1,7 +1,5 @@
 """What the store keeps and tells: requests, pushes, campaigns. Values only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -57,7 +55,7 @@ class RequestRecord(Struct, kw_only=True):
     card: Preview = Preview()
     title: str = ""
     text: str = ""
-    campaign: Campaign | None = None
+    campaign: "Campaign | None" = None
     id: int = 0
 
 
