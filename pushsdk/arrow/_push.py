@@ -20,7 +20,7 @@ from pushsdk.arrow._dispatcher import AHEAD, PlanSender
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
-from pushsdk.sync.loop_thread import Call, LoopThread, Reader
+from pushsdk.sync.loop_thread import LoopThread, Reader, ThreadCall
 
 __all__ = ["push_batches"]
 
@@ -106,7 +106,7 @@ class _Push:
         self._claims = claims
         self._recipe = recipe
         self._brake = stop_policy
-        self._call = Call()
+        self._call = ThreadCall()
         # Set in the loop's thread, by ``_work``.
         self._store: ClaimStore | None = None
         self._dispatcher: PlanSender | None = None
@@ -114,7 +114,7 @@ class _Push:
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The outcomes; nothing is opened before the first is asked for."""
         call = self._call
-        chunks = Reader(self._recipe.chunks(batches), call.callbacks.put, block=AHEAD // 2, some=1)
+        chunks = Reader(self._recipe.chunks(batches), call.callbacks.put, block=AHEAD // 2, step=1)
         call.work = lambda: self._work(chunks)
         thread = LoopThread(self._close)
         try:

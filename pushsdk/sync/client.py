@@ -35,7 +35,7 @@ from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
-from pushsdk.sync.loop_thread import AT_EXIT, Call, LoopThread, read, readable
+from pushsdk.sync.loop_thread import AT_EXIT, LoopThread, ThreadCall, read, readable
 
 __all__ = ["PushClient", "report_abandoned"]
 
@@ -43,7 +43,7 @@ __all__ = ["PushClient", "report_abandoned"]
 LOOK_EVERY = 0.05
 
 
-def report_abandoned(client: AsyncPushClient, user_ids: Any, call: Call) -> None:
+def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall) -> None:
     """In the loop: report what the call would have returned or raised, which its caller does not get."""
     engine = client._engine
     if engine.loop is None:  # the caller was interrupted before the loop did anything
@@ -54,7 +54,7 @@ def report_abandoned(client: AsyncPushClient, user_ids: Any, call: Call) -> None
         engine.coalescer.ledger.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
 
 
-def _endings(users: tuple[str, ...], call: Call) -> list[tuple[Outcome, tuple[str, ...], tuple[Attempt, ...]]]:
+def _endings(users: tuple[str, ...], call: ThreadCall) -> list[tuple[Outcome, tuple[str, ...], tuple[Attempt, ...]]]:
     error = call.error
     if error is None:
         return [(Outcome.ACCEPTED, users, call.result.attempts)]
@@ -200,7 +200,7 @@ class PushClient:
         """
         thread, client = self._enter()
         users = read(user_ids, self._portal.client._engine.settings.batching.max_users)
-        call = Call()
+        call = ThreadCall()
         call.work = lambda: client.send(
             users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, idempotency_key=idempotency_key
         )
@@ -216,7 +216,7 @@ class PushClient:
     ) -> CampaignCreated:
         """Create a push campaign: see ``AsyncPushClient.create_campaign``."""
         thread, client = self._enter()
-        call = Call()
+        call = ThreadCall()
         call.work = lambda: client.create_campaign(request, timeout=timeout, retry=retry)
         created: CampaignCreated = thread.perform(call)
         return created
@@ -236,7 +236,7 @@ class PushClient:
 
         ``user_ids`` is read, and ``on_progress`` called, in the thread that called this. ``stop`` is set from another.
         """
-        call = Call()
+        call = ThreadCall()
         users = readable("user_ids", user_ids, call.callbacks.put)
         return self._run(
             call,
@@ -256,7 +256,7 @@ class PushClient:
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
         """Send many requests, each with a message of its own: see ``AsyncPushClient.send_each``, and ``broadcast``."""
-        call = Call()
+        call = ThreadCall()
         given = readable("requests", requests, call.callbacks.put)
         return self._run(
             call, lambda client, stop: client.send_each(given, run=run, stop=stop, **options), stop, options
@@ -266,7 +266,7 @@ class PushClient:
         self, run: RunPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Take up a run file where it ended: see ``AsyncPushClient.resume``, and ``broadcast``."""
-        return self._run(Call(), lambda client, stop: client.resume(run, stop=stop, **options), stop, options)
+        return self._run(ThreadCall(), lambda client, stop: client.resume(run, stop=stop, **options), stop, options)
 
     def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a client with another timeout or policy that shares everything else, and ends with this one."""
@@ -278,7 +278,7 @@ class PushClient:
     def flush(self) -> None:
         """Send what lingers, and wait until every call made so far, by any thread, has ended."""
         thread, client = self._enter()
-        call = Call()
+        call = ThreadCall()
         call.work = client.flush
         thread.perform(call)
 
@@ -291,7 +291,7 @@ class PushClient:
 
     def _run(
         self,
-        call: Call,
+        call: ThreadCall,
         start: Callable[[AsyncPushClient, asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]],
         stop: threading.Event | None,
         options: RunOptions,
@@ -333,7 +333,7 @@ async def _stoppable(
         watching.cancel()
 
 
-def _in_caller(on_progress: Callable[[Progress], object] | None, call: Call) -> Any:
+def _in_caller(on_progress: Callable[[Progress], object] | None, call: ThreadCall) -> Any:
     """Return an ``on_progress`` for the loop that has the waiting thread call the caller's."""
     if on_progress is None or not callable(on_progress):
         return on_progress

@@ -29,7 +29,7 @@ from pushsdk._core.results import DrainReport
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 
-__all__ = ["AT_EXIT", "Call", "LoopThread", "Reader", "read", "readable"]
+__all__ = ["AT_EXIT", "LoopThread", "Reader", "ThreadCall", "read", "readable"]
 
 #: Seconds for what is in flight when the interpreter ends, or the client was dropped without being closed.
 AT_EXIT = 5.0
@@ -42,8 +42,8 @@ CHECK_EVERY = 0.5
 # The most items that are handed over together, the most seconds they are collected for, and how many are read between
 # two looks at the clock.
 BLOCK = 10_000
-PATIENCE = 0.02
-SOME = 50
+BLOCK_SECONDS = 0.02
+CLOCK_EVERY = 50
 # In memory, or read in a thread of its own anyway. Texts and mappings are refused elsewhere.
 IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
@@ -51,7 +51,7 @@ Callback = Callable[[], object]
 Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
 
 
-class Call:
+class ThreadCall:
     """One call: a thread waits for it, the loop performs it."""
 
     __slots__ = ("begun", "callbacks", "ended", "error", "result", "task", "work")
@@ -95,7 +95,7 @@ class Call:
         self.end(unknown if self.begun else closed_error())
 
 
-Report = Callable[[Call], None]
+Report = Callable[[ThreadCall], None]
 
 
 class LoopThread:
@@ -104,7 +104,7 @@ class LoopThread:
     def __init__(self, close: Close) -> None:
         self._close = close
         # Calls that were submitted and have not ended.
-        self._calls: set[Call] = set()
+        self._calls: set[ThreadCall] = set()
         #: True once the shutdown has begun. Set in the loop.
         self.closing = False
         # True once the loop has nothing left to do. Set in the loop.
@@ -155,7 +155,7 @@ class LoopThread:
                 raise ClientClosedError("the interpreter is ending: make the first call before") from None
             raise
 
-    def perform(self, call: Call, report: Report | None = None) -> Any:
+    def perform(self, call: ThreadCall, report: Report | None = None) -> Any:
         """Have the loop perform the call, and wait. An exception that ends the waiting cancels the call.
 
         ``report`` is called in the loop if the call had ended before, or had not begun: then nothing else reports it.
@@ -176,7 +176,7 @@ class LoopThread:
             call.error = None
             raise
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: ThreadCall) -> None:
         """Have the loop perform the call. Raises ClientClosedError after the end."""
         self._calls.add(call)
         try:
@@ -186,7 +186,7 @@ class LoopThread:
             self._calls.discard(call)
             raise closed_error() from None
 
-    def callbacks_of(self, call: Call) -> Iterator[Callback]:
+    def callbacks_of(self, call: ThreadCall) -> Iterator[Callback]:
         """Iterate over what the loop asks the waiting thread to do, until the call has ended."""
         while True:
             with contextlib.suppress(queue.Empty):
@@ -216,7 +216,7 @@ class LoopThread:
             return False
         return first
 
-    def _abandon(self, call: Call, report: Report | None) -> None:
+    def _abandon(self, call: ThreadCall, report: Report | None) -> None:
         """Cancel a call that its thread no longer waits for, and give it a moment to end."""
         try:
             self.loop.call_soon_threadsafe(self._cancel, call, report)
@@ -229,8 +229,8 @@ class LoopThread:
             except queue.Empty:
                 return
 
-    def _shutdown_call(self, drain: float) -> Call:
-        call = Call()
+    def _shutdown_call(self, drain: float) -> ThreadCall:
+        call = ThreadCall()
         call.work = lambda: self._shut_down(drain)
         return call
 
@@ -251,18 +251,18 @@ class LoopThread:
             for call in tuple(self._calls):
                 call.cut_off()
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: ThreadCall) -> None:
         if self.closing:  # a task that begins now might not come to its end
             self._ended(call)
             return
         call.task = self.loop.create_task(call.perform())
         call.task.add_done_callback(lambda _: self._ended(call))
 
-    def _ended(self, call: Call) -> None:
+    def _ended(self, call: ThreadCall) -> None:
         self._calls.discard(call)
         call.cut_off()  # did not begin
 
-    def _cancel(self, call: Call, report: Report | None) -> None:
+    def _cancel(self, call: ThreadCall, report: Report | None) -> None:
         if call.task is not None:
             call.task.cancel()
         if not call.begun:
@@ -358,12 +358,12 @@ class Reader:
     """An async iterable for the loop; each block of it is read by the thread that waits, which ``ask`` reaches."""
 
     def __init__(
-        self, items: Iterable[Any], ask: Callable[[Callback], None], *, block: int = BLOCK, some: int = SOME
+        self, items: Iterable[Any], ask: Callable[[Callback], None], *, block: int = BLOCK, step: int = CLOCK_EVERY
     ) -> None:
         self._items = items
         self._ask = ask
         self._block = block
-        self._some = some
+        self._step = step
         # Made in the thread that reads, at the first block.
         self._iterator: Iterator[Any] | None = None
         self._ended = False
@@ -397,8 +397,8 @@ class Reader:
         if self._iterator is None:
             self._iterator = iter(self._items)
         block: list[Any] = []
-        due = time.monotonic() + PATIENCE
-        while some := list(itertools.islice(self._iterator, self._some)):
+        due = time.monotonic() + BLOCK_SECONDS
+        while some := list(itertools.islice(self._iterator, self._step)):
             block += some
             if len(block) >= self._block or time.monotonic() >= due:
                 return block

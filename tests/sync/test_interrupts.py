@@ -21,7 +21,7 @@ import pushsdk
 from pushsdk import Batching, MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
-from pushsdk.sync.loop_thread import Call, LoopThread
+from pushsdk.sync.loop_thread import LoopThread, ThreadCall
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -149,7 +149,7 @@ def test_a_result_that_nobody_took_is_told(service: Service, monkeypatch: pytest
     events: list[object] = []
     waiting = LoopThread.callbacks_of
 
-    def interrupted(thread: LoopThread, call: Call) -> Iterator[object]:
+    def interrupted(thread: LoopThread, call: ThreadCall) -> Iterator[object]:
         yield from waiting(thread, call)
         monkeypatch.setattr(LoopThread, "callbacks_of", waiting)
         raise SoftTimeLimitExceededError

@@ -18,7 +18,7 @@ from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
-from pushsdk.sync.loop_thread import Call
+from pushsdk.sync.loop_thread import ThreadCall
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -192,7 +192,7 @@ def test_a_call_that_finds_its_thread_gone_is_told_so(service: Service) -> None:
 def test_what_is_submitted_and_not_begun_at_the_end_is_told_so(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, late = client._portal._thread, Call()
+    thread, late = client._portal._thread, ThreadCall()
     # The loop has stopped, and is not closed yet.
     thread._calls.add(late)
     client.close()

@@ -25,7 +25,7 @@ from pushsdk._io.threads import DaemonThreads
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
 from pushsdk.sync.client import report_abandoned
-from pushsdk.sync.loop_thread import Call, LoopThread, Reader
+from pushsdk.sync.loop_thread import LoopThread, Reader, ThreadCall
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -42,7 +42,7 @@ def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
         begun.set()
         await asyncio.sleep(1e6)
 
-    call = Call()
+    call = ThreadCall()
     call.work = endless
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: client._portal.enter().perform(call))
@@ -55,7 +55,7 @@ def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
 def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, call, begun = client._portal._thread, Call(), threading.Event()
+    thread, call, begun = client._portal._thread, ThreadCall(), threading.Event()
 
     def begin() -> None:
         thread._begin(call)
@@ -72,7 +72,7 @@ def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Servic
 def test_a_call_that_comes_while_the_loop_ends_is_not_begun(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
-    thread, call, ended = client._portal._thread, Call(), threading.Event()
+    thread, call, ended = client._portal._thread, ThreadCall(), threading.Event()
 
     def begin() -> None:
         thread.closing = True
@@ -93,7 +93,7 @@ def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again
 ) -> None:
     submit = LoopThread.submit
 
-    def interrupted(thread: LoopThread, call: Call) -> None:
+    def interrupted(thread: LoopThread, call: ThreadCall) -> None:
         if submitted:
             submit(thread, call)
         raise InterruptionError
@@ -111,7 +111,7 @@ def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again
 
 def test_a_first_call_that_is_interrupted_before_anything_was_done_tells_nobody(service: Service) -> None:
     client = PushClient()
-    report_abandoned(client._portal.client, "u", Call())
+    report_abandoned(client._portal.client, "u", ThreadCall())
     assert client.stats().abandoned == 0
 
 
@@ -119,7 +119,7 @@ def test_users_that_ended_differently_are_told_by_outcome(service: Service, monk
     events: list[object] = []
     waiting = LoopThread.callbacks_of
 
-    def interrupted(thread: LoopThread, call: Call) -> Iterator[object]:
+    def interrupted(thread: LoopThread, call: ThreadCall) -> Iterator[object]:
         yield from waiting(thread, call)
         if isinstance(call.error, PartialError):
             raise InterruptionError
@@ -140,7 +140,7 @@ def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
         client.send("first", HELLO)
-        call = Call()
+        call = ThreadCall()
         call.error = TypeError()
         report_abandoned(client._portal.client, "u", call)
         call.cut_off()
@@ -151,7 +151,7 @@ def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
 def test_a_call_that_never_began_is_counted_without_a_listener_too(service: Service) -> None:
     with PushClient() as client:
         client.send("first", HELLO)
-        call = Call()
+        call = ThreadCall()
         call.cut_off()
         report_abandoned(client._portal.client, "u", call)
         assert client.stats().abandoned == 1

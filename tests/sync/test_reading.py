@@ -53,7 +53,7 @@ def test_a_slow_iterable_holds_up_no_other_thread(client: PushClient, service: S
 def test_what_reads_ahead_is_handed_over_before_all_is_there(
     client: PushClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_thread, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_thread, "BLOCK_SECONDS", 0.0)
     assert client.broadcast((f"u{number}" for number in range(120)), HELLO).accepted == 120
 
 
