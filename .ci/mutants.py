@@ -1177,8 +1177,8 @@ COMMANDS = [
     Mutant(
         "a configuration folder may be relative: below the working directory",
         CLI + "settings.py",
-        "if each and os.path.isabs(each)",
-        "if each",
+        "if path and os.path.isabs(path)",
+        "if path",
         T_SETTINGS,
     ),
     Mutant(
@@ -1191,8 +1191,8 @@ COMMANDS = [
     Mutant(
         "a key file named in the settings file is looked for in the working directory",
         CLI + "settings.py",
-        "_of_file(folder / str(value))",
-        "_of_file(Path(str(value)))",
+        "_file_content(folder / str(value))",
+        "_file_content(Path(str(value)))",
         T_SETTINGS,
     ),
     Mutant(
@@ -1247,14 +1247,14 @@ COMMANDS = [
     Mutant(
         "an error advises a shell in the words of Python",
         CLI + "__init__.py",
-        "{in_shell(str(error))}",
+        "{for_shell(str(error))}",
         "{error}",
         "tests/cli/test_send_command.py",
     ),
     Mutant(
         "a finished run that is started again looks like a new one",
         CLI + "commands/runs.py",
-        "if found.planned and users == 0:",
+        "if result.planned and users == 0:",
         "if False:",
         T_RUNS,
     ),
@@ -1275,8 +1275,8 @@ COMMANDS = [
     Mutant(
         "an interrupted run exits by its counts",
         CLI + "commands/runs.py",
-        "return found, interrupt.signals > 0",
-        "return found, False",
+        "return result, interrupt.signals > 0",
+        "return result, False",
         T_RUNS,
     ),
     Mutant(
@@ -2392,7 +2392,7 @@ EXEC = [
     Mutant(
         "Ctrl-C reaches the command of exec twice",
         "pushsdk/cli/commands/emulator.py",
-        "elif not (signal.Signals(number).name in _FROM_KEYS and _in_front()):",
+        "elif not (signal.Signals(number).name in _FROM_KEYS and _in_foreground()):",
         "else:",
         "tests/cli/test_emulator_command.py",
     ),

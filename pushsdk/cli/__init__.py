@@ -1,4 +1,4 @@
-"""The way in to the command line: nothing is imported before it is needed, and a missing extra is said plainly."""
+"""The entry point of the command line. Imports a command only to run it, and names a missing extra."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pushsdk.cli.exit import CommandError, Exit, ends_plainly, in_shell, usage
+from pushsdk.cli.exit import CommandError, Exit, command_errors, for_shell, usage_error
 from pushsdk.cli.terminal import warn
 
 __all__ = ["main"]
 
 _EXTRA = frozenset({"cyclopts", "duckdb", "rich"})
-_SIGPIPE = 141  # as a shell shows what a closed pipe ended
+_SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line of this process and return its exit code; a usage error exits with 2."""
+    """Run the command line, by default that of this process, and return the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # rather an escape than a traceback, where the locale lacks a letter
+        if isinstance(stream, io.TextIOWrapper):  # escape letters that the locale lacks instead of failing
             stream.reconfigure(errors="backslashreplace")
     try:
         from cyclopts import CycloptsError
@@ -31,37 +31,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         _refuse_key(words)
         try:
-            with ends_plainly():
+            with command_errors():
                 code: int = app(
                     words, result_action="return_int_as_exit_code_else_zero", exit_on_error=False, print_error=False
                 )
         except CycloptsError as error:
-            raise usage(str(error)) from None
+            raise usage_error(str(error)) from None
         sys.stdout.flush()
     except CommandError as error:
-        warn(f"pushsdk: {in_shell(str(error))}")
+        warn(f"pushsdk: {for_shell(str(error))}")
         return error.code
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
-        warn(f"The command line needs {error.name}: pip install 'pushsdk[cli]'")
+        warn(f"pushsdk: the command line needs {error.name}: pip install 'pushsdk[cli]'")
         return Exit.CANNOT_RUN
     except BrokenPipeError:
-        # Whoever read our output has enough, as `head` does. Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return _SIGPIPE
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        # Of what a run came to its file tells: only the telling failed here.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        warn("pushsdk: the output can't be written: its disk is full")
+        _discard_output()
+        warn("pushsdk: can't write the output: the disk is full (a run file keeps its results)")
         return Exit.CANNOT_RUN
     return code
 
 
+def _discard_output() -> None:
+    """Redirect stdout to the null device, or Python fails once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _refuse_key(words: Sequence[str]) -> None:
-    """No key as an argument: every process may read those, and shells keep them. Nor is it quoted in an error."""
+    """Raise a usage error, without the value, if an Api-Key is an argument."""
     options = itertools.takewhile(lambda word: word != "--", words)
     if any(word.partition("=")[0] == "--api-key" for word in options):
-        raise usage("a key is no argument, others can read those: set PUSHSDK_API_KEY, or give --api-key-file")
+        raise usage_error(
+            "--api-key is not an option, because every process can read arguments: "
+            "set PUSHSDK_API_KEY, or pass --api-key-file"
+        )

@@ -1,4 +1,4 @@
-"""The commands and where each lives. A command is registered here by its import path and loads when it is run."""
+"""The commands and their help. Each command is registered by import path, so its module loads only when it runs."""
 
 from __future__ import annotations
 
@@ -11,81 +11,80 @@ from pushsdk._version import __version__
 
 __all__ = ["app"]
 
-_RUNS = (
-    "The same command again, or resume, takes a run up that was ended by whatever: nobody is pushed twice for that. "
-    "Ctrl-C waits for what is on its way; twice, it stops at once."
+_CONTINUED = (
+    "Run the same command again, or resume, to continue an interrupted run without pushing to a user twice. Ctrl-C "
+    "stops after the requests in flight; a second Ctrl-C stops at once."
 )
-_CREATED = (
-    "Exits with 3 where it may have been created all the same: look its externalId up before you create it again."
-)
-_ADVICE = "Exits with 1 where there is advice, with 2 where it can't be sent at all."
+_CREATED = "Exit code 3 means that the campaign may exist: look up its externalId before you create it again."
 _RELEASED = (
-    "These users may get the push a second time: do this for sends whose process died, never for one that is still in "
-    "flight."
+    "These users may get the push a second time. Release sends whose process died, never a send that is in flight."
 )
-_FAILS = "Exits with 4 where something fails."
 
-# name: (where, the line in the help, what its own help adds). A new command is one line here and a module beside this.
+# Group: command: (module:function, line in the list of commands, further help).
 _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Send": {
-        "send": ("send:send", "Push a message to some users."),
+        "send": ("send:send", "Push a message to a few users."),
         "broadcast": (
             "runs:broadcast",
-            "Push a message to any number of users, as a run that survives a crash.",
-            _RUNS,
+            "Push a message to any number of users, in a run that survives a crash.",
+            _CONTINUED,
         ),
-        "resume": ("runs:resume", "Take up a run where it ended.", "The source of its users is not needed."),
-        "campaign create": (
-            "send:create",
-            "Create the push campaign in a file, and print its uuid.",
-            _CREATED,
+        "resume": ("runs:resume", "Continue a run.", "Needs neither the message nor the source of the users."),
+        "campaign create": ("send:create", "Create a push campaign from a file and print its uuid.", _CREATED),
+    },
+    "Inspect (sends nothing)": {
+        "plan": ("runs:plan", "Estimate the users, requests, bytes and time of a broadcast."),
+        "status": ("runs:status", "Show the counts of a run.", "Exits with the exit code of the run."),
+        "report": ("runs:report", "Print the outcome of each user of a run."),
+        "message lint": (
+            "message:lint",
+            "Check the message or campaign in a file.",
+            "Exits with 1 if there is advice, with 2 if the file can't be sent.",
+        ),
+        "message preview": ("message:preview", "Show the message in a file as a user sees it."),
+        "claims list": ("claims:list_claims", "List the sends with an idempotency key that have claimed users."),
+        "claims count": ("claims:count", "Count the sends with claimed users, and these users."),
+        "claims release": ("claims:release", "Release claimed users: the next delivery pushes to them.", _RELEASED),
+        "doctor": (
+            "doctor:doctor",
+            "Check settings, host name, connection and certificate.",
+            "Exits with 4 if a check fails.",
         ),
     },
-    "Look (nothing is sent)": {
-        "plan": ("runs:plan", "Say what a broadcast would come to."),
-        "status": ("runs:status", "Say how a run stands.", "Exits as the run would."),
-        "report": ("runs:report", "Print one row for every user of a run."),
-        "message lint": ("message:lint", "Check the message or campaign in a file, and advise.", _ADVICE),
-        "message preview": ("message:preview", "Show the message in a file as a person would see it."),
-        "claims list": ("claims:list_claims", "List sends with a idempotency key that are claimed and not settled."),
-        "claims count": ("claims:count", "Count them, and their users."),
-        "claims release": ("claims:release", "Open their users, so that the next delivery sends to them.", _RELEASED),
-        "doctor": ("doctor:doctor", "Check settings, host name, connection and certificate.", _FAILS),
-    },
-    "Try (on this machine)": {
-        "emulator": ("emulator:app", "Run the push service, with the faults you like; or a command beside it."),
-        "demo": ("demo:demo", "Push to thousands through faults, and see that nobody is lost or doubled."),
+    "Try out (on this machine)": {
+        "emulator": ("emulator:app", "Run the push service with the faults and limits of your choice."),
+        "demo": ("demo:demo", "Push to thousands of users through faults, and compare client and service."),
     },
 }
-_FAMILIES = {
+_PARENTS = {
     "campaign": "Create campaigns.",
-    "claims": "See and release the claims of sends with a idempotency key.",
+    "claims": "Inspect and release claims of sends with an idempotency key.",
     "message": "Check or show a message before it is sent.",
 }
 
 
-def _made() -> App:
-    # Plain text: the other formats load a parser of markup for every help.
-    made = App(
+def _build_app() -> App:
+    # Plain text: the other help formats load a markup parser.
+    root = App(
         name="pushsdk",
         version=__version__,
-        help="Push notifications that say of every user what happened.",
+        help="Send push notifications and report what happened to every user.",
         help_format="plaintext",
         group_commands=Group("Commands", sort_key=len(_COMMANDS)),
     )
-    families: dict[str, App] = {}
-    for place, (title, commands) in enumerate(_COMMANDS.items()):
-        group = Group(title, sort_key=place)
-        for order, (name, (where, *words)) in enumerate(commands.items()):
-            family, _, member = name.rpartition(" ")
-            if family and family not in families:
-                families[family] = App(name=family, help=_FAMILIES[family], group=group, sort_key=order)
-                made.command(families[family])
-            options: dict[str, Any] = {"name": member, "help": "\n\n".join(words), "sort_key": order}
-            parent, options["group"] = (families[family], None) if family else (made, group)
-            parent.command(f"pushsdk.cli.commands.{where}", **options)
-    made.register_install_completion_command(help="Install the completion of commands and options for your shell.")
-    return made
+    parents: dict[str, App] = {}
+    for position, (title, commands) in enumerate(_COMMANDS.items()):
+        group = Group(title, sort_key=position)
+        for order, (name, (path, *texts)) in enumerate(commands.items()):
+            parent_name, _, child = name.rpartition(" ")
+            if parent_name and parent_name not in parents:
+                parents[parent_name] = App(name=parent_name, help=_PARENTS[parent_name], group=group, sort_key=order)
+                root.command(parents[parent_name])
+            options: dict[str, Any] = {"name": child, "help": "\n\n".join(texts), "sort_key": order}
+            parent, options["group"] = (parents[parent_name], None) if parent_name else (root, group)
+            parent.command(f"pushsdk.cli.commands.{path}", **options)
+    root.register_install_completion_command(help="Install shell completion for commands and options.")
+    return root
 
 
-app: App = _made()
+app: App = _build_app()

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes, and which of them holds. Loads nothing."""
+"""Exit codes and errors of commands. Every command loads this module, so it imports nothing large."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-__all__ = ["CommandError", "Exit", "code_of", "ends_plainly", "in_shell", "usage"]
+__all__ = ["CommandError", "Exit", "command_errors", "exit_code", "for_shell", "usage_error"]
 
-# What the package's errors advise a program to do, and what that is on a command line.
-_SPELLINGS = (
+# Advice for a program in the package's errors, and the same advice for a command line.
+_SHELL_ADVICE = (
     ("primary_key=", "--primary-key "),
     ("set allow_insecure", "give --allow-insecure"),
     (" (Batching.max_users): send them in parts, or as a broadcast", ": send them by pushsdk broadcast"),
@@ -18,28 +18,28 @@ _SPELLINGS = (
 
 
 class Exit(IntEnum):
-    """The exit codes, all of them."""
+    """The exit code of a command."""
 
     DONE = 0
-    """All users accepted; or the command did what it was asked."""
+    """All users were accepted, or the command did its work."""
     INCOMPLETE = 1
-    """Some were rejected or never sent; or something was found wrong, where finding it is the point."""
+    """Some users were rejected or not sent, or a check found problems."""
     USAGE = 2
-    """The command line, or a file named on it, can't be used. Nothing was sent."""
+    """The command line, or a file named on it, is wrong. Nothing was sent."""
     UNKNOWN = 3
-    """Of some nobody knows: they may have been pushed."""
+    """Some users have an unknown outcome: they may have been pushed."""
     CANNOT_RUN = 4
-    """The key was refused, or what the command needs is not there: a setting, an extra, a port."""
+    """The Api-Key was refused, or a requirement is missing: a setting, an extra, a port."""
     STOPPED = 5
-    """The stop_policy stopped it."""
+    """The stop policy stopped the run."""
     INTERRUPTED = 130
-    """By Ctrl-C."""
+    """A signal interrupted the command."""
 
 
-def code_of(
+def exit_code(
     *, interrupted: bool = False, refused: bool = False, stopped: bool = False, unknown: int = 0, missing: int = 0
 ) -> Exit:
-    """The first that holds; ``missing`` counts the users that were rejected or never sent."""
+    """Return the exit code of the first argument that is set; ``missing`` counts rejected and unsent users."""
     rules = (
         (interrupted, Exit.INTERRUPTED),
         (refused, Exit.CANNOT_RUN),
@@ -47,7 +47,7 @@ def code_of(
         (unknown, Exit.UNKNOWN),
         (missing, Exit.INCOMPLETE),
     )
-    return next((code for holds, code in rules if holds), Exit.DONE)
+    return next((code for applies, code in rules if applies), Exit.DONE)
 
 
 class CommandError(Exception):
@@ -58,35 +58,35 @@ class CommandError(Exception):
         self.code = code
 
 
-def in_shell(text: str) -> str:
-    """Return an error's text with its advice spelled for a command line."""
-    for program, shell in _SPELLINGS:
+def for_shell(text: str) -> str:
+    """Return an error text with options in place of keyword arguments."""
+    for program, shell in _SHELL_ADVICE:
         text = text.replace(program, shell)
     return text.rstrip()
 
 
-def usage(text: str) -> CommandError:
-    """What is wrong with the command line or a file named on it."""
+def usage_error(text: str) -> CommandError:
+    """Return an error of the command line, or of a file named on it."""
     return CommandError(text, Exit.USAGE)
 
 
 @contextmanager
-def ends_plainly() -> Iterator[None]:
-    """Have an error of the package end the command with its text and its exit code, without a traceback."""
+def command_errors() -> Iterator[None]:
+    """Replace an error of the package by a CommandError with the same text and the exit code."""
     try:
         yield
     except Exception as error:
-        # Not before: help needs none of this.
+        # Imported late: --help needs neither.
         from pushsdk._core import errors
         from pushsdk._core.outcome import Outcome
 
         if not isinstance(error, errors.PushError):
             raise
         refused = isinstance(error, (errors.AuthenticationError, errors.ConfigurationError))
-        # A campaign without a readable uuid is as good as unknown: nobody should create it again unseen.
+        # A campaign without a readable uuid may exist, so creating it again may double it.
         unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
-        code = code_of(refused=refused, unknown=unknown, missing=1)
-        # A run file is unfit from the start, or while it was written: then what was on its way is unknown.
+        code = exit_code(refused=refused, unknown=unknown, missing=1)
+        # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
         if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
             code = Exit.USAGE
         raise CommandError(str(error), code) from None

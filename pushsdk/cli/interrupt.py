@@ -1,4 +1,4 @@
-"""Signals in an event loop; and Ctrl-C while a run is being sent: once ends it in order, twice at once."""
+"""Signal handlers in an event loop, and two-step Ctrl-C for runs: the first signal stops, the second cancels."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ from typing import Any
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.terminal import warn
 
-__all__ = ["Interrupt", "heard"]
+__all__ = ["Interrupt", "signal_handlers"]
 
-_GRACE = 3.0  # seconds for what was cancelled to write down what is known
+_GRACE = 3.0  # seconds for a cancelled run to settle its users in the run file
 
 
 @contextmanager
-def heard(numbers: Sequence[int], told: Callable[[int], None]) -> Iterator[None]:
-    """Have these signals told in the loop. Not add_signal_handler: Windows has none."""
+def signal_handlers(numbers: Sequence[int], callback: Callable[[int], None]) -> Iterator[None]:
+    """Call ``callback`` in the event loop on these signals. Works on Windows, unlike ``add_signal_handler``."""
     loop = asyncio.get_running_loop()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(told, number)
+        loop.call_soon_threadsafe(callback, number)
 
-    former = {number: signal.signal(number, on_signal) for number in numbers}
+    previous = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in former.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 class Interrupt:
-    """Listens to SIGINT and SIGTERM while it is entered. ``last_words`` are said where it has to end the process."""
+    """Handling of SIGINT and SIGTERM during a run. Prints ``last_words`` if the process has to be ended."""
 
     def __init__(self, last_words: str) -> None:
         self._last_words = last_words
-        #: What the run looks at: set by the first signal.
+        #: Set by the first signal; stops the run.
         self.stop = asyncio.Event()
-        #: How many signals came.
+        #: Number of signals received.
         self.signals = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Have the first signal set ``stop``, and the second cancel the task that is in here.
+        """Set ``stop`` on the first signal, and cancel the current task on the second.
 
-        Where that does not end it, as a thread may wait for a line that never comes, the process is ended: a run file
-        stands that as it stands kill -9.
+        A thread may still wait for a line of standard input then, so the process exits ``_GRACE`` seconds later. A
+        run file survives that as it survives kill -9.
         """
         loop = asyncio.get_running_loop()
-        task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment] # no listening without a task
+        task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment] # always called in a task
         timers: list[asyncio.TimerHandle] = []
 
-        def tell(_number: int) -> None:
+        def on_signal(_number: int) -> None:
             self.signals += 1
             if self.signals == 1:
-                warn("stopping after what is on its way; once more to stop at once")
+                warn("stopping after the requests in flight; press Ctrl-C again to stop at once")
                 self.stop.set()
             else:
                 task.cancel()
-                timers.append(loop.call_later(_GRACE, self._end))
+                timers.append(loop.call_later(_GRACE, self._exit))
 
         try:
-            with heard((signal.SIGINT, signal.SIGTERM), tell):
+            with signal_handlers((signal.SIGINT, signal.SIGTERM), on_signal):
                 yield
         finally:
             for timer in timers:
                 timer.cancel()
 
-    def _end(self) -> None:
+    def _exit(self) -> None:
         warn(self._last_words)
         os._exit(Exit.INTERRUPTED)

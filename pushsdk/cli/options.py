@@ -1,4 +1,4 @@
-"""The options that several commands share, as cyclopts reads them; and the question before a command sends."""
+"""Options that several commands share, and the question before a command sends."""
 
 from __future__ import annotations
 
@@ -10,83 +10,74 @@ from urllib.parse import urlsplit
 from cyclopts import Group, Parameter
 
 from pushsdk._core.address import is_loopback
-from pushsdk.cli.settings import Settings, resolve
+from pushsdk.cli.settings import ClientSettings, resolve
 from pushsdk.cli.terminal import ask
 
-__all__ = ["File", "Flag", "Pace", "Patience", "Service", "confirm", "given", "settings_of"]
+__all__ = ["CallOptions", "File", "Flag", "Json", "JsonLines", "ServiceOptions", "Yes", "confirm"]
 
 
-def _no_option(_kind: object, value: str | None) -> None:
+def _refuse_option(_kind: object, value: str | None) -> None:
     if value is not None and value.startswith("-") and value != "-":
-        raise ValueError("there is no such option (for a file of that name write ./ in front)")
+        raise ValueError("unknown option (write ./ in front of a file name that starts with -)")
 
 
-# cyclopts takes a lone dash, which is standard input, for an option.
-File = Annotated[str, Parameter(allow_leading_hyphen=True, validator=_no_option)]
-Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
-OptionalFlag = Annotated[bool | None, Parameter(negative=())]
-Retry = Literal["safe", "collapsible", "at-least-once", "none"]
+# cyclopts would take a lone dash, which is standard input, for an option.
+File = Annotated[str, Parameter(allow_leading_hyphen=True, validator=_refuse_option)]
+_FLAG = Parameter(negative=(), show_default=False)
+Flag = Annotated[bool, _FLAG]
+Json = Annotated[bool, _FLAG, Parameter(help="Print the result as one JSON object.")]
+JsonLines = Annotated[bool, _FLAG, Parameter(help="Print one JSON object per line.")]
+Yes = Annotated[bool, _FLAG, Parameter(help="Don't ask before sending to another machine.")]
 
-_SERVICE = Group("Service", sort_key=10)
 
-
-@Parameter(name="*", group=_SERVICE)
+@Parameter(name="*", group=Group("Service", sort_key=10))
 @dataclass(frozen=True, kw_only=True)
-class Service:
-    """Which service, with which key. Each is also a variable, as PUSHSDK_BASE_URL, and a key of the settings file."""
+class ServiceOptions:
+    """Options of the service and the speed. Each is also a variable, PUSHSDK_BASE_URL, and a key of a settings file."""
 
     base_url: str | None = None
-    """The address, as https://push.example/api."""
+    """Set the URL of the service, for example https://push.example/api."""
     api_key_file: Path | None = None
-    """A file that holds the key. Without it, and without a command: PUSHSDK_API_KEY."""
+    """Read the Api-Key from this file instead of PUSHSDK_API_KEY."""
     api_key_command: str | None = None
-    """A command that prints the key, as 'pass show push'. No shell reads it."""
+    """Read the Api-Key from the output of this command, for example 'pass show push'."""
     proxy: str | None = None
-    """The URL of a proxy."""
-    allow_insecure: OptionalFlag = None
-    """Allow plain http to other machines than this one: the key can be read on the way."""
+    """Connect through the HTTP proxy with this URL."""
+    allow_insecure: Annotated[bool | None, Parameter(negative=())] = None
+    """Allow plain http to other machines; the Api-Key can be read on the way."""
     config: Path | None = None
-    """The settings file, instead of pushsdk/config.toml in your configuration folder."""
+    """Read settings from this file, not from your pushsdk/config.toml."""
+    attempt_timeout: float | None = None
+    """Limit each attempt to this many seconds. [default: 10]"""
+    in_flight: int | None = None
+    """Limit the number of requests in flight. [default: 64]"""
+    rate: Annotated[float | None, Parameter(name=["--rate", "--users-per-second"])] = None
+    """Limit the users per second. [default: no limit]"""
+    requests_per_second: float | None = None
+    """Limit the requests per second. [default: no limit]"""
+
+    def given(self) -> dict[str, object]:
+        """Return the options that were given, by the names of the settings."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def settings(self) -> ClientSettings:
+        """Return the settings of the options, the variables and the settings file. Raises as `resolve` does."""
+        return resolve(self.given())
 
 
-@Parameter(name="*", group=_SERVICE)
+@Parameter(name="*", group=Group("Service", sort_key=10))
 @dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long and how often one call is tried. A run goes on until it is through."""
+class CallOptions(ServiceOptions):
+    """Options of commands that make one call; runs decide themselves how long and how often to try."""
 
     timeout: float | None = None
-    """Seconds for a call as a whole, its waits and repeats included."""
-    retry: Retry | None = None
-    """What is repeated: only what can't push twice (safe), or more, or nothing."""
+    """Limit the call, with its waits and retries, to this many seconds. [default: 30]"""
+    retry: Literal["safe", "collapsible", "at-least-once", "none"] | None = None
+    """Retry failures that can't have pushed (safe), others too, or none. [default: safe]"""
 
 
-@Parameter(name="*", group=_SERVICE)
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How fast."""
-
-    attempt_timeout: float | None = None
-    """Seconds for one try."""
-    in_flight: int | None = None
-    """Requests on the wire at a time."""
-    rate: Annotated[float | None, Parameter(name=["--rate", "--users-per-second"])] = None
-    """Users per second at most."""
-    requests_per_second: float | None = None
-    """Requests per second at most."""
-
-
-def settings_of(*options: Service | Patience | Pace | None) -> Settings:
-    """What the options, the variables and the settings file say. Raises as ``resolve`` does."""
-    return resolve(given(*options))
-
-
-def given(*options: Service | Patience | Pace | None) -> dict[str, object]:
-    """The options that were given, by the names of their settings."""
-    pairs = (pair for each in options if each is not None for pair in asdict(each).items())
-    return {name: value for name, value in pairs if value is not None}
-
-
-def confirm(question: str, settings: Settings, *, yes: bool) -> None:
-    """Ask before something is sent to another machine, as ``ask`` does."""
+def confirm(question: str, settings: ClientSettings, *, yes: bool) -> None:
+    """Ask before a request goes to another machine, directly or through a proxy."""
     urls = [settings["base_url"], *filter(None, [settings.get("proxy")])]
-    ask(question, yes=yes or all(is_loopback(urlsplit(url).hostname or "") for url in urls), nothing="nothing was sent")
+    local = all(is_loopback(urlsplit(url).hostname or "") for url in urls)
+    ask(question, yes=yes or local, declined="nothing was sent")

@@ -16,39 +16,39 @@ from rich.text import Text
 
 from pushsdk._core.words import count
 from pushsdk._runs.progress import Progress
-from pushsdk.cli.terminal import print_json, visible, warn
+from pushsdk.cli.terminal import duration, print_json, visible, warn
 
-__all__ = ["Figure", "Mode", "duration", "print_figures", "progress"]
+__all__ = ["Figure", "ProgressMode", "print_figures", "progress"]
 
-Mode = Literal["auto", "plain", "json", "none"]
+ProgressMode = Literal["auto", "plain", "json", "none"]
 Show = Callable[[Progress], None]
 Figure = tuple[str, str, str, str]
-"""A name, a number, a remark, a style."""
+"""A name, a number, a remark and a style."""
 
-_EVERY = 5.0  # seconds between two plain lines
-# Changes of the stage that get a line at once. The end of a wait shows in the counts, and the wait may be short.
-_NEWS = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
+_LINE_INTERVAL = 5.0  # seconds between two plain lines
+# Changes of the stage that are printed at once. The end of a wait is not: the counts show it, and waits may be short.
+_STAGE_CHANGES = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
 
 
 @contextmanager
-def progress(mode: Mode) -> Iterator[Show]:
-    """Yield the function that ``on_progress`` calls: drawn on a terminal, else lines, or JSON lines, or nothing."""
+def progress(mode: ProgressMode) -> Iterator[Show]:
+    """Yield the ``on_progress`` callback. ``auto`` draws on a terminal and prints plain lines elsewhere."""
     console = Console(stderr=True, highlight=False)
     if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
         columns = (
             bars.TextColumn("{task.description}", style="bold cyan"),
             bars.BarColumn(bar_width=20),
-            bars.TextColumn("{task.fields[words]}", markup=False, table_column=Column(ratio=1, overflow="fold")),
+            bars.TextColumn("{task.fields[counts]}", markup=False, table_column=Column(ratio=1, overflow="fold")),
         )
-        # Redrawn only on news: a thread for this would compete with the sending.
+        # Redrawn by each call only: a refresh thread would take time from sending.
         with bars.Progress(*columns, console=console, auto_refresh=False, transient=True, expand=True) as drawn:
-            bar = drawn.add_task("", words="")
+            bar = drawn.add_task("", counts="")
             yield lambda state: drawn.update(
                 bar,
                 description=state.stage,
                 total=None if state.stage == "planning" else state.planned,
-                completed=_finished(state),
-                words=_in_words(state),
+                completed=_settled(state),
+                counts=_describe(state),
                 refresh=True,
             )
     elif mode == "json":
@@ -56,27 +56,27 @@ def progress(mode: Mode) -> Iterator[Show]:
     elif mode == "none":
         yield lambda state: None
     else:
-        yield _in_lines(time.monotonic)
+        yield _plain_lines(time.monotonic)
 
 
-def _in_lines(clock: Callable[[], float]) -> Show:
+def _plain_lines(clock: Callable[[], float]) -> Show:
     due, stage = -math.inf, ""
 
     def show(state: Progress) -> None:
         nonlocal due, stage
-        at_the_end = state.stage == "sending" and _finished(state) == state.planned
-        if clock() >= due or (stage, state.stage) in _NEWS or at_the_end:
-            due = clock() + _EVERY
-            warn(f"{state.stage}: {_in_words(state)}")
+        complete = state.stage == "sending" and _settled(state) == state.planned
+        if clock() >= due or (stage, state.stage) in _STAGE_CHANGES or complete:
+            due = clock() + _LINE_INTERVAL
+            warn(f"{state.stage}: {_describe(state)}")
         stage = state.stage
 
     return show
 
 
-def _in_words(state: Progress) -> str:
+def _describe(state: Progress) -> str:
     if state.stage == "planning":
         return count(state.planned)
-    parts = [f"{_finished(state):,} of {count(state.planned)}", f"{state.accepted:,} accepted"]
+    parts = [f"{_settled(state):,} of {count(state.planned)}", f"{state.accepted:,} accepted"]
     parts += [f"{number:,} {name}" for name in ("rejected", "unknown") if (number := getattr(state, name))]
     if state.rate:
         parts.append(f"{state.rate:,.0f}/s")
@@ -89,7 +89,7 @@ def _in_words(state: Progress) -> str:
     return ", ".join(parts)
 
 
-def _finished(state: Progress) -> int:
+def _settled(state: Progress) -> int:
     return state.planned - state.not_sent - state.in_flight
 
 
@@ -101,10 +101,3 @@ def print_figures(figures: Iterable[Figure]) -> None:
     for name, number, remark, style in rows:
         line = Text(f"{name:<{names}}  {number:>{numbers}}", style=style)
         console.print(line + Text(f"  {remark}", style="dim") if remark else line)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as ``0:05``, ``12:34`` or ``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,6 +1,7 @@
-"""The terminal: lines of text and JSON in which no id, file, setting or answer steers it, and a question.
+"""Text for terminals: lines and JSON in which no outside text steers the terminal, durations, and questions.
 
-Loads nothing large. Every line of a command goes through `say` or `warn`, every drawn text through `visible`.
+Every line of a command goes through `say` or `warn`, and rich draws only text that passed `visible`. Every command
+loads this module, so it imports nothing large.
 """
 
 from __future__ import annotations
@@ -9,24 +10,24 @@ import sys
 import unicodedata
 from typing import TextIO
 
-from pushsdk.cli.exit import CommandError, Exit, usage
+from pushsdk.cli.exit import CommandError, Exit, usage_error
 
-__all__ = ["ask", "escaped", "print_json", "say", "visible", "warn"]
+__all__ = ["ask", "duration", "escaped", "print_json", "say", "visible", "warn"]
 
-# By Unicode category: controls with the line end, format characters (those that turn the direction, zero-width ones,
-# tags), lone surrogates, line and paragraph separators.
+# Unicode categories: controls and line ends, format characters (text direction, zero width, tags), lone surrogates,
+# line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Emoji, Persian and the scripts of India need the two joiners, which only change how their neighbors are drawn.
+# Emoji, Persian and Indic scripts need the two joiners, which change only how their neighbors are drawn.
 _JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
 
 
 def visible(text: str) -> str:
-    """Return the text as one line, with U+FFFD in place of each character that is not drawn."""
+    """Return the text as one line, with U+FFFD in place of each unsafe character."""
     return text if text.isprintable() else "".join("\ufffd" if _is_unsafe(char) else char for char in text)
 
 
 def escaped(json: str) -> str:
-    r"""Return a JSON text with the same data, in which each such character is written as ``\uXXXX``."""
+    r"""Return a JSON text with the same data and each unsafe character as ``\uXXXX``."""
     return json if json.isprintable() else "".join(_escape(char) if _is_unsafe(char) else char for char in json)
 
 
@@ -42,25 +43,33 @@ def warn(text: str) -> None:
 
 
 def print_json(data: object, file: TextIO | None = None) -> None:
-    """Print one line of JSON, to stdout if no file is given."""
-    import msgspec  # only now: the start of the command line needs none
+    """Print one line of JSON, by default to stdout."""
+    import msgspec  # imported late: --help does not need it
 
     (file or sys.stdout).write(escaped(msgspec.json.encode(data).decode()) + "\n")
 
 
-def ask(question: str, *, yes: bool, nothing: str) -> None:
-    """Ask on stderr whether to go on, and read the answer from stdin; with ``yes`` it is not asked.
+def duration(seconds: float) -> str:
+    """Return seconds as ``0:05``, ``12:34`` or ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
-    Raises a usage error if there is no terminal; ends with exit code 1 and the text ``nothing`` on any other answer.
+
+def ask(question: str, *, yes: bool, declined: str) -> None:
+    """Ask a yes-or-no question on the terminal, unless ``yes`` is set.
+
+    Raises a usage error without a terminal, and an error with exit code 1 and the text ``declined`` on any answer but
+    yes.
     """
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise usage(f"{question} There is no terminal to ask on: add --yes. {nothing.capitalize()}.")
+        raise usage_error(f"{question} Can't ask without a terminal: pass --yes. {declined.capitalize()}.")
     sys.stderr.write(f"{visible(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError(nothing, Exit.INCOMPLETE)
+        raise CommandError(declined, Exit.INCOMPLETE)
 
 
 def _is_unsafe(char: str) -> bool:

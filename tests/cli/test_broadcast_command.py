@@ -74,7 +74,7 @@ def test_an_audience_of_nobody_is_done_and_says_so(broadcast, service, folder):
     (folder / "ids.txt").write_text("\n")
     ended = broadcast()
     assert (ended.code, service.requests) == (0, 0)
-    assert ended.err == "there was nobody to push to: no user is in the plan\n"
+    assert ended.err == "nothing to send: the source has no users\n"
 
 
 def test_without_dedupe_an_id_is_pushed_as_often_as_it_comes(broadcast, service):
@@ -165,7 +165,7 @@ def test_a_limit_is_no_failure_but_somebody_is_left(broadcast, service):
     ended = broadcast("--limit", "2")
     assert ended.code == 1
     assert "stopped: the limit of 2 users is reached" in ended.err
-    assert "send the rest:  pushsdk resume spring.run\n" in ended.err
+    assert "to send the rest:  pushsdk resume spring.run\n" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -173,13 +173,13 @@ def test_a_limit_is_no_failure_but_somebody_is_left(broadcast, service):
     [
         (("broadcast", "ids.txt", "--message", "message.json"), "--run"),
         (("broadcast", "ids.txt", "--run", "a.run"), "--message"),
-        (("broadcast", "--message", "message.json", "--run", "a.run"), "name one source of users"),
-        (("broadcast", "ids.txt", "--query", "x", "--message", "message.json", "--run", "a.run"), "name one source"),
+        (("broadcast", "--message", "message.json", "--run", "a.run"), "pass exactly one source of users"),
+        (("broadcast", "ids.txt", "--query", "x", "--message", "message.json", "--run", "a.run"), "pass exactly"),
         (("broadcast", "-", "--message", "-", "--run", "a.run"), "can't be both the users and the message"),
         (("broadcast", "none.txt", "--message", "message.json", "--run", "a.run"), "none.txt"),
         (("broadcast", "ids.doc", "--message", "message.json", "--run", "a.run"), "can't be read"),
         (("broadcast", "--query", "DROP TABLE x", "--message", "message.json", "--run", "a.run"), "SELECT"),
-        (("broadcast", "--qery", "x", "--message", "message.json", "--run", "a.run"), "there is no such option"),
+        (("broadcast", "--qery", "x", "--message", "message.json", "--run", "a.run"), "unknown option"),
         (("resume", "none.run"), "none.run"),
         (("status", "none.run"), "none.run"),
         (("report", "none.run"), "none.run"),
@@ -232,14 +232,14 @@ def test_the_same_command_after_the_end_says_that_it_sent_nothing(broadcast, com
     assert broadcast().err == ""
     for ended in broadcast(), broadcast("--json"), command("resume", "spring.run", "--progress", "none"):
         assert (ended.code, service.requests) == (0, 1)
-        assert ended.err == "nothing was sent now: an earlier call finished this run; to push again, give a new --run\n"
+        assert ended.err == "nothing was sent: an earlier command completed this run; to push again, pass a new --run\n"
 
 
 def test_what_is_resent_was_sent_now(broadcast, command, service):
     service.faults = [Fault.reset_after(first=1)]
     assert broadcast().code == 3
-    assert "nothing was sent now" in broadcast().err
-    assert "nothing was sent now" not in broadcast("--unknown", "resend").err
+    assert "nothing was sent: an earlier command" in broadcast().err
+    assert "nothing was sent: an earlier command" not in broadcast("--on-unknown", "resend").err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs setrlimit")
@@ -294,12 +294,12 @@ def test_the_unknown_are_held_until_they_are_to_be_sent_again(broadcast, command
     service.faults = [Fault.reset_after(first=1)]
     ended = broadcast()
     assert ended.code == 3
-    assert "who may be pushed twice:  pushsdk resume spring.run --unknown resend" in ended.err
+    assert "who may be pushed twice:  pushsdk resume spring.run --on-unknown resend" in ended.err
     assert command("resume", "spring.run", "--progress", "none").code == 3
     assert service.users() == dict.fromkeys(USERS, 1)
-    ended = command("resume", "spring.run", "--unknown", "resend", "--progress", "none")
+    ended = command("resume", "spring.run", "--on-unknown", "resend", "--progress", "none")
     assert ended.code == 0
-    assert "3 sent again after an unknown" in ended.out
+    assert "3 resent after an unknown outcome" in ended.out
     assert service.users() == dict.fromkeys(USERS, 2)
 
 
@@ -338,7 +338,7 @@ def test_the_command_that_resumes_has_the_numbers_that_were_given():
 def test_it_asks_before_sending_elsewhere(broadcast, service, monkeypatch):
     ended = broadcast("--base-url", AWAY)
     assert (ended.code, ended.out) == (2, "")
-    assert f"Push to the users of the source at {AWAY}? There is no terminal to ask on: add --yes." in ended.err
+    assert f"Push to the users of the source at {AWAY}? Can't ask without a terminal: pass --yes." in ended.err
 
 
 def test_one_user_is_not_many(broadcast, service, folder):
@@ -405,8 +405,8 @@ def test_once_it_waits_for_what_is_on_its_way(service, folder, command, number):
     assert 0 < told["accepted"] < CROWD
     assert told["accepted"] == len(service.users())
     assert f"accepted  {told['accepted']:>6,}" in out
-    assert err.startswith("stopping after what is on its way; once more to stop at once\n")
-    assert err.endswith("send the rest:  pushsdk resume 'my run' --in-flight 2\n")
+    assert err.startswith("stopping after the requests in flight; press Ctrl-C again to stop at once\n")
+    assert err.endswith("to send the rest:  pushsdk resume 'my run' --in-flight 2\n")
 
 
 def test_twice_it_stops_at_once_and_the_file_knows_the_rest(service, folder, command):
@@ -417,7 +417,7 @@ def test_twice_it_stops_at_once_and_the_file_knows_the_rest(service, folder, com
     told = json.loads(command("status", "my run", "--json").out)
     assert 0 < told["unknown"] <= 2000
     assert f"unknown   {told['unknown']:>6,}" in out
-    assert "pushsdk resume 'my run' --in-flight 2 --unknown resend" in err
+    assert "pushsdk resume 'my run' --in-flight 2 --on-unknown resend" in err
     service.faults = []
     assert command("resume", "my run", "--progress", "none").code == 3
     assert set(service.users().values()) == {1}
@@ -441,7 +441,7 @@ def test_it_ends_also_where_standard_input_does_not(service, folder):
                 break
         assert process.returncode == 130
         said = heard + process.stderr.read()
-    assert "ended; take it up with the same command, or:  pushsdk resume a.run\n" in said
+    assert "ended; to continue, run the same command again, or:  pushsdk resume a.run\n" in said
     assert service.requests == 0
 
 
@@ -474,7 +474,7 @@ def test_status_of_a_run_that_is_being_sent_gives_no_advice(command, folder):
     journal.seal(duplicates=0)
     ended = command("status", "spring.run")
     journal.close()
-    assert ended.err.startswith("another process is sending it now")
+    assert ended.err.startswith("another process is sending this run")
     assert "resume" not in ended.err
 
 
@@ -485,7 +485,7 @@ def test_status_says_how_it_stands_and_sends_nothing(mixed, command, service):
     assert "rejected      1\n" in ended.out
     assert ended.err.splitlines() == [
         "stopped: the limit of 1,002 users is reached",
-        "send the rest:  pushsdk resume spring.run  # with the options it had, as --rate",
+        "to send the rest:  pushsdk resume spring.run  # with the options of the run, for example --rate",
     ]
     assert service.requests == before
 
@@ -510,7 +510,7 @@ def test_a_csv_is_safe_in_a_spreadsheet_and_says_what_that_changed(mixed, comman
     lines = ended.out.splitlines()
     assert lines[0] == "user_id,outcome,status,reason"
     assert len(lines) == 1005
-    assert ended.err == "1 id got a ' in front, so that no spreadsheet runs them: jsonl is exact\n"
+    assert ended.err == "put a ' before 1 id, so that no spreadsheet runs it as a formula; jsonl is exact\n"
     assert any(line.lstrip('"').startswith("'=cmd()") for line in lines)
 
 
@@ -564,7 +564,7 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
 @pytest.mark.parametrize(
     ("words", "variables", "time"),
     [
-        ((), {}, "time      ?  as fast as the service takes them; say --rate"),
+        ((), {}, "time      ?  as fast as the service accepts them; pass --rate for an estimate"),
         (("--rate", "2"), {}, "time      0:02  at 2 users per second"),
         ((), {"PUSHSDK_RATE": "0.5"}, "time      0:06  at 0.5 users per second"),
         (("--requests-per-second", "0.01"), {}, "time      1:40  at 0.01 requests per second"),
@@ -592,4 +592,4 @@ def test_a_rate_that_is_none_exits_with_2_and_its_source(command, folder, monkey
 
 
 def test_a_plan_without_repeated_ids_says_nothing_of_them(command, folder):
-    assert "duplicates" not in plan(command, "--no-dedupe").out
+    assert "duplicate" not in plan(command, "--no-dedupe").out

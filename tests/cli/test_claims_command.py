@@ -88,18 +88,18 @@ def test_sends_and_users_are_counted(command: Command, place: str) -> None:
 
 def test_those_of_some_age_are_released(command: Command, place: str) -> None:
     ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
-    assert ended == (0, "opened 2 users of 2 sends\n", "")
+    assert ended == (0, "released 2 users of 2 sends\n", "")
     assert counts(command, place) == {"sends": 1, "users": 1}
     ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
-    assert ended == (0, "opened 0 users of 0 sends\n", "")
+    assert ended == (0, "released 0 users of 0 sends\n", "")
 
 
 def test_keys_are_released_and_those_that_are_not_claimed_are_named(command: Command, place: str) -> None:
     keys = (key_of(0), key_of(0), key_of(9))
     ended = command("claims", "release", *keys, "--claims", place, "--yes")
-    assert ended == (1, "opened 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
+    assert ended == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
     ended = command("claims", "release", key_of(0), "--claims", place, "--yes")
-    assert ended == (1, "opened 0 users of 0 sends\n", f"{key_of(0)}: nothing is claimed\n")
+    assert ended == (1, "released 0 users of 0 sends\n", f"{key_of(0)}: nothing is claimed\n")
     assert command("claims", "release", key_of(1), "--claims", place, "--yes").code == 0
 
 
@@ -115,15 +115,15 @@ def test_a_claim_that_changes_while_the_question_is_asked_is_left(
 
     monkeypatch.setattr(SqliteClaims, "put", put)
     ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
-    assert (ended.code, ended.out) == (1, "opened 1 user of 1 send\n")
-    assert ended.err == "1 send changed meanwhile, and stayed as they are now: look again\n"
+    assert (ended.code, ended.out) == (1, "released 1 user of 1 send\n")
+    assert ended.err == "1 send changed meanwhile and stayed claimed: list the claims again\n"
 
 
 def test_without_a_terminal_nothing_is_released_unless_it_is_said_before(command: Command, place: str) -> None:
     ended = command("claims", "release", "--claims", place, "--older-than", "1s")
     assert (ended.code, ended.out) == (2, "")
     assert "may get the push a second time" in ended.err
-    assert "add --yes. Nothing was changed." in ended.err
+    assert "pass --yes. Nothing was changed." in ended.err
     assert counts(command, place)["sends"] == 3
 
 
@@ -163,10 +163,10 @@ def test_the_store_may_be_a_server_and_the_variable_names_it(command: Command, m
 @pytest.mark.parametrize(
     ("place", "code", "text"),
     [
-        ("sqlite:/no/store", 2, "/no/store: there is no claim store"),
-        ("directory:/no/store", 2, "/no/store: there is no claim store"),
-        ("mysql://me:s3cret@host", 2, "--claims is sqlite:PATH"),
-        ("s3cret", 2, "--claims is sqlite:PATH"),
+        ("sqlite:/no/store", 2, "/no/store: no such claim store"),
+        ("directory:/no/store", 2, "/no/store: no such claim store"),
+        ("mysql://me:s3cret@host", 2, "--claims must be sqlite:PATH"),
+        ("s3cret", 2, "--claims must be sqlite:PATH"),
         ("redis://:s3cret@host:port", 4, "the address of the Redis can't be read"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
@@ -191,10 +191,10 @@ def test_no_help_shows_the_address(command: Command, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "name keys, or give --older-than"),
-        ((key_of(1), "--older-than", "1h"), "name keys, or give --older-than"),
-        (("job-42",), "job-42: a key is 64 hexadecimal digits"),
-        (("../" * 21 + "a",), "a key is 64 hexadecimal digits"),
+        ((), "pass either keys or --older-than"),
+        ((key_of(1), "--older-than", "1h"), "pass either keys or --older-than"),
+        (("job-42",), "job-42: a key must be 64 hexadecimal digits"),
+        (("../" * 21 + "a",), "a key must be 64 hexadecimal digits"),
         (("--older-than", "soon"), "older-than"),
     ],
 )

@@ -22,7 +22,7 @@ KEY = "s3cret-key"
 def _trusting(monkeypatch):
     trusting = wire_tls.client_context()
     monkeypatch.setattr(doctor.ssl, "create_default_context", lambda: trusting)
-    monkeypatch.setattr(doctor, "_PATIENCE", 60.0)
+    monkeypatch.setattr(doctor, "_CONNECT_TIMEOUT", 60.0)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def test_a_bad_certificate_is_judged(context, state, says):
     ("said", "says"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the port does not speak TLS"),
-        (b"", "the other side hung up"),
+        (b"", "the other side closed the connection"),
         (b"\x15\x03\x03\x00\x02\x02\x28", "TLS failed: "),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_name_without_address_ends_it(host):
     ("error", "says"),
     [
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
-        (TimeoutError("timed out"), "no answer"),
+        (TimeoutError("timed out"), "no response"),
         (OSError(), "OSError"),
     ],
 )
@@ -164,7 +164,7 @@ def test_plain_http_elsewhere_is_a_warning(monkeypatch):
         monkeypatch.setattr(doctor.socket, "getaddrinfo", lambda *_args, **_kwargs: found)
         finding = list(probe(f"http://push.example:{port}"))[-1]
     assert (finding.check, finding.state) == ("tls", "warn")
-    assert "everybody on the way can read the Api-Key" in finding.text
+    assert "the Api-Key can be read on the way" in finding.text
 
 
 def test_a_proxy_is_looked_at_instead_and_never_shown():
@@ -190,8 +190,8 @@ def test_all_well_exits_with_0_and_sends_nothing(command, service):
         ("ok", "dns"),
         ("ok", "tcp"),
     ]
-    assert lines[1][2] == f"{service.base_url}, by PUSHSDK_BASE_URL"
-    assert lines[2][2] == "5.0, by --timeout"
+    assert lines[1][2] == f"{service.base_url}, set by PUSHSDK_BASE_URL"
+    assert lines[2][2] == "5.0, set by --timeout"
     assert lines[3][2] == "set by PUSHSDK_API_KEY"
     assert service.requests == 0
 

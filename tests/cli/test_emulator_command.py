@@ -21,9 +21,9 @@ from support.command_line import COMMAND
 from pushsdk import cli
 from pushsdk._version import __version__
 from pushsdk.cli.commands import emulator as emulator_module
-from pushsdk.cli.commands.emulator import Behaviour, _heeded, _ran, emulator
+from pushsdk.cli.commands.emulator import EmulatorOptions, _not_ignored, _run_command, emulator
 from pushsdk.cli.exit import CommandError
-from pushsdk.cli.interrupt import heard
+from pushsdk.cli.interrupt import signal_handlers
 from pushsdk.emulator import Emulator
 
 
@@ -68,7 +68,7 @@ async def test_a_signal_ends_it_with_success(number, capsys):
 async def test_it_says_where_it_is_and_where_its_page_is(capsys):
     await ended_by(signal.SIGINT)
     first, second, *exports, _ = capsys.readouterr().out.splitlines()
-    address = first.removeprefix("# Emulator at ").removesuffix("/external/api (Ctrl-C ends it)")
+    address = first.removeprefix("# Emulator at ").removesuffix("/external/api (Ctrl-C stops it)")
     assert second == f"# Inbox page at {address}/"
     assert exports[0] == f"export PUSHSDK_BASE_URL={address}/external/api"
     assert exports[1].startswith("export PUSHSDK_API_KEY=")
@@ -117,12 +117,12 @@ def test_every_option_reaches_the_emulator(given, tmp_path, command):
 
 @pytest.mark.parametrize("preset", ["flaky", "poison-user"])
 def test_a_preset_is_as_good_as_a_file_of_faults(given, preset):
-    emulator_module.made(Behaviour(faults=preset))
+    emulator_module.build_emulator(EmulatorOptions(faults=preset))
     assert list(given["faults"]) == list(emulator_module.PRESETS[preset].faults)
 
 
 def test_without_options_it_takes_all_and_fails_never(given):
-    emulator_module.made(None)
+    emulator_module.build_emulator(EmulatorOptions())
     assert (given["faults"], given["limits"]) == ([], emulator_module.ServiceLimits())
 
 
@@ -135,10 +135,10 @@ WRONG = {
     "a limit that can't be": (["--limits", "{}/limit"], "Expected `int` >= 1 - at `$.max_users`"),
     "a store that is a folder": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
     "no folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
-    "no token for others": (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in: give --token-file FILE"),
+    "no token for others": (["--host", "0.0.0.0"], "--host 0.0.0.0 admits other machines: pass --token-file FILE"),
     "no file of the token": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
-    "an empty token": (["--token-file", "{}/empty"], "--token-file {}/empty: expected one word of ASCII"),
-    "two tokens": (["--token-file", "{}/bad"], "--token-file {}/bad: expected one word of ASCII"),
+    "an empty token": (["--token-file", "{}/empty"], "--token-file {}/empty: must hold one word of ASCII"),
+    "two tokens": (["--token-file", "{}/bad"], "--token-file {}/bad: must hold one word of ASCII"),
     "a negative number": (["--keep", "-1"], "--keep"),
     "no age at all": (["--max-age", "0"], "--max-age"),
     "a port that can't be": (["--port", "65536"], "--port"),
@@ -167,7 +167,7 @@ def test_a_token_as_an_argument_is_refused_and_not_shown(command):
 async def test_a_store_in_use_is_said_with_what_to_do(command, tmp_path):
     async with Emulator(store=tmp_path / "store"):
         with pytest.raises(CommandError, match="is in use by another emulator: end that one, or name another file"):
-            await emulator(port=0, behaviour=Behaviour(store=tmp_path / "store"))
+            await emulator(port=0, options=EmulatorOptions(store=tmp_path / "store"))
 
 
 def test_a_taken_port_is_said_and_exits_with_4(command):
@@ -175,7 +175,7 @@ def test_a_taken_port_is_said_and_exits_with_4(command):
         port = taken.getsockname()[1]
         ended = command("emulator", "--port", port)
     assert ended.code == 4
-    reason = f"cannot listen on port {port}: Address already in use; --port 0 takes a free one"
+    reason = f"can't listen on port {port}: Address already in use; --port 0 takes a free port"
     assert ended.err == f"pushsdk: {reason}\n"
 
 
@@ -188,20 +188,20 @@ def test_a_host_that_nobody_knows_is_a_usage_error(command, tmp_path, monkeypatc
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     (tmp_path / "token").write_text("s3cret")
     ended = command("emulator", "--port", 0, "--host", host, "--token-file", tmp_path / "token")
-    assert (ended.code, ended.err) == (2, f"pushsdk: --host {host}: no machine of that name is known here\n")
+    assert (ended.code, ended.err) == (2, f"pushsdk: --host {host}: this machine has no address of that name\n")
 
 
 @pytest.mark.parametrize("name", ["http://push.test", "push test", "", "push.test:"])
 def test_an_allowed_host_is_a_name(command, name):
     ended = command("emulator", "--port", 0, f"--allow-host={name}")
-    reason = f"--allow-host {name}: expected a name, as push.test or push.test:8080"
+    reason = f"--allow-host {name}: must be a host name, for example push.test or push.test:8080"
     assert (ended.code, ended.err) == (2, f"pushsdk: {reason}\n")
 
 
 def test_a_port_that_nobody_chose_is_said_without_advice(command, tmp_path):
     (tmp_path / "token").write_text("s3cret")
     ended = command("emulator", "--port", 0, "--host", "192.0.2.1", "--token-file", tmp_path / "token")
-    assert (ended.code, ended.err) == (4, "pushsdk: cannot listen on port 0: Cannot assign requested address\n")
+    assert (ended.code, ended.err) == (4, "pushsdk: can't listen on port 0: Cannot assign requested address\n")
 
 
 def test_tables_need_duckdb(command, tmp_path, monkeypatch):
@@ -256,7 +256,7 @@ def test_who_got_more_than_one_push_under_another_key_counts_too():
 
 def test_one_is_not_many():
     ended = executed("--", sys.executable, "-c", SEND, "ann")
-    assert ended.stderr.startswith("pushsdk emulator: 1 request; accepted 1 push to 1 user and 0 campaigns; nobody")
+    assert ended.stderr.startswith("pushsdk emulator: 1 request; accepted 1 push to 1 user and 0 campaigns; 0 users")
 
 
 def test_the_options_before_the_dashes_are_the_emulators():
@@ -270,7 +270,7 @@ def test_the_streams_are_passed_through_and_the_exit_code_comes_back():
     ended = executed("--", sys.executable, "-c", code, stdin="in")
     assert (ended.returncode, ended.stdout) == (7, "IN\n")
     assert ended.stderr.startswith("err\npushsdk emulator: 0 requests")
-    assert ended.stderr.endswith("nobody got more than one push\n")
+    assert ended.stderr.endswith("0 users got more than one push\n")
 
 
 def test_what_comes_after_the_dashes_is_the_commands():
@@ -362,7 +362,7 @@ async def test_a_signal_that_comes_before_the_command_runs_is_not_lost(monkeypat
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", interrupted)
     async with asyncio.timeout(60):
-        assert await _ran([sys.executable, "-c", "import signal; signal.pause()"], {}) == -signal.SIGTERM
+        assert await _run_command([sys.executable, "-c", "import signal; signal.pause()"], {}) == -signal.SIGTERM
 
 
 async def test_a_signal_that_comes_too_late_is_nobodys(monkeypatch):
@@ -379,13 +379,13 @@ async def test_a_signal_that_comes_too_late_is_nobodys(monkeypatch):
         return Gone()
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", created)
-    assert await _ran(["true"], {}) == 0
+    assert await _run_command(["true"], {}) == 0
 
 
 async def test_a_signal_that_is_ignored_stays_ignored():
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with heard(_heeded([signal.SIGHUP]), lambda number: None):
+        with signal_handlers(_not_ignored([signal.SIGHUP]), lambda number: None):
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, former)
@@ -394,8 +394,8 @@ async def test_a_signal_that_is_ignored_stays_ignored():
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([], "say what to run: pushsdk emulator exec -- COMMAND ..."),
-        (["--"], "say what to run: pushsdk emulator exec -- COMMAND ..."),
+        ([], "name the command to run: pushsdk emulator exec -- COMMAND ..."),
+        (["--"], "name the command to run: pushsdk emulator exec -- COMMAND ..."),
         (["--", "no-such-command-1"], "can't run no-such-command-1: No such file or directory"),
     ],
 )
@@ -432,7 +432,7 @@ def test_the_help_of_the_emulator_names_exec(command):
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys, missing):
     without(monkeypatch, missing)
     assert cli.main() == 4
-    assert capsys.readouterr().err == f"The command line needs {missing}: pip install 'pushsdk[cli]'\n"
+    assert capsys.readouterr().err == f"pushsdk: the command line needs {missing}: pip install 'pushsdk[cli]'\n"
 
 
 def test_another_missing_module_is_not_taken_for_the_extra(monkeypatch):

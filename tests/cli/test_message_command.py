@@ -46,7 +46,7 @@ def file(tmp_path):
 
 
 def test_a_good_message_gets_no_advice(command, file):
-    assert command("message", "lint", file(GOOD)) == (0, "nothing to advise\n", "")
+    assert command("message", "lint", file(GOOD)) == (0, "no advice\n", "")
     assert command("message", "lint", file(GOOD), "--json") == (0, "", "")
 
 
@@ -106,4 +106,4 @@ def test_a_preview_may_be_of_one_language_and_json(command, file):
 def test_a_language_that_is_not_there_is_a_usage_error(command, file, told, there):
     ended = command("message", "preview", file(told), "--lang", "fr")
     assert (ended.code, ended.out) == (2, "")
-    assert f"there is {there}" in ended.err
+    assert f"--lang must be a language of the message: {there}" in ended.err

@@ -31,9 +31,10 @@ from pushsdk import (
 from pushsdk._runs.progress import Progress
 from pushsdk.cli import interrupt, output
 from pushsdk.cli.commands import runs
-from pushsdk.cli.exit import CommandError, Exit, code_of, ends_plainly
+from pushsdk.cli.exit import CommandError, Exit, command_errors, exit_code
 from pushsdk.cli.interrupt import Interrupt
-from pushsdk.cli.output import duration, progress
+from pushsdk.cli.output import progress
+from pushsdk.cli.terminal import duration
 
 PLANNING = Progress(stage="planning", planned=20_000, not_sent=20_000, seconds=3.0)
 SENDING = Progress(
@@ -152,7 +153,7 @@ async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
     assert task.cancelled()
     assert interrupt.signals == 2
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert capsys.readouterr().err == "stopping after what is on its way; once more to stop at once\n"
+    assert capsys.readouterr().err == "stopping after the requests in flight; press Ctrl-C again to stop at once\n"
 
 
 async def test_a_run_that_was_interrupted_at_its_very_end_was_interrupted():
@@ -200,7 +201,7 @@ def test_of_all_that_holds_the_first_decides(first):
         ("missing", 7, 1),
     ]
     held = {name: value for name, value, _ in order[first:]}
-    assert code_of(**held) == (order[first][2] if first < len(order) else 0)
+    assert exit_code(**held) == (order[first][2] if first < len(order) else 0)
 
 
 def unknown(kind):
@@ -224,13 +225,13 @@ def unknown(kind):
     ],
 )
 def test_every_error_has_its_exit_code_and_keeps_its_text(error, code):
-    with pytest.raises(CommandError, match=r"^text$") as ended, ends_plainly():
+    with pytest.raises(CommandError, match=r"^text$") as ended, command_errors():
         raise error
     assert ended.value.code is code
 
 
 def test_what_is_no_error_of_the_package_stays_what_it_is():
-    with pytest.raises(ZeroDivisionError), ends_plainly():
+    with pytest.raises(ZeroDivisionError), command_errors():
         raise ZeroDivisionError
 
 

@@ -39,7 +39,7 @@ def test_the_commands_for_claims_run(tmp_path):
     ended = subprocess.run(
         ["bash", "-c", shell], cwd=tmp_path, env=os.environ, check=True, timeout=60, capture_output=True, text=True
     )
-    assert (ended.stdout, ended.stderr) == ("opened 0 users of 0 sends\n", "nothing is claimed\n")
+    assert (ended.stdout, ended.stderr) == ("released 0 users of 0 sends\n", "nothing is claimed\n")
 
 
 def test_the_exit_codes_are_those_of_the_code():

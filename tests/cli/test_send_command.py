@@ -168,17 +168,17 @@ def test_users_who_end_differently_exit_by_the_worst(command, service):
     ("words", "says"),
     [
         (("send", "--title", "Hi"), "name at least one user"),
-        (("send", "ann"), "give the message either by --message FILE, or by --title and --body"),
-        (("send", "ann", "--message", "x", "--title", "y"), "give the message either by"),
+        (("send", "ann"), "pass the message either with --message FILE, or with --title and --body"),
+        (("send", "ann", "--message", "x", "--title", "y"), "pass the message either with"),
         (("send", "ann", "--message", "none.json"), "none.json: No such file"),
-        ((*SEND, "--custom-fields", "[1]"), "--custom-fields: expected a JSON object"),
+        ((*SEND, "--custom-fields", "[1]"), "--custom-fields: must be a JSON object"),
         ((*SEND, "--custom-fields", "{"), "--custom-fields: not JSON"),
         ((*SEND, "--custom-fields", "@none"), "none: No such file"),
         (("send", "", "--title", "Hi"), "$.userIds[0]: the user id is empty"),
         (("send", *map(str, range(1001)), "--title", "Hi"), "more than 1,000 ids"),
-        ((*SEND, "--api-key", "s3cret"), "a key is no argument"),
-        ((*SEND, "--api-key=s3cret"), "a key is no argument"),
-        ((*SEND, "--message", "--ys"), "there is no such option"),
+        ((*SEND, "--api-key", "s3cret"), "--api-key is not an option"),
+        ((*SEND, "--api-key=s3cret"), "--api-key is not an option"),
+        ((*SEND, "--message", "--ys"), "unknown option"),
         ((*SEND, "--retry", "often"), "--retry"),
     ],
 )
@@ -194,12 +194,12 @@ def test_what_cannot_be_meant_is_a_usage_error_and_sends_nothing(command, servic
     ("told", "says"),
     [
         ("{", "file.json: not JSON"),
-        ("[]", "file.json: expected a JSON object"),
+        ("[]", "file.json: must be a JSON object"),
         ("[" * 5000, "file.json: not JSON"),
         ('{"title": {"en": 5}}', "file.json: $.message.title[...]: Expected `str`, got `int`"),
         ('{"ttl": null}', "file.json: $.message.ttl: Expected `int`, got `null`"),
-        (json.dumps(CAMPAIGN), 'this is a campaign; a message is what it has under "message"'),
-        ('{"userIds": ["ann"]}', "this is a push request; a message is"),
+        (json.dumps(CAMPAIGN), 'must be a message, not a campaign; pass only the value of "message"'),
+        ('{"userIds": ["ann"]}', "must be a message, not a push request"),
     ],
 )
 def test_a_file_that_is_no_message_is_said_with_its_path(command, service, file, told, says):
@@ -217,8 +217,8 @@ def test_a_file_that_is_not_utf_8_shows_nothing_of_itself(command, service, file
 
 
 def test_a_file_of_any_size_is_not_read(command, service, file, monkeypatch):
-    monkeypatch.setattr("pushsdk.cli.files._LARGEST", 10)
-    assert "larger than" in command("send", "ann", "--message", file(MESSAGE)).err
+    monkeypatch.setattr("pushsdk.cli.files._MAX_BYTES", 10)
+    assert "must not be larger than" in command("send", "ann", "--message", file(MESSAGE)).err
 
 
 @pytest.mark.parametrize("setting", ["PUSHSDK_BASE_URL", "PUSHSDK_API_KEY"])
@@ -237,7 +237,7 @@ def test_without_a_terminal_it_asks_for_yes_before_sending_elsewhere(command, se
     answers(monkeypatch, json.dumps(CAMPAIGN), tty=False)
     ended = command(*words, "--base-url", AWAY)
     assert (ended.code, ended.out) == (2, "")
-    assert "There is no terminal to ask on: add --yes. Nothing was sent." in ended.err
+    assert "Can't ask without a terminal: pass --yes. Nothing was sent." in ended.err
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 1), (" YES ", 1), ("n", 1), ("", 1), ("yess", 1)])
@@ -261,7 +261,7 @@ def test_a_proxy_elsewhere_is_elsewhere_too(command, service, monkeypatch):
     answers(monkeypatch, "", tty=False)
     ended = command(*SEND, "--proxy", "http://proxy.invalid:3128", "--allow-insecure")
     assert (ended.code, service.requests) == (2, 0)
-    assert "add --yes" in ended.err
+    assert "pass --yes" in ended.err
 
 
 def test_ctrl_c_at_the_question_exits_with_130():
@@ -312,7 +312,8 @@ def test_a_closed_pipe_is_no_traceback(service):
 def test_an_output_without_room_is_said_without_a_traceback(service):
     with open("/dev/full", "w") as full:
         ended = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (4, b"pushsdk: the output can't be written: its disk is full\n")
+    says = b"pushsdk: can't write the output: the disk is full (a run file keeps its results)\n"
+    assert (ended.returncode, ended.stderr) == (4, says)
 
 
 def test_another_failure_of_the_output_is_none_of_ours(monkeypatch):
@@ -353,4 +354,4 @@ def test_a_campaign_that_may_be_there_exits_with_3(command, service, file, fault
 def test_a_message_is_no_campaign(command, service, file):
     ended = command("campaign", "create", file(MESSAGE))
     assert (ended.code, service.requests) == (2, 0)
-    assert "this is a message, not a campaign" in ended.err
+    assert "must be a campaign, with name, segment, schedule and message, not a message" in ended.err

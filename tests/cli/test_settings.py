@@ -205,21 +205,21 @@ def test_nor_does_it_where_a_command_runs(tmp_path, home, monkeypatch, service):
 @pytest.mark.parametrize(
     ("given", "variables", "text"),
     [
-        ({"timeout": 0.0}, {}, "--timeout: expected a number of seconds greater than 0"),
-        ({}, {"PUSHSDK_TIMEOUT": "nan"}, "PUSHSDK_TIMEOUT: expected a number of seconds"),
-        ({}, {"PUSHSDK_TIMEOUT": "inf"}, "PUSHSDK_TIMEOUT: expected a number of seconds"),
-        ({}, {"PUSHSDK_IN_FLIGHT": "2.5"}, "PUSHSDK_IN_FLIGHT: expected a whole number"),
-        ({"in_flight": 0}, {}, "--in-flight: expected a whole number, 1 or more"),
-        ({"rate": -1.0}, {}, "--rate: expected a number of users per second"),
-        ({}, {"PUSHSDK_RETRY": "never"}, "PUSHSDK_RETRY: expected safe, collapsible, at-least-once or none"),
-        ({}, {"PUSHSDK_ALLOW_INSECURE": "perhaps"}, "PUSHSDK_ALLOW_INSECURE: expected true or false"),
+        ({"timeout": 0.0}, {}, "--timeout: must be a number of seconds greater than 0"),
+        ({}, {"PUSHSDK_TIMEOUT": "nan"}, "PUSHSDK_TIMEOUT: must be a number of seconds"),
+        ({}, {"PUSHSDK_TIMEOUT": "inf"}, "PUSHSDK_TIMEOUT: must be a number of seconds"),
+        ({}, {"PUSHSDK_IN_FLIGHT": "2.5"}, "PUSHSDK_IN_FLIGHT: must be a whole number"),
+        ({"in_flight": 0}, {}, "--in-flight: must be a whole number, 1 or more"),
+        ({"rate": -1.0}, {}, "--rate: must be a number of users per second"),
+        ({}, {"PUSHSDK_RETRY": "never"}, "PUSHSDK_RETRY: must be safe, collapsible, at-least-once or none"),
+        ({}, {"PUSHSDK_ALLOW_INSECURE": "perhaps"}, "PUSHSDK_ALLOW_INSECURE: must be true or false"),
         ({"base_url": "http://push.example"}, {}, "--base-url: base_url is plain http"),
         ({}, {"PUSHSDK_BASE_URL": ""}, "PUSHSDK_BASE_URL: base_url is an absolute URL"),
         ({}, {"PUSHSDK_PROXY": "proxy"}, "PUSHSDK_PROXY: proxy is an absolute URL"),
         ({}, {"PUSHSDK_API_KEY": ""}, "PUSHSDK_API_KEY: api_key is 1 to 4096"),
         ({"api_key_file": "none"}, {}, "--api-key-file: can't read the file: No such file"),
-        ({"api_key_command": "'"}, {}, "--api-key-command: expected a command"),
-        ({"api_key_command": " "}, {}, "--api-key-command: expected a command"),
+        ({"api_key_command": "'"}, {}, "--api-key-command: must be a command"),
+        ({"api_key_command": " "}, {}, "--api-key-command: must be a command"),
         ({"api_key_command": "no-such-command-here"}, {}, "--api-key-command: can't run the command: No such file"),
         ({"api_key_command": "false"}, {}, "--api-key-command: the command failed with exit code 1"),
         ({"api_key_command": "true"}, {}, "--api-key-command: api_key is 1 to 4096"),
@@ -234,7 +234,7 @@ def test_an_error_names_the_source(given, variables, text):
     ("text", "said"),
     [
         ("timeout = \n", r"not a TOML file \(at line 1"),
-        ("timeut = 1", "'timeut' is no setting; there are base_url, timeout"),
+        ("timeut = 1", "unknown setting 'timeut'; use base_url, timeout"),
         ("\xff", "not a TOML file"),
         ("a = " + "[" * 5000, "not a TOML file"),
     ],
@@ -249,8 +249,8 @@ def test_a_file_that_is_not_one_is_refused_whole(tmp_path, home, text, said):
 def test_a_value_of_another_type_is_refused_by_file_and_name(tmp_path, home):
     home("timeout = true\nbase_url = 5")
     problems = wrong(variables=environ(tmp_path, PUSHSDK_API_KEY=SECRET))
-    assert problems["timeout"].endswith("config.toml: timeout: expected a number of seconds greater than 0")
-    assert problems["base_url"].endswith("config.toml: base_url: expected a URL")
+    assert problems["timeout"].endswith("config.toml: timeout: must be a number of seconds greater than 0")
+    assert problems["base_url"].endswith("config.toml: base_url: must be a URL")
 
 
 def test_a_proxy_is_not_judged_where_the_address_is_wrong():
@@ -264,7 +264,7 @@ def test_a_proxy_is_not_judged_where_the_address_is_wrong():
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 def test_a_key_in_a_file_that_others_can_read_is_refused(tmp_path, home, mode):
     home(f'api_key = "{SECRET}"', mode)
-    with pytest.raises(ConfigurationError, match=r"others may read the file; chmod 600 it, or use api_key_file"):
+    with pytest.raises(ConfigurationError, match="only its owner may read a file with an api_key: run chmod 600"):
         find({}, environ(tmp_path))
 
 
@@ -301,7 +301,7 @@ def test_a_command_is_run_by_no_shell_and_gets_no_input(tmp_path):
 
 
 def test_a_command_that_hangs_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("pushsdk.cli.settings._PATIENCE", 0.05)
+    monkeypatch.setattr("pushsdk.cli.settings._COMMAND_TIMEOUT", 0.05)
     with pytest.raises(ConfigurationError, match="did not end within"):
         read_key("api_key_command", f"{sys.executable} -c 'import time; time.sleep(9)'", tmp_path)
 

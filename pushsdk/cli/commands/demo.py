@@ -1,4 +1,4 @@
-"""``pushsdk demo``: an example to read and copy. Push through faults, then compare the client with the service."""
+"""``pushsdk demo``: an example to copy. Push through faults, then compare client and service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, Outcome, PushError, Segment
-from pushsdk.cli.options import Flag
+from pushsdk.cli.options import Json
 from pushsdk.cli.terminal import print_json, say
 from pushsdk.emulator import Emulator, Fault
 
@@ -29,7 +29,7 @@ CAMPAIGN = CampaignRequest(
 
 
 def faults_for(users: int, unlucky: str) -> list[tuple[Fault, str]]:
-    """Return the faults of the service, each with a description: what the service does, and what the client does."""
+    """Return the faults of the service, each with what the service does and what the client does."""
     limit = users // 100
     return [
         (Fault.status(413, endpoint="push", more_than_users=limit), f"413 above {limit} users: split"),
@@ -43,18 +43,16 @@ def faults_for(users: int, unlucky: str) -> list[tuple[Fault, str]]:
 
 
 async def demo(
-    *, users: Annotated[int, Parameter(validator=Number(gte=5_000, lte=50_000))] = 20_000, json: Flag = False
+    *, users: Annotated[int, Parameter(validator=Number(gte=5_000, lte=50_000))] = 20_000, json: Json = False
 ) -> int:
-    """Push to thousands through faults, and show that no user is lost or pushed twice.
+    """Push to thousands of users through faults, and compare client and service.
 
-    The service runs inside this command, on this machine only. Exits with 1 if client and service disagree.
+    The service runs inside this command. Exits with 1 if client and service disagree.
 
     Parameters
     ----------
     users
-        Number of users that get the same message, each by a call of its own. A tenth as many get a personal message.
-    json
-        Print the result as one JSON object.
+        Push one message to this many users, in one call each, and personal messages to a tenth as many.
     """
     ids = [str(uuid.uuid4()) for _ in range(users + users // 10)]
     personal = [MobilePush(body={"en": f"Order {number}"}, ios_enabled=True) for number in range(users // 10)]
@@ -98,9 +96,9 @@ async def demo(
     say(f"{'all':<10}{len(reported):>16,}{len(pushes):>18,}")
     say("")
     say("hits  fault: what the client does")
-    for number, (_, words) in zip(hits, faults, strict=True):
-        say(f"{number:>4,}  {words}")
+    for number, (_, description) in zip(hits, faults, strict=True):
+        say(f"{number:>4,}  {description}")
     say("")
-    verdict = "Nothing lost, nobody doubled" if agree else f"They disagree: {lost=}, {doubled=}, {wrong=}, {campaigns=}"
+    verdict = "No push lost or doubled" if agree else f"They disagree: {lost=}, {doubled=}, {wrong=}, {campaigns=}"
     say(f"{verdict}. {seconds:.1f} s, {len(ids) / seconds:,.0f} users a second.")
     return 0 if agree else 1

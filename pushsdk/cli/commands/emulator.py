@@ -1,4 +1,4 @@
-"""``pushsdk emulator``: the push service on this machine, until a signal ends it or beside another command."""
+"""``pushsdk emulator``: the push service on this machine, until a signal or while another command runs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from pushsdk._core.words import count
-from pushsdk.cli.exit import CommandError, Exit, usage
-from pushsdk.cli.interrupt import heard
+from pushsdk.cli.exit import CommandError, Exit, usage_error
+from pushsdk.cli.interrupt import signal_handlers
 from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError, load_faults
@@ -27,134 +27,133 @@ from pushsdk.emulator.campaigns.segment import segment_available
 from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import is_host
 
-__all__ = ["Behaviour", "app", "emulator", "execute"]
+__all__ = ["EmulatorOptions", "app", "emulator", "execute"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
-_LARGEST = 64 * 1024
-_ENDS = (signal.SIGINT, signal.SIGTERM)
+_MAX_BYTES = 64 * 1024
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 _FORWARDED = [
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 ]
-_FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends them to all that run in front of it
+_FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends these to the whole foreground process group
 
-app: App = App(name="emulator", help="Run the push service on this machine, with the faults and limits you like.")
+app: App = App(name="emulator", help="Run the push service with the faults and limits of your choice.")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Behaviour:
-    """What the service does, and what it keeps."""
+class EmulatorOptions:
+    """The behavior of the service, and what it keeps."""
 
     faults: str | None = None
-    """A JSON file of rules, as [{"fault": "status", "code": 429, "first": 3}]; or flaky, outage or another preset."""
+    """Fail by a preset (flaky) or by the rules in a JSON file ([{"fault": "status", "code": 429}])."""
     seed: int = 0
-    """Where the draws of faults with a probability start."""
+    """Set the random seed of faults with a probability."""
     limits: Path | None = None
-    """A JSON file of what an inbox takes, as {"max_users": 1000, "rate": 50, "quota": 100000}."""
+    """Apply the limits in this JSON file, for example {"max_users": 1000, "rate": 50}."""
     strict: Flag = False
-    """Refuse what the interface does not show."""
+    """Refuse fields and values that the interface document does not show."""
     store: Path | None = None
-    """The file that keeps what came, also for the next time. It holds user ids and messages."""
+    """Keep requests, with user ids and messages, in this file across restarts."""
     keep: Annotated[int, Parameter(validator=Number(gte=0))] = 100_000
-    """Requests to keep in each inbox."""
+    """Keep at most this many requests in each inbox."""
     max_age: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    """Seconds to keep them for."""
+    """Keep requests for at most this many seconds. [default: no limit]"""
     audience: Path | None = None
-    """A folder of tables (CSV, Parquet, JSON lines): campaigns run their segments on them."""
+    """Run the segments of campaigns on the CSV, Parquet and JSON lines files in this folder."""
 
 
-def made(behaviour: Behaviour | None, **options: Any) -> Emulator:
-    """The emulator that the options describe. Raises CommandError."""
-    wish = behaviour or Behaviour()
-    if wish.audience is not None and not segment_available():
+def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
+    """Return the emulator that the options describe. Raises CommandError."""
+    if options.audience is not None and not segment_available():
         raise CommandError("--audience needs duckdb: pip install 'pushsdk[cli]'", Exit.CANNOT_RUN)
-    limits = ServiceLimits() if wish.limits is None else _limits(wish.limits)
-    faults = _faults(wish.faults)
-    with _said_with("--audience"):  # all else was looked at
+    limits = ServiceLimits() if options.limits is None else _limits(options.limits)
+    faults = _faults(options.faults)
+    with _option_errors("--audience"):  # the other options have been checked
         return Emulator(
             faults=faults,
-            seed=wish.seed,
-            limits=msgspec.structs.replace(limits, strict=True) if wish.strict else limits,
-            store=wish.store,
-            keep=wish.keep,
-            max_age=wish.max_age,
-            audience=wish.audience,
-            **options,
+            seed=options.seed,
+            limits=msgspec.structs.replace(limits, strict=True) if options.strict else limits,
+            store=options.store,
+            keep=options.keep,
+            max_age=options.max_age,
+            audience=options.audience,
+            **server,
         )
 
 
-def token_in(file: Path) -> str:
-    """The token in a file, without the line end after it."""
-    with _said_with(f"--token-file {file}"), file.open("rb") as opened:
-        token = opened.read(_LARGEST).decode("ascii", "replace").strip()
+def read_token(file: Path) -> str:
+    """Return the token in a file, without the line end after it."""
+    with _option_errors(f"--token-file {file}"), file.open("rb") as opened:
+        token = opened.read(_MAX_BYTES).decode("ascii", "replace").strip()
     if not token or not all("!" <= character <= "~" for character in token):
-        raise usage(f"--token-file {file}: expected one word of ASCII letters, digits and signs")
+        raise usage_error(f"--token-file {file}: must hold one word of ASCII letters, digits and signs")
     return token
 
 
-def _faults(named: str | None) -> list[Fault]:
-    if named is None:
+def _faults(name: str | None) -> list[Fault]:
+    if name is None:
         return []
-    if named in PRESETS:
-        return list(PRESETS[named].faults)
-    with _said_with(f"--faults {named}", f"; the presets are {', '.join(PRESETS)}"):
-        faults = load_faults(Path(named).read_bytes())
+    if name in PRESETS:
+        return list(PRESETS[name].faults)
+    with _option_errors(f"--faults {name}", f"; the presets are {', '.join(PRESETS)}"):
+        faults = load_faults(Path(name).read_bytes())
         Rules(faults)
         return faults
 
 
 def _limits(file: Path) -> ServiceLimits:
-    with _said_with(f"--limits {file}"):
+    with _option_errors(f"--limits {file}"):
         return msgspec.json.decode(file.read_bytes(), type=ServiceLimits)
 
 
 @contextmanager
-def _said_with(option: str, advice: str = "") -> Iterator[None]:
-    """Name the option in the error; ``advice`` follows if the file can't be read."""
+def _option_errors(option: str, advice: str = "") -> Iterator[None]:
+    """Name the option in errors; ``advice`` is added if the file can't be read."""
     try:
         yield
     except ValueError as error:
-        raise usage(f"{option}: {error}") from None
+        raise usage_error(f"{option}: {error}") from None
     except OSError as error:
-        raise usage(f"{option}: {error.strerror}{advice}") from None
+        raise usage_error(f"{option}: {error.strerror}{advice}") from None
 
 
 @app.default
 async def emulator(
     *,
     port: Port = 8080,
-    behaviour: Behaviour | None = None,
+    options: EmulatorOptions = EmulatorOptions(),
     host: str = LOOPBACK[0],
     allow_host: Annotated[Sequence[str], Parameter(negative=(), show_default=False)] = (),
     token_file: Path | None = None,
 ) -> int:
-    """Run the push service on this machine until Ctrl-C, with the faults and limits you like.
+    """Run the push service until Ctrl-C, with the faults and limits of your choice.
 
     Parameters
     ----------
     port
-        The port; 0 takes any free one.
+        Listen on this port; 0 takes any free port.
     host
-        The address to listen on, where others are to reach it. They need the token.
+        Listen on this address. Other machines than this one need the token.
     allow_host
-        A name by which it is called then, as push.test or push.test:8080; may be given more than once.
+        Accept this host name too, for example push.test or push.test:8080. Repeatable.
     token_file
-        A file that holds the token: who reads or changes anything there needs it, sending goes by Api-Key.
+        Read the token of the page and the control API from this file; pushes need no token.
     """
     if host not in LOOPBACK and token_file is None:
-        raise usage(f"--host {host} lets other machines in: give --token-file FILE with the token that they need")
-    token = None if token_file is None else token_in(token_file)
+        raise usage_error(f"--host {host} admits other machines: pass --token-file FILE with a token for them")
+    token = None if token_file is None else read_token(token_file)
     for name in allow_host:
         if not is_host(name):
-            raise usage(f"--allow-host {name}: expected a name, as push.test or push.test:8080")
-    service = made(behaviour, port=port, host=host, hosts=allow_host, token=token)
+            raise usage_error(f"--allow-host {name}: must be a host name, for example push.test or push.test:8080")
+    service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token)
     async with _running(service, port, host=host):
         stop = asyncio.Event()
-        with heard(_heeded(_ENDS), lambda _: stop.set()):
-            _say(f"# Emulator at {service.base_url} (Ctrl-C ends it)")
+        with signal_handlers(_not_ignored(_STOPPING), lambda _: stop.set()):
+            _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
             _say(f"export PUSHSDK_API_KEY={service.api_key}")
@@ -168,81 +167,76 @@ async def emulator(
 
 
 @app.command(name="exec", usage="Usage: pushsdk emulator exec [OPTIONS] -- COMMAND [ARGS...]")
-async def execute(
-    *command: str,
-    port: Port = 0,
-    behaviour: Behaviour | None = None,
-) -> int:
+async def execute(*command: str, port: Port = 0, options: EmulatorOptions = EmulatorOptions()) -> int:
     """Run a command beside the push service: exec -- COMMAND ...
 
-    It gets PUSHSDK_BASE_URL and PUSHSDK_API_KEY, and says how this ends: by its exit code, or 128 and its signal.
-
-    What was accepted is told on stderr.
+    The command gets PUSHSDK_BASE_URL and PUSHSDK_API_KEY. Exits with its exit code, or 128 plus the signal that
+    ended it, and prints to stderr what the service accepted.
 
     Parameters
     ----------
     command
         The command and its arguments, after --.
     port
-        The port on 127.0.0.1; 0 takes any free one.
+        Listen on this port of 127.0.0.1; 0 takes any free port.
     """
     if not command:
-        raise usage("say what to run: pushsdk emulator exec -- COMMAND ...")
-    async with _running(made(behaviour, port=port), port) as service:
-        code = await _ran(command, {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key})
+        raise usage_error("name the command to run: pushsdk emulator exec -- COMMAND ...")
+    async with _running(build_emulator(options, port=port), port) as service:
+        code = await _run_command(command, {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key})
         warn(f"pushsdk emulator: {_verdict(service)}")
     return code if code >= 0 else 128 - code
 
 
 @asynccontextmanager
 async def _running(service: Emulator, port: int, *, host: str = LOOPBACK[0]) -> AsyncIterator[Emulator]:
-    """The emulator, or what keeps it from running, in words."""
+    """Start and stop the emulator. Raises CommandError if it can't start."""
     try:
         await service.__aenter__()
     except StoreError as error:
-        raise usage(f"--store: {error}") from None
-    except (socket.gaierror, UnicodeError):  # unknown, or no name at all
-        raise usage(f"--host {host}: no machine of that name is known here") from None
+        raise usage_error(f"--store: {error}") from None
+    except (socket.gaierror, UnicodeError):  # unknown, or not a host name at all
+        raise usage_error(f"--host {host}: this machine has no address of that name") from None
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        advice = "; --port 0 takes a free one" if port else ""
-        raise CommandError(f"cannot listen on port {port}: {reason}{advice}", Exit.CANNOT_RUN) from None
+        advice = "; --port 0 takes a free port" if port else ""
+        raise CommandError(f"can't listen on port {port}: {reason}{advice}", Exit.CANNOT_RUN) from None
     try:
         yield service
     finally:
         await service.__aexit__(None, None, None)
 
 
-async def _ran(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run a command with our standard streams, and hand on the signals that we get; how it ended."""
+async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run a command with the standard streams and signals of this process, and return its exit status."""
     process: asyncio.subprocess.Process | None = None
     early: list[int] = []
 
     def forward(number: int) -> None:
         if process is None:
             early.append(number)
-        elif not (signal.Signals(number).name in _FROM_KEYS and _in_front()):
+        elif not (signal.Signals(number).name in _FROM_KEYS and _in_foreground()):
             with suppress(ProcessLookupError):
                 process.send_signal(number)
 
-    others = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_API_KEY_")}
-    with heard(_heeded(_FORWARDED), forward):
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_API_KEY_")}
+    with signal_handlers(_not_ignored(_FORWARDED), forward):
         try:
-            process = await asyncio.create_subprocess_exec(*command, env={**others, **variables})
+            process = await asyncio.create_subprocess_exec(*command, env={**inherited, **variables})
         except OSError as error:
-            raise usage(f"can't run {command[0]}: {error.strerror}") from None
+            raise usage_error(f"can't run {command[0]}: {error.strerror}") from None
         for number in early:
             forward(number)
         return await process.wait()
 
 
-def _heeded(numbers: Sequence[int]) -> list[int]:
-    # What is ignored, as under nohup, stays so: the command that is run has it from us.
+def _not_ignored(numbers: Sequence[int]) -> list[int]:
+    # An ignored signal, as under nohup, stays ignored: the command inherits that.
     return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 
 
-def _in_front() -> bool:
-    """Whether a terminal's keys reach us, and so the command: it is in our process group."""
+def _in_foreground() -> bool:
+    """Return True if a key of the terminal signals this process group, and so the command too."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY)
     except OSError:
@@ -255,14 +249,13 @@ def _in_front() -> bool:
 
 def _verdict(service: Emulator) -> str:
     totals = service.totals()
-    twice = totals["duplicates"]
     return (
         f"{count(totals['requests'], 'request')}; accepted {count(totals['pushes'], 'push')} to"
-        f" {count(totals['users'])} and"
-        f" {count(totals['campaigns'], 'campaign')}; {count(twice) if twice else 'nobody'} got more than one push"
+        f" {count(totals['users'])} and {count(totals['campaigns'], 'campaign')};"
+        f" {count(totals['duplicates'])} got more than one push"
     )
 
 
 def _say(line: str) -> None:
     say(line)
-    sys.stdout.flush()  # a pipe waits for these lines
+    sys.stdout.flush()  # scripts read these lines from a pipe while the service runs

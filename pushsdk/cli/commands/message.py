@@ -1,4 +1,4 @@
-"""``pushsdk message lint`` and ``pushsdk message preview``: a message is looked at, and nothing is sent."""
+"""``pushsdk message lint`` and ``pushsdk message preview``: check or show a message without sending it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
-from pushsdk._core.lint import lint as problems_of
+from pushsdk._core.lint import lint as lint_resource
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import TEXTS, render
-from pushsdk.cli.exit import Exit, usage
+from pushsdk.cli.exit import Exit, usage_error
 from pushsdk.cli.files import read_fields, read_resource
-from pushsdk.cli.options import File, Flag
+from pushsdk.cli.options import File, JsonLines
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
 __all__ = ["lint", "preview"]
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class Preview(Struct, frozen=True, kw_only=True):
     """A message in one language."""
 
     language: str
@@ -34,19 +34,19 @@ class Shown(Struct, frozen=True, kw_only=True):
     opens: str = ""
 
 
-def shown(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Shown]:
+def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Preview]:
     """Return the message in each of its languages, as a user with these fields sees it."""
     texts = {name: message.get(name) or {} for name in TEXTS}
-    languages = dict.fromkeys(language for each in texts.values() for language in each)
+    languages = dict.fromkeys(language for translations in texts.values() for language in translations)
     buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
     return [
-        Shown(
+        Preview(
             language=language,
             platforms=_platforms(message),
             image=message.get("bigImageUrl") or message.get("richMediaUrl") or "",
             buttons=[label for label in buttons if label],
             opens=message.get("iosActionUrl") or message.get("androidActionUrl") or "",
-            **{name: render(each.get(language, ""), fields) for name, each in texts.items()},
+            **{name: render(translations.get(language, ""), fields) for name, translations in texts.items()},
         )
         for language in languages
     ]
@@ -57,71 +57,67 @@ def _platforms(message: Mapping[str, Any]) -> str:
     return ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform"
 
 
-def _rows(each: Shown) -> Iterator[tuple[str, str]]:
+def _rows(notification: Preview) -> Iterator[tuple[str, str]]:
     """Yield the lines of a notification, each with its style."""
-    yield f"[{each.language}] {each.platforms}", "cyan"
-    texts = ((each.title, "bold"), (each.subtitle, ""), (each.body, ""))
+    yield f"[{notification.language}] {notification.platforms}", "cyan"
+    texts = ((notification.title, "bold"), (notification.subtitle, ""), (notification.body, ""))
     yield from [(line, style) for text, style in texts for line in text.splitlines()] or [("(no text)", "dim")]
-    if each.image:
-        yield f"image: {each.image}", "dim"
-    if each.buttons:
-        yield f"buttons: {', '.join(each.buttons)}", "bold cyan"
-    if each.opens:
-        yield f"opens: {each.opens}", "dim"
+    if notification.image:
+        yield f"image: {notification.image}", "dim"
+    if notification.buttons:
+        yield f"buttons: {', '.join(notification.buttons)}", "bold cyan"
+    if notification.opens:
+        yield f"opens: {notification.opens}", "dim"
 
 
-def lint(file: File, /, *, json: Flag = False) -> int:
-    """Check the message or campaign in a file, and advise.
+def lint(file: File, /, *, json: JsonLines = False) -> int:
+    """Check the message or campaign in a file.
 
     Parameters
     ----------
     file
-        A JSON file that holds a message, a campaign or a push request; - is standard input.
-    json
-        Print one JSON object per line: path, code, message.
+        The JSON file of a message, a campaign or a push request; - is standard input.
     """
     resource, _ = read_resource(file)
-    problems = problems_of(resource)
+    problems = lint_resource(resource)
     for problem in problems:
         if json:
             print_json(msgspec.structs.asdict(problem))
         else:
             say(f"{problem.path}: {problem.message} ({problem.code})")
     if not problems and not json:
-        say("nothing to advise")
+        say("no advice")
     return Exit.INCOMPLETE if problems else Exit.DONE
 
 
-def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json: Flag = False) -> int:
-    """Show the message in a file as a person would see it, once in each language.
+def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json: JsonLines = False) -> int:
+    """Show the message in a file as a user sees it, once in each language.
 
     Parameters
     ----------
     file
-        A JSON file that holds a message, a campaign or a push request; - is standard input.
+        The JSON file of a message, a campaign or a push request; - is standard input.
     fields
-        What is known of the person, as '{"first_name": "Ann"}' or @FILE; what is missing gets its fallback.
+        Fill the placeholders from '{"first_name": "Ann"}' or @FILE; missing fields get their fallback.
     lang
-        Only this language.
-    json
-        Print one JSON object per language.
+        Show only this language.
     """
     resource, kind = read_resource(file)
     message = resource if kind is MobilePush else resource.get("message", {})
-    notifications = shown(message, read_fields("--fields", fields))
-    languages = [each.language for each in notifications]
+    notifications = previews(message, read_fields("--fields", fields))
+    languages = [notification.language for notification in notifications]
     if lang is not None and lang not in languages:
-        raise usage(f"{file}: there is no text in that language; there is {', '.join(languages) or 'none'}")
+        raise usage_error(f"{file}: --lang must be a language of the message: {', '.join(languages) or 'none'}")
     if not languages:
         warn("the message has no text: title, subtitle and body name no language")
-    notifications = [each for each in notifications if lang in (None, each.language)]
+    notifications = [shown for shown in notifications if lang in (None, shown.language)]
     if json:
-        for each in notifications:
-            print_json(msgspec.structs.asdict(each))
+        for notification in notifications:
+            print_json(msgspec.structs.asdict(notification))
         return Exit.DONE
     console = Console(highlight=False, soft_wrap=True)
-    for number, each in enumerate(notifications):
-        rows = [("", "")] * bool(number) + list(_rows(each))
+    for number, notification in enumerate(notifications):
+        rows = [("", "")] * bool(number) + list(_rows(notification))
         for line, style in rows:
             console.print(Text(visible(line), style=style))
     return Exit.DONE

@@ -28,79 +28,86 @@ from pushsdk import (
 from pushsdk._audience.audience import Audience
 from pushsdk._core import wire
 from pushsdk._core.words import count
-from pushsdk.cli.exit import CommandError, Exit, code_of
-from pushsdk.cli.files import advise, audience_of, read_fields, read_message
+from pushsdk.cli.exit import CommandError, Exit, exit_code
+from pushsdk.cli.files import open_audience, print_advice, read_fields, read_message
 from pushsdk.cli.interrupt import Interrupt
-from pushsdk.cli.options import File, Flag, Pace, Service, confirm, given, settings_of
-from pushsdk.cli.output import Figure, Mode, duration, print_figures, progress
-from pushsdk.cli.settings import Settings
-from pushsdk.cli.terminal import print_json, say, visible, warn
+from pushsdk.cli.options import File, Flag, Json, ServiceOptions, Yes, confirm
+from pushsdk.cli.output import Figure, ProgressMode, print_figures, progress
+from pushsdk.cli.settings import ClientSettings
+from pushsdk.cli.terminal import duration, print_json, say, visible, warn
 
 __all__ = ["broadcast", "plan", "report", "resume", "status"]
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
-Form = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
-Unknown = Literal["skip", "resend"]
-_MEASURED = 1000  # rows; the width of a column is that of the widest of them
+Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
+_WIDTH_SAMPLE = 1000  # rows that decide how wide the column of user ids is
 
 Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
-"""A function that starts the run with a client and the options that every run takes."""
+"""A function that starts the run with a client and the options of every run."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Content:
-    """The message of a run, and how its users are read."""
+class BroadcastOptions:
+    """The message of a broadcast, and how its users are read."""
 
     message: File
-    """A JSON file that holds the message; - is standard input."""
+    """Read the message from this JSON file; - is standard input."""
     query: str | None = None
-    """Instead of a source, a SELECT in DuckDB's SQL, as "SELECT id FROM 'users.parquet' WHERE active"."""
+    """Read the users with this SELECT of DuckDB, for example "SELECT id FROM 'users.parquet'"."""
     primary_key: str = "user_id"
-    """The column, or the key, that holds the id."""
+    """Read the user id from this column or key."""
     custom_fields: str | None = None
-    """A JSON object that goes with the message, or @FILE."""
+    """Set the custom fields: a JSON object, or @FILE."""
     no_dedupe: Flag = False
-    """Do not look for ids that come again: each is pushed as often as it comes."""
+    """Keep duplicates: push to an id as often as it occurs."""
 
     def read(self, source: str | None) -> tuple[dict[str, Any], dict[str, Any] | None, Audience]:
         """Return the message, the custom fields and the users. Raises a usage error or a ValidationError."""
         message = read_message(self.message)
         fields = None if self.custom_fields is None else read_fields("--custom-fields", self.custom_fields)
-        return message, fields, audience_of(source, self.query, self.primary_key, message=self.message)
+        return message, fields, open_audience(source, self.query, self.primary_key, message=self.message)
 
 
-@Parameter(name="*", group=Group("Course", sort_key=5))
+@Parameter(name="*", group=Group("Run", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
-class Course:
-    """Options of a run: how it is sent, when it stops by itself, and how it shows its progress."""
+class ResumeOptions:
+    """Options of ``broadcast`` and ``resume``: what is sent, when the run stops, and what is printed."""
 
+    on_unknown: Literal["skip", "resend"] = "skip"
+    """Skip or resend users with an unknown outcome; resend may push to them twice."""
     limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
-    """Stop after this many users; a resume continues from there."""
+    """Stop after this many users; resume continues there. [default: no limit]"""
     max_rejected: Share = 0.5
-    """Stop if more than this share of the users settled last was rejected: 0.5 is half of them."""
+    """Stop if more than this share of the last settled users was rejected."""
     max_unknown: Share = 0.25
-    """Stop if more than this share of users has an unknown outcome."""
+    """Stop if more than this share of the last settled users has an unknown outcome."""
     max_outage: Annotated[float, Parameter(validator=Number(gt=0, lt=1e9))] = 600.0
-    """Stop after this many seconds without an acceptance."""
+    """Stop after this many seconds without an accepted user."""
     no_stop_policy: Flag = False
-    """Stop by itself only if the key is refused."""
+    """Don't stop early, unless the Api-Key is refused."""
     durable: Flag = False
-    """Sync every claim to the disk, against a loss of power."""
-    progress: Mode = "auto"
-    """Progress on stderr: drawn on a terminal and lines elsewhere; or always plain lines, JSON lines, none."""
-    json: Flag = False
-    """Print the result as one JSON object."""
+    """Sync each claim to the disk, so that the run survives a power loss."""
+    progress: ProgressMode = "auto"
+    """Show progress on stderr; auto draws on a terminal and prints plain lines elsewhere."""
+    yes: Yes = False
+    json: Json = False
 
-    def options(self) -> dict[str, Any]:
+    def run_options(self) -> dict[str, Any]:
         """Return the options of a run, for the client."""
         stop_policy = StopPolicy(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
         return {
+            "on_unknown": self.on_unknown,
             "limit": self.limit,
             "stop_policy": StopPolicy.off() if self.no_stop_policy else stop_policy,
             "durable": self.durable,
         }
+
+    def users_left(self, run: Path) -> int:
+        """Return the number of users that the run in this file still sends to."""
+        result = read_report(run)
+        return result.not_sent + (result.unknown if self.on_unknown == "resend" else 0)
 
 
 # -- plan ---------------------------------------------------------------------------------------------------------
@@ -110,26 +117,24 @@ def plan(
     source: File | None = None,
     /,
     *,
-    content: Content,
+    content: BroadcastOptions,
     rate: Annotated[Speed, Parameter(name=["--rate", "--users-per-second"], env_var="PUSHSDK_RATE")] = None,
     requests_per_second: Annotated[Speed, Parameter(env_var="PUSHSDK_REQUESTS_PER_SECOND")] = None,
-    json: Flag = False,
+    json: Json = False,
 ) -> int:
-    """Say what a broadcast would come to: users, requests, bytes, time. Nothing is sent.
+    """Estimate the users, requests, bytes and time of a broadcast.
 
     Parameters
     ----------
     source
-        The users: .txt with one id a line, .csv, .jsonl or .parquet; - is ids by standard input.
+        A .txt (one id per line), .csv, .jsonl or .parquet file with the users; - reads ids from standard input.
     rate
-        Users per second, to estimate the time.
+        Estimate the time at this many users per second.
     requests_per_second
-        Requests per second, to estimate the time.
-    json
-        Print one JSON object.
+        Estimate the time at this many requests per second.
     """
     message, fields, audience = content.read(source)
-    advise(message)
+    print_advice(message)
     totals = _totals(audience, wire.encode_message(message), wire.encode_custom_fields(fields), not content.no_dedupe)
     seconds = {
         f"{speed:,g} {noun}{'s' * (speed != 1)} per second": totals[f"{noun}s"] / speed
@@ -144,14 +149,14 @@ def plan(
 
 
 def _totals(audience: Audience, message: bytes, fields: bytes | None, distinct: bool) -> dict[str, int]:
-    around = len(wire.push_body(b"[]", message, fields))
+    envelope = len(wire.push_body(b"[]", message, fields))
     fixed, bounds = len(message) + len(fields or b""), Batching()
     users, sizes = 0, [0]
     for chunks in audience.chunks(
         fixed=fixed, max_users=bounds.max_users, max_bytes=bounds.max_bytes, distinct=distinct
     ):
         users += sum(chunk.users for chunk in chunks)
-        sizes += [around + len(chunk.ids) for chunk in chunks]
+        sizes += [envelope + len(chunk.ids) for chunk in chunks]
     duplicates = audience.summary.duplicates
     requests = {"requests": len(sizes) - 1, "bytes": sum(sizes), "largest": max(sizes)}
     return {"users": users, "duplicates": duplicates, **requests}
@@ -165,7 +170,7 @@ def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> It
     if seconds:
         yield "time", duration(max(seconds.values())), f"at {' and '.join(seconds)}", ""
     else:
-        yield "time", "?", "as fast as the service takes them; say --rate", ""
+        yield "time", "?", "as fast as the service accepts them; pass --rate for an estimate", ""
 
 
 # -- broadcast and resume -----------------------------------------------------------------------------------------
@@ -175,136 +180,114 @@ def broadcast(
     source: File | None = None,
     /,
     *,
-    content: Content,
+    content: BroadcastOptions,
     run: Path,
     personalize: Literal["custom-fields", "text", "both"] | None = None,
-    unknown: Unknown = "skip",
-    yes: Flag = False,
-    course: Course | None = None,
-    service: Service | None = None,
-    pace: Pace | None = None,
+    options: ResumeOptions = ResumeOptions(),
+    service: ServiceOptions = ServiceOptions(),
 ) -> int:
-    """Push one message to any number of users, and keep in a file what happened to each.
+    """Push a message to any number of users, in a run that survives a crash.
 
     Parameters
     ----------
     source
-        The users: .txt with one id a line, .csv, .jsonl or .parquet; - is ids by standard input.
+        A .txt (one id per line), .csv, .jsonl or .parquet file with the users; - reads ids from standard input.
     run
-        The file of the run. It holds user ids; only you can read it.
+        Record the run in this file, which holds user ids and is readable by you only.
     personalize
-        A request of its own for each user: the other columns of the row become its custom fields, or fill the
-        placeholders in the text, or both. A value that is missing takes the placeholder's fallback.
-    unknown
-        What a resumed run does with users whose outcome is unknown: resend may push them twice.
-    yes
-        Do not ask before sending to another machine.
+        Use each row's other columns as custom fields, in the text's placeholders, or both.
     """
     message, fields, audience = content.read(source)
     distinct = not content.no_dedupe
-    settings = settings_of(service, pace)
-    advise(message)
+    settings = service.settings()
+    print_advice(message)
+    users = None
     try:
-        users = _left(read_report(run), unknown)
-    except PushError:  # no run yet
-        users = None
-    if users is not None:
-        whom = f"the {count(users)} left of {run}"
-    else:
+        users = options.users_left(run)
+        target = f"the {count(users)} left of {run}"
+    except PushError:  # a new run
         rows = audience.count()
-        whom = "the users of the source" if rows is None else f"at most {count(rows)}"
-    if users != 0:
-        confirm(f"Push to {whom} at {settings['base_url']}?", settings, yes=yes)
+        target = "the users of the source" if rows is None else f"at most {count(rows)}"
 
-    async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
-        options |= {"run": run, "on_unknown": unknown}
+    async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
+        run_options["run"] = run
         if personalize is None:
-            return await client.broadcast(audience, message, custom_fields=fields, dedupe=distinct, **options)
+            return await client.broadcast(audience, message, custom_fields=fields, dedupe=distinct, **run_options)
         into: Any = personalize.replace("-", "_")
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
-        return await client.send_each(requests, **options)
+        return await client.send_each(requests, **run_options)
 
-    command = resume_command(run, given(service, pace))
-    return _send_run(settings, start, course=course or Course(), run=run, command=command, users=users)
+    return _send_run(start, run, options, service, settings, users=users, target=target)
 
 
 def resume(
-    run: Path,
-    /,
-    *,
-    unknown: Unknown = "skip",
-    yes: Flag = False,
-    course: Course | None = None,
-    service: Service | None = None,
-    pace: Pace | None = None,
+    run: Path, /, *, options: ResumeOptions = ResumeOptions(), service: ServiceOptions = ServiceOptions()
 ) -> int:
-    """Resume a run where it ended. The source of its users is not needed.
+    """Continue a run.
 
     Parameters
     ----------
     run
         The file of the run.
-    unknown
-        What to do with users whose outcome is unknown: hold them, or resend, which may push them twice.
-    yes
-        Do not ask before sending to another machine.
     """
-    users = _left(read_report(run), unknown)
-    settings = settings_of(service, pace)
-    if users:
-        confirm(f"Push to {count(users)} at {settings['base_url']}?", settings, yes=yes)
+    users = options.users_left(run)
+    settings = service.settings()
 
-    async def start(client: AsyncPushClient, options: dict[str, Any]) -> BroadcastReport:
-        return await client.resume(run, on_unknown=unknown, **options)
+    async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
+        return await client.resume(run, **run_options)
 
-    command = resume_command(run, given(service, pace))
-    return _send_run(settings, start, course=course or Course(), run=run, command=command, users=users)
+    return _send_run(start, run, options, service, settings, users=users, target=count(users))
 
 
-def _left(report: BroadcastReport, unknown: Unknown) -> int:
-    """Return the number of users that a run is still to be sent to."""
-    return report.not_sent + (report.unknown if unknown == "resend" else 0)
+def _send_run(
+    start: Start,
+    run: Path,
+    options: ResumeOptions,
+    service: ServiceOptions,
+    settings: ClientSettings,
+    *,
+    users: int | None,
+    target: str,
+) -> int:
+    """Ask, send a run until it ends or Ctrl-C, print the counts, and on stderr what is left to do.
 
-
-def _send_run(settings: Settings, start: Start, *, course: Course, run: Path, command: str, users: int | None) -> int:
-    """Send a run until it ends or Ctrl-C; print the result, and on stderr what is left to do.
-
-    ``users`` is how many users are left, None if that is not known; ``command`` resumes the run.
+    ``users`` is the number of users left, None if it is unknown; ``target`` names them in the question.
     """
-    options = course.options()
-    client = AsyncPushClient(**settings)
-    mode: Mode = "none" if users == 0 else course.progress
-    found, interrupted = asyncio.run(_send(client, start, options, mode, command))
-    if found is None:  # ended at once: the file holds the result
+    if users != 0:
+        confirm(f"Push to {target} at {settings['base_url']}?", settings, yes=options.yes)
+    command = resume_command(run, service.given())
+    mode: ProgressMode = "none" if users == 0 else options.progress
+    result, interrupted = asyncio.run(_send(AsyncPushClient(**settings), start, options.run_options(), mode, command))
+    if result is None:  # cancelled: the file holds the counts
         try:
-            found = read_report(run)
+            result = read_report(run)
         except RunFileError as error:
             raise CommandError(str(error), Exit.INTERRUPTED) from None
-    _print_summary(found, json=course.json)
-    _advise_next(found, command)
-    if found.planned and users == 0:
-        warn("nothing was sent now: an earlier call finished this run; to push again, give a new --run")
-    return _code(found, interrupted=interrupted)
+    _print_counts(result, json=options.json)
+    _print_next_steps(result, command)
+    if result.planned and users == 0:
+        warn("nothing was sent: an earlier command completed this run; to push again, pass a new --run")
+    return _exit_code(result, interrupted=interrupted)
 
 
 async def _send(
-    client: AsyncPushClient, start: Start, options: dict[str, Any], mode: Mode, command: str
+    client: AsyncPushClient, start: Start, run_options: dict[str, Any], mode: ProgressMode, command: str
 ) -> tuple[BroadcastReport | None, bool]:
-    interrupt = Interrupt(f"ended; take it up with the same command, or:  {command}")
+    interrupt = Interrupt(f"ended; to continue, run the same command again, or:  {command}")
     with interrupt.listening(), progress(mode) as show:
         try:
-            found = await start(client, {**options, "on_progress": show, "stop": interrupt.stop})
-        except asyncio.CancelledError:  # by the second signal: nothing else cancels this
+            result = await start(client, {**run_options, "on_progress": show, "stop": interrupt.stop})
+        except asyncio.CancelledError:  # only the second signal cancels
             return None, True
         finally:
             await client.aclose(drain=0)
-    return found, interrupt.signals > 0
+    return result, interrupt.signals > 0
 
 
 def resume_command(run: object, options: Mapping[str, Any]) -> str:
-    """Return the command that resumes a run, quoted for a shell, with these options of the service.
+    """Return the command that resumes a run with these options, quoted for a shell.
 
-    A proxy with a password in it is left out.
+    A proxy with a password is left out.
     """
     words = ["pushsdk", "resume", str(run)]
     for name, value in options.items():
@@ -319,55 +302,53 @@ def resume_command(run: object, options: Mapping[str, Any]) -> str:
 # -- status and report --------------------------------------------------------------------------------------------
 
 
-def status(run: Path, /, *, json: Flag = False) -> int:
-    """Say how a run stands, and exit as the run would. Nothing is sent.
+def status(run: Path, /, *, json: Json = False) -> int:
+    """Show the counts of a run, which another process may be sending.
 
     Parameters
     ----------
     run
-        The file of the run; another process may be sending it.
-    json
-        Print one JSON object.
+        The file of the run.
     """
-    found = read_report(run)
-    _print_summary(found, json=json)
-    # The file does not hold the options of the run, and sending without its --rate may be too fast.
-    _advise_next(found, resume_command(run, {}), remark="  # with the options it had, as --rate")
-    return _code(found)
+    result = read_report(run)
+    _print_counts(result, json=json)
+    # The file does not hold the options of the run, and without its --rate a resume may send too fast.
+    _print_next_steps(result, resume_command(run, {}), comment="  # with the options of the run, for example --rate")
+    return _exit_code(result)
 
 
-def report(run: Path, /, *, form: Form = "table", outcome: Outcome | None = None) -> int:
-    """Print one row for every user of a run: id, outcome, HTTP status, reason.
+def report(run: Path, /, *, form: Format = "table", outcome: Outcome | None = None) -> int:
+    """Print one row per user of a run: id, outcome, HTTP status and reason.
 
     Parameters
     ----------
     run
         The file of the run.
     form
-        jsonl is exact; csv is made safe to open in a spreadsheet, and says what that changes.
+        Print this format; jsonl is exact, csv is safe to open in a spreadsheet.
     outcome
-        Only the users with this outcome.
+        Print only the users with this outcome.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale is: a file of ids is UTF-8, with plain line ends
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file of ids is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    found = read_report(run)
+    result = read_report(run)
     if form == "jsonl":
-        for row in found.rows(outcome):
+        for row in result.rows(outcome):
             print_json(row)
     elif form == "csv":
-        changed = found.write_csv(sys.stdout, outcome)
+        changed = result.write_csv(sys.stdout, outcome)
         if changed:
-            warn(f"{count(changed, 'id')} got a ' in front, so that no spreadsheet runs them: jsonl is exact")
+            warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; jsonl is exact")
     else:
-        for line in _table(found, outcome):
+        for line in _table(result, outcome):
             say(line)
     return Exit.DONE
 
 
-def _table(found: BroadcastReport, outcome: Outcome | None) -> Iterator[str]:
-    """The rows in columns, written while they are read: the width of the ids is that of the first of them."""
-    rows = found.rows(outcome)
-    first = list(itertools.islice(rows, _MEASURED))
+def _table(result: BroadcastReport, outcome: Outcome | None) -> Iterator[str]:
+    """Yield the rows in columns. The first rows decide how wide the ids are, so no row waits for the last."""
+    rows = result.rows(outcome)
+    first = list(itertools.islice(rows, _WIDTH_SAMPLE))
     width = max([len("user_id"), *(len(row.user_id) for row in first)])
     yield f"{'user_id':<{width}}  {'outcome':<8}  status  reason"
     for row in itertools.chain(first, rows):
@@ -375,51 +356,49 @@ def _table(found: BroadcastReport, outcome: Outcome | None) -> Iterator[str]:
         yield f"{row.user_id:<{width}}  {row.outcome.value:<8}  {number:>6}  {row.reason}".rstrip()
 
 
-def _code(found: BroadcastReport, *, interrupted: bool = False) -> Exit:
-    """Return the exit code of a run."""
-    return code_of(
-        interrupted=interrupted or found.stopped_by in ("asked", "closed"),
-        refused=found.stopped_by in ("refused", "failure"),
-        stopped=found.stopped_by == "stop_policy",
-        unknown=found.unknown,
-        missing=found.rejected + found.not_sent,
+def _exit_code(result: BroadcastReport, *, interrupted: bool = False) -> Exit:
+    return exit_code(
+        interrupted=interrupted or result.stopped_by in ("asked", "closed"),
+        refused=result.stopped_by in ("refused", "failure"),
+        stopped=result.stopped_by == "stop_policy",
+        unknown=result.unknown,
+        missing=result.rejected + result.not_sent,
     )
 
 
-def _print_summary(found: BroadcastReport, *, json: bool) -> None:
-    """Print the counts to stdout."""
+def _print_counts(result: BroadcastReport, *, json: bool) -> None:
     if json:
-        print_json({name: getattr(found, name) for name in found.__struct_fields__ if name != "file"})
+        print_json({name: getattr(result, name) for name in result.__struct_fields__ if name != "file"})
     else:
-        print_figures(_run_figures(found))
+        print_figures(_run_figures(result))
 
 
-def _run_figures(found: BroadcastReport) -> Iterator[Figure]:
-    yield "accepted", f"{found.accepted:,}", "", "green"
-    yield "rejected", f"{found.rejected:,}", "", "red" if found.rejected else ""
-    unknown = "may have been pushed; held" if found.unknown else ""
-    yield "unknown", f"{found.unknown:,}", unknown, "yellow" if found.unknown else ""
-    yield "not sent", f"{found.not_sent:,}", "", "yellow" if found.not_sent else ""
+def _run_figures(result: BroadcastReport) -> Iterator[Figure]:
+    yield "accepted", f"{result.accepted:,}", "", "green"
+    yield "rejected", f"{result.rejected:,}", "", "red" if result.rejected else ""
+    unknown = "may have been pushed; skipped" if result.unknown else ""
+    yield "unknown", f"{result.unknown:,}", unknown, "yellow" if result.unknown else ""
+    yield "not sent", f"{result.not_sent:,}", "", "yellow" if result.not_sent else ""
     remarks = []
-    if found.seconds:
-        remarks.append(f"in {duration(found.seconds)}")
-    if found.duplicates:
-        remarks.append(f"{count(found.duplicates, 'duplicate')} left out")
-    if found.resent:
-        remarks.append(f"{found.resent:,} sent again after an unknown")
-    yield "users", f"{found.planned:,}", ", ".join(remarks), "bold"
+    if result.seconds:
+        remarks.append(f"in {duration(result.seconds)}")
+    if result.duplicates:
+        remarks.append(f"{count(result.duplicates, 'duplicate')} left out")
+    if result.resent:
+        remarks.append(f"{result.resent:,} resent after an unknown outcome")
+    yield "users", f"{result.planned:,}", ", ".join(remarks), "bold"
 
 
-def _advise_next(found: BroadcastReport, command: str, *, remark: str = "") -> None:
-    """Say on stderr what is left to do; ``command`` resumes the run, ``remark`` follows it."""
-    if found.in_use:
-        warn("another process is sending it now: users in flight count as unknown until their response is received")
+def _print_next_steps(result: BroadcastReport, command: str, *, comment: str = "") -> None:
+    """Print to stderr what is left to do; ``command`` resumes the run."""
+    if result.in_use:
+        warn("another process is sending this run: users in flight count as unknown until their response is received")
         return
-    if not found.planned and not found.stopped:
-        warn("there was nobody to push to: no user is in the plan")
-    if found.stopped:
-        warn(f"stopped: {found.stopped}")
-    if found.not_sent:
-        warn(f"send the rest:  {command}{remark}")
-    if found.unknown:
-        warn(f"send to the unknown again, who may be pushed twice:  {command} --unknown resend{remark}")
+    if not result.planned and not result.stopped:
+        warn("nothing to send: the source has no users")
+    if result.stopped:
+        warn(f"stopped: {result.stopped}")
+    if result.not_sent:
+        warn(f"to send the rest:  {command}{comment}")
+    if result.unknown:
+        warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")

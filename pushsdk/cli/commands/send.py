@@ -10,82 +10,73 @@ from typing import Any
 
 from cyclopts import Parameter
 
-from pushsdk import AsyncPushClient, CampaignCreated, Outcome, PartialError, PushError, Receipt
+from pushsdk import AsyncPushClient, CampaignCreated, PartialError, PushError, Receipt
 from pushsdk._core.words import count
-from pushsdk.cli.exit import Exit, usage
-from pushsdk.cli.files import advise, read_campaign, read_fields, read_message
-from pushsdk.cli.options import File, Flag, Pace, Patience, Service, confirm, settings_of
+from pushsdk.cli.exit import Exit, usage_error
+from pushsdk.cli.files import print_advice, read_campaign, read_fields, read_message
+from pushsdk.cli.options import CallOptions, File, Json, Yes, confirm
 from pushsdk.cli.terminal import print_json, say, warn
 
 __all__ = ["create", "send"]
 
 _NO_FILE = (
     "send takes user ids, not a file; to read ids from a file: pushsdk broadcast ids.txt --message FILE --run FILE; "
-    "an id that begins with @ is written with one more, as @@ann"
+    "to push to an id that starts with @, write @@ann for @ann"
 )
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Content:
-    """What is sent: a file, or two texts."""
+class MessageOptions:
+    """The message: a file, or a title and a body."""
 
     message: File | None = None
-    """A JSON file that holds the message; - is standard input."""
+    """Read the message from this JSON file; - is standard input."""
     title: str | None = None
-    """The title of a message to iOS and Android, instead of a file."""
+    """Set the title of a message to iOS and Android, without a file."""
     body: str | None = None
-    """The text of that message."""
+    """Set the body of that message."""
     lang: str = "en"
-    """The language of title and body."""
+    """Set the language of --title and --body."""
     custom_fields: str | None = None
-    """A JSON object that goes with it, or @FILE."""
+    """Set the custom fields: a JSON object, or @FILE."""
 
     def read(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-        """The message and the custom fields. Raises a usage error."""
-        texts = {"title": self.title, "body": self.body}
-        given = {name: {self.lang: text} for name, text in texts.items() if text is not None}
-        if (self.message is None) is not bool(given):
-            raise usage("give the message either by --message FILE, or by --title and --body")
+        """Return the message and the custom fields. Raises a usage error."""
+        texts = {name: {self.lang: text} for name in ("title", "body") if (text := getattr(self, name)) is not None}
+        if (self.message is None) is not bool(texts):
+            raise usage_error("pass the message either with --message FILE, or with --title and --body")
         fields = None if self.custom_fields is None else read_fields("--custom-fields", self.custom_fields)
         if self.message is not None:
             return read_message(self.message), fields
-        return {"type": "MOBILE_PUSH", "iosEnabled": True, "androidEnabled": True, **given}, fields
+        return {"type": "MOBILE_PUSH", "iosEnabled": True, "androidEnabled": True, **texts}, fields
 
 
 def send(
     *users: str,
-    content: Content | None = None,
-    yes: Flag = False,
-    json: Flag = False,
-    service: Service | None = None,
-    patience: Patience | None = None,
-    pace: Pace | None = None,
+    content: MessageOptions = MessageOptions(),
+    yes: Yes = False,
+    json: Json = False,
+    options: CallOptions = CallOptions(),
 ) -> int:
-    """Push a message to some users, and say what happened.
+    """Push a message to a few users.
 
     Parameters
     ----------
     users
-        Their ids, 1000 at most: for more, or for a file of ids, there is broadcast. After -- an id may begin with a
-        dash. An id that begins with @ is written with one more: @@ann.
-    yes
-        Do not ask before sending to another machine.
-    json
-        Print the result as one JSON object.
+        User ids, at most 1000; write @@ann for the id @ann, and pass ids that start with - after --.
     """
     if not users:
-        raise usage("name at least one user")
+        raise usage_error("name at least one user")
     if any(user.startswith("@") and not user.startswith("@@") for user in users):
-        raise usage(_NO_FILE)
+        raise usage_error(_NO_FILE)
     users = tuple(user[1:] if user.startswith("@@") else user for user in users)
-    message, fields = (content or Content()).read()
-    settings = settings_of(service, patience, pace)
-    advise(message)
+    message, fields = content.read()
+    settings = options.settings()
+    print_advice(message)
     confirm(f"Push to {count(len(set(users)))} at {settings['base_url']}?", settings, yes=yes)
-    client = AsyncPushClient(**settings)
     try:
-        receipt = asyncio.run(_send(client, users, message, fields))
+        receipt = asyncio.run(_send(AsyncPushClient(**settings), users, message, fields))
     except PushError as error:
         if json and error.attempts:
             print_json(_failure(error))
@@ -104,9 +95,8 @@ async def _send(
     try:
         return await client.send(users, message, custom_fields=fields)
     except asyncio.CancelledError:
-        ended = (await client.aclose(drain=0)).abandoned
-        for each in ended:
-            warn(f"interrupted: {count(len(each.user_ids))} {each.outcome}")
+        for abandoned in (await client.aclose(drain=0)).abandoned:
+            warn(f"interrupted: {count(len(abandoned.user_ids))} {abandoned.outcome}")
         raise
     finally:
         await client.aclose()
@@ -123,40 +113,26 @@ def _success(receipt: Receipt) -> dict[str, Any]:
 
 
 def _failure(error: PushError) -> dict[str, Any]:
-    ended = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
-    counts: Counter[Outcome] = Counter(ended)
+    outcomes = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
     return {
         "outcome": error.outcome,
-        "users": dict(counts),
+        "users": dict(Counter(outcomes)),
         "status": error.attempts[-1].status,
         "error": str(error),
     }
 
 
-def create(
-    file: File,
-    /,
-    *,
-    yes: Flag = False,
-    json: Flag = False,
-    service: Service | None = None,
-    patience: Patience | None = None,
-    pace: Pace | None = None,
-) -> int:
-    """Create the push campaign in a file, and print its uuid.
+def create(file: File, /, *, yes: Yes = False, json: Json = False, options: CallOptions = CallOptions()) -> int:
+    """Create a push campaign from a file and print its uuid.
 
     Parameters
     ----------
     file
-        A JSON file that holds the campaign; - is standard input.
-    yes
-        Do not ask before sending to another machine.
-    json
-        Print the result as one JSON object.
+        The JSON file of the campaign; - is standard input.
     """
     campaign = read_campaign(file)
-    settings = settings_of(service, patience, pace)
-    advise(campaign)
+    settings = options.settings()
+    print_advice(campaign)
     confirm(f"Create this campaign at {settings['base_url']}?", settings, yes=yes)
     created = asyncio.run(_create(AsyncPushClient(**settings), campaign))
     if json:
