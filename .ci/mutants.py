@@ -500,22 +500,22 @@ COALESCING = [
     Mutant(
         "calls of unequal policies meet",
         "pushsdk/client.py",
-        "engine.coalescer.join(call, (encoded, fields, options))",
-        "engine.coalescer.join(call, (encoded, fields, self._options))",
+        "engine.queue.join(call, (encoded, fields, options))",
+        "engine.queue.join(call, (encoded, fields, self._options))",
         T_CALLS,
     ),
     Mutant(
         "calls of unequal custom fields meet",
         "pushsdk/client.py",
-        "engine.coalescer.join(call, (encoded, fields, options))",
-        "engine.coalescer.join(call, (encoded, None, options))",
+        "engine.queue.join(call, (encoded, fields, options))",
+        "engine.queue.join(call, (encoded, None, options))",
         T_CALLS,
     ),
     Mutant(
         "who was in a rejected request is not sent, once the call is cancelled",
         IO + "batch_sender.py",
-        "for piece, verdict in splitter.rest():\n                self._ledger.settle_piece(piece, msgspec",
-        "for piece, verdict in ():\n                self._ledger.settle_piece(piece, msgspec",
+        "for piece, verdict in splitter.rest():\n                self._pending.settle_piece(piece, msgspec",
+        "for piece, verdict in ():\n                self._pending.settle_piece(piece, msgspec",
         "tests/io/test_splitting.py",
     ),
     Mutant(
@@ -626,7 +626,7 @@ COALESCING = [
     Mutant(
         "who is cancelled in a crowd is sent to all the same",
         "pushsdk/client.py",
-        "engine.coalescer.walk_away(call, batch)",
+        "engine.queue.cancel(call, batch)",
         "pass",
         T_CALLS,
     ),
@@ -668,7 +668,7 @@ COALESCING = [
     Mutant(
         "a place leaks with a cancelled batch",
         IO + "queue.py",
-        "call in batch.calls:\n            self._delivery.give_back(batch)",
+        "call in batch.calls:\n            self._batch_sender.give_back(batch)",
         "call in batch.calls:\n            pass",
         T_CALLS,
     ),
@@ -692,14 +692,14 @@ SENDING = [
     Mutant(
         "a place leaks with a cancelled wait for it",
         IO + "limiter.py",
-        "and self._future.result() is None:\n                slots.release()",
-        "and self._future.result() is None:\n                pass",
+        "and waiter.future.result() is None:\n                self.release()",
+        "and waiter.future.result() is None:\n                pass",
         T_REQUESTS,
     ),
     Mutant(
         "a pause holds nothing back",
         IO + "sender.py",
-        "self.slots.pause(until)",
+        "self.limiter.pause(until)",
         "pass",
         "tests/faults/test_waits.py",
     ),
@@ -2225,7 +2225,7 @@ CLAIM_STORES = [
         "a claim that failed is sent all the same",
         RUNS + "keyed.py",
         """            keyed.error = claim_error(request.error)
-            self._ledger.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
+            self._pending.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
             return None
 """,
         "            return segment\n",
@@ -2259,9 +2259,9 @@ CLAIM_STORES = [
         IO + "fast_post.py",
         """            if claim is not None:
                 body = await claimed(claim)
-            look(protocol, evidence)
+            check_stale(protocol, evidence)
 """,
-        """            look(protocol, evidence)
+        """            check_stale(protocol, evidence)
             if claim is not None:
                 body = await claimed(claim)
 """,

@@ -1,6 +1,6 @@
 """AsyncPushClient: puts the parts together and owns their lifetime. Start reading here.
 
-A ``send`` becomes a ``Call`` (``_core.batching``), travels with others (``_io.coalescer``) as a request
+A ``send`` becomes a ``Call`` (``_core.batching``), travels with others (``_io.queue``) as a request
 (``_io.sender``) over aiohttp (``_io.transport``); what its attempts mean is one table (``_core.outcome``).
 """
 
@@ -26,8 +26,8 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._io.credentials import Credentials, KeySource
-from pushsdk._io.engine import Engine, Settings
-from pushsdk._io.sender import Job
+from pushsdk._io.engine import Engine, EngineSettings
+from pushsdk._io.sender import ApiRequest
 from pushsdk._io.transport import Session, check_session, check_ssl
 from pushsdk._public import set_public_module
 from pushsdk._runs import api as runs
@@ -97,7 +97,7 @@ class AsyncPushClient:
             raise ConfigurationError("on_event is a callable that takes one event")
         policy, patience = check_policy(retry, RetryPolicy.safe()), check_patience(timeout, Timeout())
         self._engine = Engine(
-            Settings(
+            EngineSettings(
                 base_url=checked_url,
                 credentials=Credentials(api_key),
                 batching=check_setting(Batching, "batching", batching),
@@ -182,27 +182,27 @@ class AsyncPushClient:
             )
         if engine.backlog.is_full:
             ids = b""  # a call that waits for room holds no bytes
-            await engine.coalescer.wait_for_room(call)
+            await engine.queue.wait_for_room(call)
         try:
             encoded = wire.encode_message(message)
             fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
         except BaseException:
-            engine.coalescer.ledger.end(call)
+            engine.queue.pending.end(call)
             raise
         if idempotency_key is not None:
             keyed = self._engine.options_of(options.policy, options.timeout, keyed=True)
             return await self._send_once(call, Content(encoded, fields, keyed), idempotency_key)
-        batch = engine.coalescer.join(call, (encoded, fields, options))
+        batch = engine.queue.join(call, (encoded, fields, options))
         if call.waiter is not None:
             # Here, not in a coroutine of the coalescer's: in a crowd that would be one more for each of them.
             try:
                 told = await call.waiter
             except asyncio.CancelledError:
-                engine.coalescer.walk_away(call, batch)
+                engine.queue.cancel(call, batch)
                 raise
             if type(told) is Receipt:
                 return told
-        return await engine.coalescer.see_through(call, batch)
+        return await engine.queue.wait(call, batch)
 
     async def create_campaign(
         self,
@@ -222,7 +222,7 @@ class AsyncPushClient:
         total = options.timeout.total
         body = wire.encode_campaign(request)
         external_id = wire.external_id(request)
-        job = Job(
+        job = ApiRequest(
             "campaigns",
             body,
             users=0,
@@ -329,7 +329,7 @@ class AsyncPushClient:
         """Send what lingers, and wait until every call made so far has ended."""
         if self._engine.loop is not None:
             self._engine.enter()
-            self._engine.coalescer.flush()
+            self._engine.queue.flush()
             await self._engine.idle()
 
     def stats(self) -> ClientStats:
@@ -344,7 +344,7 @@ class AsyncPushClient:
         try:
             return await self._keyed.send(call, content, key=idempotency_key)
         except ValidationError:
-            self._engine.coalescer.ledger.end(call)
+            self._engine.queue.pending.end(call)
             raise
         except PartialError as error:
             # The same again sends to nobody but those.

@@ -1,6 +1,6 @@
 """A batch in flight: sent whole, or in pieces if it is too large or was rejected, until every call is settled.
 
-The core decides what is split. The ledger holds the calls that have not ended, and tells each its verdict.
+The core decides what is split. ``PendingCalls`` holds the calls that have not ended, and settles each.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pushsdk._core.splitting import (
     call_of,
     pieces_of,
 )
-from pushsdk._io.sender import Claimant, Job, Sender
+from pushsdk._io.sender import ApiRequest, Claimant, RequestSender
 
-__all__ = ["Delivery", "Ledger", "conclude", "unsettled"]
+__all__ = ["BatchSender", "PendingCalls", "conclude", "unsettled"]
 
 logger = logging.getLogger("pushsdk")
 ABANDONED_KEPT = 1000
 
 
-class Ledger:
+class PendingCalls:
     """Settles calls, and counts what became of their users."""
 
     def __init__(self, counters: Counters, emit: Callable[[Event], None] | None) -> None:
@@ -146,7 +146,7 @@ def _all_parts(call: Call, rest: Verdict | None) -> idempotency.Shares:
     return call.parts if rest is None else (*call.parts, (unsettled(call), rest))
 
 
-class PieceClaim(Claimant, Protocol):
+class CallClaims(Claimant, Protocol):
     """The claims of the calls that a request carries."""
 
     @property
@@ -155,12 +155,14 @@ class PieceClaim(Claimant, Protocol):
         ...
 
 
-class Delivery:
+class BatchSender:
     """Sends batches that have their place."""
 
-    def __init__(self, sender: Sender, ledger: Ledger, *, sizes: LearnedSizes, batching: Batching) -> None:
+    def __init__(
+        self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching
+    ) -> None:
         self._sender = sender
-        self._ledger = ledger
+        self._pending = pending
         self._sizes = sizes
         self._split_on = batching.split_on
         self._messages = MessageRecords()
@@ -177,7 +179,7 @@ class Delivery:
             return
         if verdict.outcome is Outcome.ACCEPTED:
             self._messages.record(batch.content).accepted = True
-        self._ledger.settle_piece(whole, verdict)
+        self._pending.settle_piece(whole, verdict)
 
     async def drive(self, batch: Batch) -> None:
         """``deliver`` for several callers, in a task of its own: whatever happens to it, they are told."""
@@ -194,7 +196,7 @@ class Delivery:
             # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
             for call in batch.calls:
                 if call.left:
-                    self._ledger.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
+                    self._pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
             if watched is not None:
                 watched.end(_tally(batch))
 
@@ -202,7 +204,7 @@ class Delivery:
         """The batch ended before any request took its place over."""
         if batch.has_slot:
             batch.has_slot = False
-            self._sender.slots.release()
+            self._sender.limiter.release()
 
     async def _split(self, batch: Batch, pieces: list[Piece], rejected: Rejected[Piece] | None) -> None:
         """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
@@ -224,12 +226,12 @@ class Delivery:
         except asyncio.CancelledError:
             # Every request that was begun has its verdict. The other pieces were in a rejected request, or in none.
             for piece, verdict in splitter.rest():
-                self._ledger.settle_piece(piece, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
+                self._pending.settle_piece(piece, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
             for piece in wave:
-                self._ledger.settle_piece(piece, sum_up(piece.history, Evidence(), Failure.CANCELLED))
+                self._pending.settle_piece(piece, sum_up(piece.history, Evidence(), Failure.CANCELLED))
             raise
         for piece, verdict in splitter.rest():
-            self._ledger.settle_piece(piece, verdict)
+            self._pending.settle_piece(piece, verdict)
 
     async def _post(self, batch: Batch, splitter: Splitter[Piece], wave: list[Piece]) -> None:
         """Send the next piece of the wave. What a cancellation leaves in the wave was not begun."""
@@ -247,31 +249,31 @@ class Delivery:
             verdict = await self._sender.run(job, has_slot=has_slot)
         except asyncio.CancelledError:
             job.failure = job.failure or Failure.CANCELLED
-            self._ledger.settle_piece(piece if claim is None else claim.piece, job.verdict())
+            self._pending.settle_piece(piece if claim is None else claim.piece, job.verdict())
             raise
         return piece if claim is None else claim.piece, verdict
 
-    def _claim(self, batch: Batch, piece: Piece) -> PieceClaim | None:
+    def _claim(self, batch: Batch, piece: Piece) -> CallClaims | None:
         if not batch.content.options.keyed:
             return None
-        claim: PieceClaim = call_of(piece.segments[0]).claims.for_request(batch.content, piece, self._ledger)
+        claim: CallClaims = call_of(piece.segments[0]).claims.for_request(batch.content, piece, self._pending)
         return claim
 
     def _report(self, batch: Batch, splitter: Splitter[Piece], piece: Piece, verdict: Verdict) -> None:
         if splitter.report(piece, verdict):
-            self._ledger.settle_piece(piece, verdict)
+            self._pending.settle_piece(piece, verdict)
             return
         self._sender.counters.splits += 1
         if self._sender.emit is not None:
             calls = len({id(call_of(segment)) for segment in piece.segments})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
-    def _job(self, batch: Batch, piece: Piece, claim: PieceClaim | None) -> Job:
+    def _job(self, batch: Batch, piece: Piece, claim: CallClaims | None) -> ApiRequest:
         content, segments, policy = batch.content, piece.segments, batch.content.options.policy
         deadline = segments[0].deadline
         if len(segments) > 1:
             deadline = max([segment.deadline for segment in segments])
-        return Job(
+        return ApiRequest(
             "push",
             wire.push_body(b"[" + piece.ids + b"]", content.message, content.custom_fields),
             users=piece.users,

@@ -1,6 +1,6 @@
 """The parts of one client, put together inside its event loop, and their end.
 
-A ``Call`` travels with others (``coalescer``) as a request (``sender``) over aiohttp (``transport``).
+A ``Call`` travels with others (``queue``) as a request (``sender``) over aiohttp (``transport``).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
-from pushsdk._io.limiter import Backlog, Slots
-from pushsdk._io.queue import Coalescer
-from pushsdk._io.sender import Sender, guarded
+from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
+from pushsdk._io.queue import SendQueue
+from pushsdk._io.sender import RequestSender, guarded
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.timers import TURNS_TO_READ, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import AiohttpTransport, Session, Transport
 
-__all__ = ["Engine", "Settings"]
+__all__ = ["Engine", "EngineSettings"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What an engine is made from, checked by the client."""
 
     base_url: str
@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Engine:
     """The parts of one client, put together inside its event loop. Shared with what ``with_options`` returns."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EngineSettings) -> None:
         # Here, not above: these would double the time that this package takes to import. And not at the first send: a
         # fork in the middle of another thread's import leaves a module that the child can't import, or a lock that it
         # waits for. The other two are what asyncio imports to look a host up.
@@ -109,7 +109,7 @@ class Engine:
         emit = None if settings.on_event is None else guarded("on_event", settings.on_event)
         self.timers = TimerWheel(loop)
         self.rate_limiter = RateLimiter(settings.rate)
-        self.slots = Slots(loop, settings.limits.in_flight, self.rate_limiter)
+        self.limiter = ConcurrencyLimiter(loop, settings.limits.in_flight, self.rate_limiter)
         self.backlog = Backlog(settings.limits)
         self.transport = self.given or AiohttpTransport(
             settings.base_url,
@@ -124,11 +124,11 @@ class Engine:
         )
         #: Learned from 413 by sends and broadcasts alike.
         self.sizes = LearnedSizes()
-        self.sender = Sender(
+        self.sender = RequestSender(
             self.transport,
             settings.credentials,
             timers=self.timers,
-            slots=self.slots,
+            limiter=self.limiter,
             backlog=self.backlog,
             counters=self.counters,
             retry=self._retry,
@@ -136,7 +136,7 @@ class Engine:
             emit=emit,
             observer=self.observer,
         )
-        self.coalescer = Coalescer(self.sender, sizes=self.sizes, batching=settings.batching, limits=settings.limits)
+        self.queue = SendQueue(self.sender, sizes=self.sizes, batching=settings.batching, limits=settings.limits)
         #: Campaigns and sends with idempotency keys on their way, and who waits until there is nothing on its way.
         self.campaigns: set[object] = set()
         self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
@@ -147,7 +147,7 @@ class Engine:
         #: The broadcasts that are being planned.
         self.plans: set[Any] = set()
         self.draining: list[Call] = []
-        self.sender.when_paused = self.coalescer.pause
+        self.sender.when_paused = self.queue.pause
         # At the end: another thread may ask for ``stats`` meanwhile.
         self.loop = self.home = loop
         if self.observer is not None:
@@ -197,7 +197,7 @@ class Engine:
     async def idle(self, seconds: float | None = None) -> bool:
         """Wait until all that is on its way now has ended; False where that takes longer."""
         assert self.loop is not None  # noqa: S101 - called on an open engine only
-        items: set[object] = {*self.coalescer.ledger.active, *self.campaigns, *self.runs}
+        items: set[object] = {*self.queue.pending.active, *self.campaigns, *self.runs}
         if self.closed:
             items |= self.late
         if not items:
@@ -205,7 +205,7 @@ class Engine:
         future = self.loop.create_future()
         watcher = (items, future)
         self.watchers.append(watcher)
-        self.coalescer.ledger.when_ended = self.ended
+        self.queue.pending.when_ended = self.ended
         try:
             await asyncio.wait([future], timeout=seconds)
             for _ in range(TURNS_TO_READ):
@@ -215,7 +215,7 @@ class Engine:
         finally:
             self.watchers.remove(watcher)
             if not self.watchers and not self.closed:
-                self.coalescer.ledger.when_ended = None
+                self.queue.pending.when_ended = None
 
     async def close(self, drain: float) -> DrainReport:
         """Take no more calls, wait ``drain`` seconds for those on their way, end the rest."""
@@ -226,7 +226,7 @@ class Engine:
         if self.loop is None:
             return DrainReport()
         try:
-            self.coalescer.flush()
+            self.queue.flush()
             for run in (*self.plans, *self.runs):
                 run.stop("closed", "the client was closed")
             until = self.loop.time() + drain
@@ -235,10 +235,10 @@ class Engine:
             await self.idle(max(0.0, until - self.loop.time()))
         finally:
             self.sender.closed = True
-            self.coalescer.close()
+            self.queue.close()
             self.timers.end_scopes(Failure.CLOSED)
             await self.idle()
-            self.slots.close()
+            self.limiter.close()
             self.timers.close()
             await self.transport.close()
         ended: dict[Outcome, list[str]] = {outcome: [] for outcome in Outcome}
@@ -251,7 +251,7 @@ class Engine:
             rejected=tuple(ended[Outcome.REJECTED]),
             not_sent=tuple(ended[Outcome.NOT_SENT]),
             unknown=tuple(ended[Outcome.UNKNOWN]),
-            abandoned=tuple(self.coalescer.ledger.abandoned),
+            abandoned=tuple(self.queue.pending.abandoned),
         )
 
     def stats(self) -> ClientStats:
@@ -274,7 +274,7 @@ class Engine:
             return told
         return msgspec.structs.replace(
             told,
-            in_flight=self.slots.in_flight,
+            in_flight=self.limiter.in_flight,
             queued_users=self.backlog.users,
             queued_bytes=self.backlog.bytes,
             retry_tokens=self.sender.budget.tokens,

@@ -33,16 +33,16 @@ if sys.platform == "linux":  # pragma: no branch - the tests run there
 __all__ = [
     "HEAD_LIMITS",
     "WHOLE_BODY_LIMIT",
-    "Answer",
     "Claim",
-    "Exchange",
-    "Head",
+    "FastPost",
+    "RawResponse",
+    "RequestHead",
     "StaleConnectionError",
     "UnclaimedError",
+    "check_stale",
     "claimed",
     "confirm",
     "is_own",
-    "look",
 ]
 
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
@@ -101,7 +101,7 @@ class _Socket:
         return not any(self._unacknowledged)
 
 
-def look(protocol: Any, evidence: Evidence) -> None:
+def check_stale(protocol: Any, evidence: Evidence) -> None:
     """Have a last look at a connection before its first byte is written. Raises StaleConnectionError."""
     transport = protocol.transport
     sock = getattr(protocol, _SOCKET, None)
@@ -124,7 +124,7 @@ def look(protocol: Any, evidence: Evidence) -> None:
 async def claimed(claim: Claim) -> bytes:
     """Return the body that is claimed. Raises UnclaimedError if nothing is to be sent.
 
-    ``look`` comes after it: if the attempt ended while the claim was made, its connection is closed or was answered.
+    Call ``check_stale`` afterwards: if the attempt ended during the claim, its connection is closed or was answered.
     """
     body = await claim()
     if body is None:
@@ -150,7 +150,7 @@ def confirm(protocol: Any, evidence: Evidence) -> None:
             protocol.force_close()
 
 
-class Head:
+class RequestHead:
     """All of a request that does not depend on its body. Nobody is shown it: it holds the key."""
 
     __slots__ = ("_text", "request")
@@ -171,7 +171,7 @@ class Head:
         raise TypeError("a head is not pickled: it holds the Api-Key")
 
 
-class Answer:
+class RawResponse:
     """What came back: as much of ``aiohttp.ClientResponse`` as is needed here. To be released."""
 
     __slots__ = ("_connection", "content", "headers", "status")
@@ -187,7 +187,7 @@ class Answer:
         self._connection.release()
 
 
-class Exchange:
+class FastPost:
     """POSTs by one session."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
@@ -197,7 +197,7 @@ class Exchange:
         self._connector = connector
 
     @classmethod
-    def over(cls, session: aiohttp.ClientSession, release: str = aiohttp.__version__) -> Exchange | None:
+    def over(cls, session: aiohttp.ClientSession, release: str = aiohttp.__version__) -> FastPost | None:
         """One for this session, None where its requests have to be aiohttp's own."""
         plain = release.startswith(KNOWN_RELEASES) and all(map(is_own, (_REQUEST, _SEND, _START)))
         return cls(session) if plain and _is_plain(session) else None
@@ -216,12 +216,12 @@ class Exchange:
 
     async def post(
         self,
-        head: Head,
+        head: RequestHead,
         body: bytes,
         evidence: Evidence,
         timeout: aiohttp.ClientTimeout,
         claim: Claim | None = None,
-    ) -> Answer:
+    ) -> RawResponse:
         """Send the request and wait for the answer's head. Raises as a session does."""
         try:
             connection = await self._connector.connect(head.request, [], timeout)
@@ -232,7 +232,7 @@ class Exchange:
             assert protocol is not None  # noqa: S101 - of a connection that was just opened
             if claim is not None:
                 body = await claimed(claim)
-            look(protocol, evidence)
+            check_stale(protocol, evidence)
             protocol.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
             evidence.started_writing = True
             head.write(protocol.transport, body)
@@ -240,7 +240,7 @@ class Exchange:
             message, content = await _answer(protocol)
             if 200 <= message.code < 300:
                 confirm(protocol, evidence)
-            return Answer(connection, message, content)
+            return RawResponse(connection, message, content)
         except UnclaimedError:
             connection.release()
             raise

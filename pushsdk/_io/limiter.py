@@ -13,10 +13,10 @@ from pushsdk._core.policy import Limits
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 
-__all__ = ["Backlog", "Slots", "Ticket", "Waiting"]
+__all__ = ["Backlog", "ConcurrencyLimiter", "SlotWaiter"]
 
 
-class Waiting(Protocol):
+class SlotWaiter(Protocol):
     """What waits for a place."""
 
     @property
@@ -24,16 +24,16 @@ class Waiting(Protocol):
         """How many users its request has."""
         ...
 
-    def grant(self) -> bool:
+    def acquire(self) -> bool:
         """Take the place; False where it is not wanted any more."""
         ...
 
-    def give_up(self, reason: Failure, *, before: float) -> None:
+    def fail(self, reason: Failure, *, before: float) -> None:
         """End what has its deadline before this time."""
         ...
 
 
-class Slots:
+class ConcurrencyLimiter:
     """``Limits.in_flight`` places, first come first served, held per attempt and not while waiting between them."""
 
     __slots__ = ("_free", "_limit", "_loop", "_queue", "_timer", "rate_limiter")
@@ -44,7 +44,7 @@ class Slots:
         self.rate_limiter = rate_limiter
         self._limit = limit
         self._free = limit
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[SlotWaiter] = deque()
         # Set while the rate limiter holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
 
@@ -58,7 +58,7 @@ class Slots:
         """Nothing starts before this time."""
         return self.rate_limiter.paused_until
 
-    def try_take(self, users: int) -> bool:
+    def try_acquire(self, users: int) -> bool:
         """Take a place now, where one is free and nobody is before us."""
         if not self._free or self._queue:
             return False
@@ -69,7 +69,18 @@ class Slots:
         self.rate_limiter.charge(now, users)
         return True
 
-    def enqueue(self, waiting: Waiting) -> None:
+    async def acquire(self, users: int, deadline: float) -> Failure | None:
+        """Wait for a slot. Return None once it is acquired, else the reason why not."""
+        waiter = _SlotFuture(self._loop, users, deadline)
+        self.enqueue(waiter)
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            if waiter.future.done() and not waiter.future.cancelled() and waiter.future.result() is None:
+                self.release()
+            raise
+
+    def enqueue(self, waiting: SlotWaiter) -> None:
         """Be granted a place in turn; perhaps before this returns."""
         self._queue.append(waiting)
         self._pump()
@@ -88,16 +99,16 @@ class Slots:
     def pause(self, until: float) -> None:
         """Start nothing before ``until``; who can't wait so long ends at once."""
         self.rate_limiter.pause(until)
-        self.give_up(Failure.PAUSED, before=until)
+        self.fail(Failure.PAUSED, before=until)
 
     def throttled(self, started: float) -> None:
         """A request that started then was answered with a throttle."""
         self.rate_limiter.throttled(started, self._loop.time())
 
-    def give_up(self, reason: Failure, *, before: float = math.inf) -> None:
+    def fail(self, reason: Failure, *, before: float = math.inf) -> None:
         """End what waits and has its deadline before this time."""
         for waiting in tuple(self._queue):
-            waiting.give_up(reason, before=before)
+            waiting.fail(reason, before=before)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -114,7 +125,7 @@ class Slots:
             waiting = self._queue.popleft()
             users = waiting.users
             self._free -= 1
-            if waiting.grant():
+            if waiting.acquire():
                 self.rate_limiter.charge(now, users)
             else:
                 self._free += 1
@@ -125,37 +136,27 @@ class Slots:
         self._timer = self._loop.call_at(until, self._pump)
 
 
-class Ticket:
-    """A place waited for by one coroutine."""
+class _SlotFuture:
+    """A slot waited for by one coroutine."""
 
-    __slots__ = ("_deadline", "_future", "users")
+    __slots__ = ("_deadline", "future", "users")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float) -> None:
         self.users = users
         self._deadline = deadline
-        self._future: asyncio.Future[Failure | None] = loop.create_future()
+        self.future: asyncio.Future[Failure | None] = loop.create_future()
 
-    async def take(self, slots: Slots) -> Failure | None:
-        """Wait for the place. None when it is ours, else why there is none."""
-        slots.enqueue(self)
-        try:
-            return await self._future
-        except asyncio.CancelledError:
-            if self._future.done() and not self._future.cancelled() and self._future.result() is None:
-                slots.release()
-            raise
-
-    def grant(self) -> bool:
-        """See ``Waiting.grant``."""
-        if self._future.done():
+    def acquire(self) -> bool:
+        """See ``SlotWaiter.acquire``."""
+        if self.future.done():
             return False
-        self._future.set_result(None)
+        self.future.set_result(None)
         return True
 
-    def give_up(self, reason: Failure, *, before: float) -> None:
-        """See ``Waiting.give_up``."""
-        if self._deadline < before and not self._future.done():
-            self._future.set_result(reason)
+    def fail(self, reason: Failure, *, before: float) -> None:
+        """See ``SlotWaiter.fail``."""
+        if self._deadline < before and not self.future.done():
+            self.future.set_result(reason)
 
 
 class Backlog:
@@ -208,7 +209,7 @@ class Backlog:
             self._wake()
         return scope.expired
 
-    def give_up(self, reason: Failure, *, before: float) -> None:
+    def fail(self, reason: Failure, *, before: float) -> None:
         """End the calls that wait for room and have their deadline before this time."""
         for scope in self._waiting:
             if scope.deadline < before:

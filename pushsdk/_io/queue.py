@@ -18,11 +18,11 @@ from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk._io.batch_sender import Delivery, Ledger, conclude, unsettled
-from pushsdk._io.sender import Sender
+from pushsdk._io.batch_sender import BatchSender, PendingCalls, conclude, unsettled
+from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import NEVER, TICKS_PER_SECOND
 
-__all__ = ["Coalescer"]
+__all__ = ["SendQueue"]
 
 logger = logging.getLogger("pushsdk")
 # What a waiting caller is told, beside SETTLED and the Failure that ends its wait.
@@ -37,30 +37,30 @@ def _next_turn() -> Generator[None, None, None]:
     yield
 
 
-class Coalescer:
+class SendQueue:
     """Takes calls in, sends them in as few requests as may be, and tells each caller what became of its users."""
 
-    def __init__(self, sender: Sender, *, sizes: LearnedSizes, batching: Batching, limits: Limits) -> None:
+    def __init__(self, sender: RequestSender, *, sizes: LearnedSizes, batching: Batching, limits: Limits) -> None:
         self._sender = sender
         self._observer = sender.observer
         self._loop = sender.timers.loop
         self.timers = sender.timers
-        self._slots = sender.slots
-        self._rate_limiter = sender.slots.rate_limiter
+        self._limiter = sender.limiter
+        self._rate_limiter = sender.limiter.rate_limiter
         self._backlog = sender.backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
         self._batches = Batches(batching, sizes)
-        self.ledger = Ledger(sender.counters, sender.emit)
-        self._active = self.ledger.active
-        self._delivery = Delivery(sender, self.ledger, sizes=sizes, batching=batching)
+        self.pending = PendingCalls(sender.counters, sender.emit)
+        self._active = self.pending.active
+        self._batch_sender = BatchSender(sender, self.pending, sizes=sizes, batching=batching)
         # Batches that wait for company, and what ends that.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, call: Call, content: Key) -> Receipt:
         """Send one call. Raises PushError unless all of its users were accepted."""
-        return await self.see_through(call, self.join(call, content))
+        return await self.wait(call, self.join(call, content))
 
     async def wait_for_room(self, call: Call) -> None:
         """Wait until the queue is below its limits, without the bytes of the call. Raises PushError if it can't."""
@@ -73,16 +73,16 @@ class Coalescer:
             try:
                 failure = await self._backlog.wait_for_room(self.timers, call.deadline)
             except asyncio.CancelledError:
-                self.walk_away(call, None)
+                self.cancel(call, None)
                 raise
         if failure is not None:
-            self.ledger.settle(call, call.users, self._unsent(failure))
-            self.ledger.end(call)
+            self.pending.settle(call, call.users, self._unsent(failure))
+            self.pending.end(call)
             conclude(call)
         call.ids = wire.encode_user_ids(call.users)[1:-1]
 
     def join(self, call: Call, content: Key) -> Batch | None:
-        """Put the call into a batch; None after a bug of ours, which is the verdict. Then ``see_through``.
+        """Put the call into a batch; None after a bug of ours, which is the verdict. Then ``wait``.
 
         If others lead the batch, ``call.waiter`` is set. A Receipt there is all that the caller has to know.
         """
@@ -101,35 +101,35 @@ class Coalescer:
                     self._batches.open(batch)
                 if is_hasty or not linger or batch.is_full:
                     return batch
-                self._lingering[batch] = self._loop.call_later(linger, self._depart, batch)
+                self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
             else:
                 self._backlog.enter(call.left, len(call.ids) + 1)
             self._wait(call, batch)
             if linger and batch.is_full and batch in self._lingering:
-                self._depart(batch)
+                self._dispatch(batch)
             return batch
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call, None)
             return None
 
-    async def see_through(self, call: Call, batch: Batch | None) -> Receipt:
+    async def wait(self, call: Call, batch: Batch | None) -> Receipt:
         """Wait for the end of a call that has joined. Raises PushError unless all of its users were accepted."""
         try:
             if batch is not None and call.left:
                 if call.waiter is None:
                     # It opened a batch that does not linger, and leads it: it looks who came along in this loop turn.
                     await _next_turn()
-                    if len(batch.calls) == 1 and self._slots.try_take(batch.users):
+                    if len(batch.calls) == 1 and self._limiter.try_acquire(batch.users):
                         self._start(batch)
-                        await self._delivery.deliver(batch)
+                        await self._batch_sender.deliver(batch)
                     else:
                         self._wait(call, batch)
                     if not batch.started and batch.calls:
-                        self._depart(batch)
+                        self._dispatch(batch)
                 if call.waiter is not None:
-                    await self._heed(call, batch, await call.waiter)
+                    await self._handle(call, batch, await call.waiter)
         except asyncio.CancelledError:
-            self.walk_away(call, batch)
+            self.cancel(call, batch)
             raise
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call, batch)
@@ -137,20 +137,20 @@ class Coalescer:
             # Past its deadline while a shared request is out: its end is told to on_event.
             call.gone = True
             return conclude(call, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE))
-        self.ledger.end(call)
+        self.pending.end(call)
         return conclude(call)
 
     def flush(self) -> None:
         """Send what lingers now."""
         for batch in tuple(self._lingering):
-            self._depart(batch)
+            self._dispatch(batch)
 
     def close(self) -> None:
         """End everything that has not left the queue, as CLOSED."""
         for batch in self._lingering:
             for call in batch.calls:
                 call.expire(Failure.CLOSED)
-        self._slots.give_up(Failure.CLOSED)
+        self._limiter.fail(Failure.CLOSED)
 
     def pause(self, until: float) -> None:
         """Nothing starts before ``until``: what waits for room or for company and can't wait so long ends at once."""
@@ -158,7 +158,7 @@ class Coalescer:
             for call in batch.calls:
                 if call.deadline < until:
                     call.expire(Failure.PAUSED)
-        self._backlog.give_up(Failure.PAUSED, before=until)
+        self._backlog.fail(Failure.PAUSED, before=until)
 
     # -- going along --------------------------------------------------------------------------------------------
 
@@ -180,9 +180,9 @@ class Coalescer:
             return Failure.CLOSED
         return Failure.PAUSED if self._rate_limiter.paused_until > call.deadline else None
 
-    async def _heed(self, call: Call, batch: Batch, told: object) -> None:
+    async def _handle(self, call: Call, batch: Batch, told: object) -> None:
         if told is GO:
-            await self._delivery.deliver(batch)
+            await self._batch_sender.deliver(batch)
         elif not call.left:
             return
         elif not batch.started:
@@ -194,17 +194,17 @@ class Coalescer:
 
     # -- getting out --------------------------------------------------------------------------------------------
 
-    def _depart(self, batch: Batch) -> None:
+    def _dispatch(self, batch: Batch) -> None:
         """The batch gets in line for a place on the wire; until it has one, others may still join."""
         timer = self._lingering.pop(batch, None)
         if timer is not None:
             timer.cancel()
         batch.queued = True
         entry: QueuedBatch = batch.entry
-        self._slots.enqueue(entry)
+        self._limiter.enqueue(entry)
         if entry.deadline < self._rate_limiter.paused_until:
             # Calls that came while the batch was in no line, and can't wait for the end of a pause.
-            entry.give_up(Failure.PAUSED, before=self._rate_limiter.paused_until)
+            entry.fail(Failure.PAUSED, before=self._rate_limiter.paused_until)
 
     def _start(self, batch: Batch) -> None:
         """The batch has its place: nobody joins or leaves any more."""
@@ -212,7 +212,7 @@ class Coalescer:
         self._batches.close(batch)
         self._backlog.leave(batch.users, batch.size)
 
-    def depart(self, batch: Batch) -> bool:
+    def dispatch(self, batch: Batch) -> bool:
         """Take the place that was granted; False where everybody has left."""
         for call in [call for call in batch.calls if call.waiter.done()]:
             self._leave(call, batch, Failure.CANCELLED if call.waiter.cancelled() else call.waiter.result())
@@ -226,7 +226,7 @@ class Coalescer:
             batch.calls[0].waiter.set_result(GO)
         else:
             batch.shared = True
-            task = self._loop.create_task(self._delivery.drive(batch))
+            task = self._loop.create_task(self._batch_sender.drive(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return True
@@ -243,33 +243,33 @@ class Coalescer:
             timer = self._lingering.pop(batch, None)
             if timer is not None:
                 timer.cancel()
-        self.ledger.settle(call, call.users, self._unsent(reason))
+        self.pending.settle(call, call.users, self._unsent(reason))
 
-    def walk_away(self, call: Call, batch: Batch | None) -> None:
+    def cancel(self, call: Call, batch: Batch | None) -> None:
         """The caller was cancelled: its users leave with it, or go on without it."""
         was_settled = not call.left
         call.gone = True
         # Where the batch went without it, the place that it has is the others'.
         if batch is not None and not batch.shared and call in batch.calls:
-            self._delivery.give_back(batch)
+            self._batch_sender.give_back(batch)
         if was_settled:
-            self.ledger.tell_abandoned(call)
+            self.pending.tell_abandoned(call)
         elif batch is None or (batch.started and not batch.shared):
             # What was on the wire has its verdict: the rest never was there.
-            self.ledger.settle(call, unsettled(call), self._unsent(Failure.CANCELLED))
+            self.pending.settle(call, unsettled(call), self._unsent(Failure.CANCELLED))
         elif not batch.started:
             leads = batch.calls[0] is call and not batch.queued and batch not in self._lingering
             self._leave(call, batch, Failure.CANCELLED)
             if leads and batch.calls:
-                self._depart(batch)
+                self._dispatch(batch)
 
     def _fail(self, call: Call, batch: Batch | None) -> None:
         """A bug of ours ended the call: then nothing is proven, and the caller is told so."""
         logger.exception("a request failed inside the client")
         if batch is not None:
-            self._delivery.give_back(batch)
+            self._batch_sender.give_back(batch)
         if call.left:
-            self.ledger.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
+            self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
 
     def _unsent(self, reason: object) -> Verdict:
         paused = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
@@ -281,10 +281,10 @@ class Coalescer:
 class QueuedBatch:
     """A batch in which calls wait: an entry of the timer wheel, and of the line for slots."""
 
-    __slots__ = ("_batch", "_coalescer", "_tick", "deadline")
+    __slots__ = ("_batch", "_queue", "_tick", "deadline")
 
-    def __init__(self, coalescer: Coalescer, batch: Batch) -> None:
-        self._coalescer = coalescer
+    def __init__(self, queue: SendQueue, batch: Batch) -> None:
+        self._queue = queue
         self._batch = batch
         self._tick = NEVER
         #: The earliest deadline of its calls; infinite if there is none. Set by ``include``.
@@ -293,7 +293,7 @@ class QueuedBatch:
     def include(self, deadline: float) -> None:
         """Include a call with this deadline."""
         if deadline < self.deadline:
-            timers = self._coalescer.timers
+            timers = self._queue.timers
             timers.remove(self, self._tick)
             self.deadline = deadline
             self._tick = timers.add(self, deadline)
@@ -317,18 +317,18 @@ class QueuedBatch:
 
     def close(self) -> None:
         """Leave the timer wheel: no call waits any more."""
-        self._coalescer.timers.remove(self, self._tick)
+        self._queue.timers.remove(self, self._tick)
 
     @property
     def users(self) -> int:
         """See ``slots.Waiting``."""
         return self._batch.users
 
-    def grant(self) -> bool:
+    def acquire(self) -> bool:
         """See ``slots.Waiting``."""
-        return self._coalescer.depart(self._batch)
+        return self._queue.dispatch(self._batch)
 
-    def give_up(self, reason: Failure, *, before: float) -> None:
+    def fail(self, reason: Failure, *, before: float) -> None:
         """See ``slots.Waiting``."""
         for call in self._batch.calls:
             if call.deadline < before or before == math.inf:

@@ -24,12 +24,12 @@ from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
 from pushsdk._io.credentials import Credentials, NoKeyError
-from pushsdk._io.limiter import Backlog, Slots, Ticket
+from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import Transport
 
-__all__ = ["Claimant", "Job", "Sender", "Steps", "guarded"]
+__all__ = ["ApiRequest", "Claimant", "RequestSender", "Steps", "guarded"]
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Claimant(Protocol):
         ...
 
 
-class Job(msgspec.Struct, eq=False, gc=False):
+class ApiRequest(msgspec.Struct, eq=False, gc=False):
     """One request on its way: the frozen body and what became of it so far."""
 
     endpoint: Endpoint
@@ -88,14 +88,14 @@ class Job(msgspec.Struct, eq=False, gc=False):
     """Claims the users of each attempt, and is told its verdict. None if nothing needs to survive the process."""
 
     def __repr__(self) -> str:
-        return f"Job({self.endpoint}, users={self.users}, bytes={len(self.body)}, attempts={len(self.attempts)})"
+        return f"ApiRequest({self.endpoint}, users={self.users}, bytes={len(self.body)}, attempts={len(self.attempts)})"
 
     def verdict(self) -> Verdict:
         """What became of it."""
         return sum_up(self.attempts, self.evidence, self.failure)
 
 
-class Sender:
+class RequestSender:
     """Sends requests within places, deadlines and budget. One per client, used inside one event loop."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Sender:
         credentials: Credentials,
         *,
         timers: TimerWheel,
-        slots: Slots,
+        limiter: ConcurrencyLimiter,
         backlog: Backlog,
         counters: Counters,
         retry: Callable[[PushError, Steps, RetryPolicy], Awaitable[None]],
@@ -116,7 +116,7 @@ class Sender:
         self._credentials = credentials
         self._loop = timers.loop
         self.timers = timers
-        self.slots = slots
+        self.limiter = limiter
         self.backlog = backlog
         self.counters = counters
         # A stale pooled connection is replaced at most this often: then every one of the pool had been stale.
@@ -131,7 +131,7 @@ class Sender:
         # The waits between attempts.
         self._waits: set[DeadlineScope] = set()
 
-    async def run(self, job: Job, *, has_slot: bool = False) -> Verdict:
+    async def run(self, job: ApiRequest, *, has_slot: bool = False) -> Verdict:
         """Send until it is decided. ``has_slot`` where the caller took a place for the first attempt already."""
         self.counters.requests += 1
         if not has_slot and not await self._take_slot(job):
@@ -143,7 +143,7 @@ class Sender:
             await self._retry(job)
         return job.verdict()
 
-    async def wait(self, job: Job, seconds: float) -> None:
+    async def wait(self, job: ApiRequest, seconds: float) -> None:
         """The wait between two attempts; ``job.failure`` says why it was cut short."""
         size = len(job.body)
         self.backlog.enter(job.users, size)
@@ -157,7 +157,7 @@ class Sender:
             self.backlog.leave(job.users, size)
         job.failure = scope.expired
 
-    async def _retry(self, job: Job) -> None:
+    async def _retry(self, job: ApiRequest) -> None:
         try:
             await self._retry_with_policy(error_for(job.verdict()), Steps(self, job), job.policy)
         except PushError:
@@ -165,8 +165,8 @@ class Sender:
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__)
 
-    async def _take_slot(self, job: Job) -> bool:
-        if not self.closed and self.slots.try_take(job.users):
+    async def _take_slot(self, job: ApiRequest) -> bool:
+        if not self.closed and self.limiter.try_acquire(job.users):
             return True
         size = len(job.body)
         self.backlog.enter(job.users, size)
@@ -175,20 +175,20 @@ class Sender:
         finally:
             self.backlog.leave(job.users, size)
         if job.failure is Failure.PAUSED and job.evidence.retry_after is None:
-            job.evidence = Evidence(retry_after=max(0.0, self.slots.paused_until - self._loop.time()))
+            job.evidence = Evidence(retry_after=max(0.0, self.limiter.paused_until - self._loop.time()))
         return job.failure is None
 
-    async def _wait_for_slot(self, job: Job) -> Failure | None:
+    async def _wait_for_slot(self, job: ApiRequest) -> Failure | None:
         if self.closed:
             return Failure.CLOSED
-        if self.slots.paused_until > job.deadline:
+        if self.limiter.paused_until > job.deadline:
             return Failure.PAUSED
         failure: Failure | None = None
         with DeadlineScope(self.timers, job.deadline) as scope:
-            failure = await Ticket(self._loop, job.users, job.deadline).take(self.slots)
+            failure = await self.limiter.acquire(job.users, job.deadline)
         return scope.expired or failure
 
-    async def _attempt(self, job: Job) -> bool:
+    async def _attempt(self, job: ApiRequest) -> bool:
         """One attempt, and the free ones after a stale connection or a rotated key. Gives the place back.
 
         True where it was accepted. Where the deadline has passed there is no attempt.
@@ -250,19 +250,19 @@ class Sender:
                 job.watched.end(None, job.evidence.failure)
                 job.watched = None
             if job.failure is Failure.UNCLAIMED and job.own == own:
-                self.slots.return_unused(job.users)
+                self.limiter.return_unused(job.users)
             else:
-                self.slots.release()
+                self.limiter.release()
 
-    async def _ask_for_key(self, job: Job, evidence: Evidence) -> HeaderSecret:
+    async def _ask_for_key(self, job: ApiRequest, evidence: Evidence) -> HeaderSecret:
         # Until there is a key, nothing can have left, whatever ends the wait for it.
         evidence.touched = True
-        with nullcontext() if job.watched is None else job.watched.aside():
+        with nullcontext() if job.watched is None else job.watched.application_context():
             key = await self._credentials.ask()
         evidence.touched = False
         return key
 
-    def _judge(self, job: Job, evidence: Evidence, started: float) -> Attempt:
+    def _judge(self, job: ApiRequest, evidence: Evidence, started: float) -> Attempt:
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         return judge(
@@ -273,7 +273,7 @@ class Sender:
             seconds=self._loop.time() - started,
         )
 
-    def _note(self, job: Job, attempt: Attempt) -> None:
+    def _note(self, job: ApiRequest, attempt: Attempt) -> None:
         job.attempts = (*job.attempts, attempt)
         job.own += 1
         self.counters.attempts += 1
@@ -282,7 +282,7 @@ class Sender:
             job.watched = None
         if attempt.retryable and attempt.outcome is Outcome.REJECTED:
             if attempt.status in THROTTLES:
-                self.slots.throttled(attempt.started)
+                self.limiter.throttled(attempt.started)
             if attempt.retry_after is not None:
                 self._pause(min(attempt.retry_after, job.policy.max_retry_after))
         if self.emit is not None:
@@ -292,7 +292,7 @@ class Sender:
         if seconds > 0:
             until = self._loop.time() + seconds
             logger.info("the service asked for a pause of %.3f s", seconds)
-            self.slots.pause(until)
+            self.limiter.pause(until)
             self.when_paused(until)
             for scope in self._waits:
                 if scope.deadline < until:
@@ -300,7 +300,7 @@ class Sender:
             if self.emit is not None:
                 self.emit(ClientPaused(seconds=seconds))
 
-    def _may_replace(self, job: Job) -> bool:
+    def _may_replace(self, job: ApiRequest) -> bool:
         """Return True if a stale connection is replaced, under every policy: nothing was sent on it.
 
         A fresh one is replaced by one more: a service that speaks first, or closes at once, will do so again.
@@ -311,7 +311,7 @@ class Sender:
         self.counters.stale_connections += 1
         return True
 
-    async def _is_rotated(self, job: Job, key: str | None) -> bool:
+    async def _is_rotated(self, job: ApiRequest, key: str | None) -> bool:
         """Whether the callable has another key by now; asked once a request."""
         if job.rekeyed or self._credentials.fixed is not None:
             return False
@@ -330,7 +330,7 @@ class Steps:
 
     __slots__ = ("_job", "_sender")
 
-    def __init__(self, sender: Sender, job: Job) -> None:
+    def __init__(self, sender: RequestSender, job: ApiRequest) -> None:
         self._sender = sender
         self._job = job
 

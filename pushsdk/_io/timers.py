@@ -15,7 +15,7 @@ import msgspec
 
 from pushsdk._core.outcome import Failure
 
-__all__ = ["NEVER", "TICKS_PER_SECOND", "TURNS_TO_READ", "DeadlineScope", "Entry", "TimerWheel"]
+__all__ = ["NEVER", "TICKS_PER_SECOND", "TURNS_TO_READ", "DeadlineScope", "TimerEntry", "TimerWheel"]
 
 TICKS_PER_SECOND = 250
 # One turn reads the sockets, the next runs the tasks that the answers wake, the third takes in the rest of an answer.
@@ -24,7 +24,7 @@ TURNS_TO_READ = 3
 NEVER = -1
 
 
-class Entry(Protocol):
+class TimerEntry(Protocol):
     """An entry of the timer wheel."""
 
     def expire(self, reason: Failure) -> None:
@@ -40,12 +40,12 @@ class TimerWheel:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         # The entries by their deadlines, rounded up to a tick (a dict as an ordered set).
-        self._buckets: dict[int, dict[Entry, None]] = {}
+        self._buckets: dict[int, dict[TimerEntry, None]] = {}
         self._order: list[int] = []
         self._handle: asyncio.Handle | None = None
         self._armed = math.inf
 
-    def add(self, entry: Entry, deadline: float) -> int:
+    def add(self, entry: TimerEntry, deadline: float) -> int:
         """Keep the entry until it expires, or is removed with the tick that this returns."""
         tick = int(deadline * TICKS_PER_SECOND) + 1 if deadline < math.inf else NEVER
         bucket = self._buckets.get(tick)
@@ -58,7 +58,7 @@ class TimerWheel:
         bucket[entry] = None
         return tick
 
-    def remove(self, entry: Entry, tick: int) -> None:
+    def remove(self, entry: TimerEntry, tick: int) -> None:
         """Remove the entry. An empty tick goes when its time comes, or before the next is armed."""
         bucket = self._buckets.get(tick)
         if bucket is not None:

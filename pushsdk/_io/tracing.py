@@ -13,10 +13,10 @@ from typing import Any, Literal, Protocol
 from pushsdk._core.batching import Call
 from pushsdk._core.outcome import Attempt, Failure, Outcome
 
-__all__ = ["Observer", "WatchedAttempt", "WatchedWork"]
+__all__ = ["AttemptSpan", "Observer", "WorkSpan"]
 
 
-class WatchedAttempt(Protocol):
+class AttemptSpan(Protocol):
     """One attempt, from before its key is asked for until it is judged. Ended in the task that it began in."""
 
     @property
@@ -28,7 +28,7 @@ class WatchedAttempt(Protocol):
         """In the block its request is where others see it: aiohttp's instrumentation, hooks of a session."""
         ...
 
-    def aside(self) -> AbstractContextManager[None]:
+    def application_context(self) -> AbstractContextManager[None]:
         """In the block the application's own code runs, as its callable for the key: what that does is its own."""
         ...
 
@@ -37,7 +37,7 @@ class WatchedAttempt(Protocol):
         ...
 
 
-class WatchedWork(Protocol):
+class WorkSpan(Protocol):
     """Something that attempts are part of. Ended in the task that it began in."""
 
     def end(self, users: Mapping[Outcome, int]) -> None:
@@ -60,23 +60,21 @@ class Observer(Protocol):
         """These calls had to wait, and have their place on the wire now."""
         ...
 
-    def attempt(
-        self, endpoint: Literal["push", "campaigns"], users: int, resends: int, *, first: bool
-    ) -> WatchedAttempt:
+    def attempt(self, endpoint: Literal["push", "campaigns"], users: int, resends: int, *, first: bool) -> AttemptSpan:
         """An attempt begins, in this task, after ``resends`` others of its request.
 
         ``first`` where none of its users had one before, as they have where a larger request was split.
         """
         ...
 
-    def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:
+    def batch(self, calls: Sequence[Call], users: int) -> WorkSpan:
         """A request that several callers share begins, in a task of its own."""
         ...
 
-    def campaign(self) -> WatchedWork:
+    def campaign(self) -> WorkSpan:
         """A campaign is about to be created, in this task."""
         ...
 
-    def run(self, users: int, requests: int) -> WatchedWork:
+    def run(self, users: int, requests: int) -> WorkSpan:
         """The sending of a broadcast of so many planned users and requests begins, in this task."""
         ...

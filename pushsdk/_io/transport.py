@@ -28,18 +28,18 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Evidence, Failure, is_json
 from pushsdk._io.fast_post import (
     HEAD_LIMITS,
-    Answer,
     Claim,
-    Exchange,
-    Head,
+    FastPost,
+    RawResponse,
+    RequestHead,
     StaleConnectionError,
     UnclaimedError,
+    check_stale,
     claimed,
     confirm,
     is_own,
-    look,
 )
-from pushsdk._io.tracing import WatchedAttempt
+from pushsdk._io.tracing import AttemptSpan
 from pushsdk._version import __version__
 
 __all__ = ["AiohttpTransport", "Session", "Transport", "check_session", "check_ssl"]
@@ -65,7 +65,7 @@ class Transport(Protocol):
         *,
         connect: float | None,
         read: bool,
-        watched: WatchedAttempt | None = None,
+        watched: AttemptSpan | None = None,
         claim: Claim | None = None,
     ) -> None:
         """POST ``body`` to ``path`` below the base URL and fill ``evidence``.
@@ -82,7 +82,7 @@ class Transport(Protocol):
         ...
 
 
-class _Body(payload.Payload):
+class _EvidenceBody(payload.Payload):
     """A frozen body that writes down what became of it."""
 
     _autoclose = True
@@ -121,14 +121,14 @@ class _Body(payload.Payload):
             body = await claimed(claim)
             # The head names the length by now. JSON may end in white space.
             self._value = body.ljust(len(self._value))
-        look(protocol, evidence)
+        check_stale(protocol, evidence)
         self._parser = protocol._parser
         evidence.started_writing = True
         await writer.write(self._value)
         evidence.written = True
 
     def confirm(self) -> None:
-        """See ``exchange.confirm``. No answer for a mock, or if another request has the connection by now."""
+        """See ``fast_post.confirm``. No answer for a mock, or if another request has the connection by now."""
         if self._parser is not None and self._protocol._parser is self._parser:
             confirm(self._protocol, self._evidence)
 
@@ -169,10 +169,10 @@ class AiohttpTransport:
             auto_decompress=False,
             trust_env=False,
         )
-        self._exchange = Exchange.over(self._session) if self._owned and proxy is None else None
+        self._fast_post = FastPost.over(self._session) if self._owned and proxy is None else None
         # By the URL, with the key where that is always the same.
         self._key = key
-        self._heads: dict[URL, Head] = {}
+        self._heads: dict[URL, RequestHead] = {}
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
         if not self._owned:
             # A context, for with True aiohttp does as the session's connector was told, which may verify nothing, and
@@ -198,7 +198,7 @@ class AiohttpTransport:
         *,
         connect: float | None,
         read: bool,
-        watched: WatchedAttempt | None = None,
+        watched: AttemptSpan | None = None,
         claim: Claim | None = None,
     ) -> None:
         """See ``Transport.post``."""
@@ -208,13 +208,13 @@ class AiohttpTransport:
         if self._exposed and _is_proxied(self._session, self._base_url):
             evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
             return
-        response: Answer | aiohttp.ClientResponse | None = None
-        url, timeout, exchange = self._url(path), self._timeout(connect), self._exchange
+        response: RawResponse | aiohttp.ClientResponse | None = None
+        url, timeout, fast_post = self._url(path), self._timeout(connect), self._fast_post
         headers = None if watched is None else watched.headers
         try:
-            if exchange is not None and exchange.takes(body):
+            if fast_post is not None and fast_post.takes(body):
                 evidence.touched = True
-                response = await exchange.post(self._head(url, key, headers), body, evidence, timeout, claim)
+                response = await fast_post.post(self._head(url, key, headers), body, evidence, timeout, claim)
             else:
                 if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
                     # A mock or a recorder, which may never ask the body to write. Until then nothing can have left.
@@ -222,7 +222,7 @@ class AiohttpTransport:
                     body, claim = await claimed(claim), None
                     evidence.touched = False
                 # What session.post() calls, without the context manager that it wraps it in.
-                data = _Body(body, evidence, claim)
+                data = _EvidenceBody(body, evidence, claim)
                 with _UNWATCHED if watched is None else watched.current():
                     response = await self._session._request(
                         "POST",
@@ -258,12 +258,12 @@ class AiohttpTransport:
         if self._owned:
             await self._session.close()
 
-    def _head(self, url: URL, key: HeaderSecret, headers: Mapping[str, str] | None) -> Head:
+    def _head(self, url: URL, key: HeaderSecret, headers: Mapping[str, str] | None) -> RequestHead:
         if headers is not None or key is not self._key:
-            return Head(url, self._merged(key, headers))
+            return RequestHead(url, self._merged(key, headers))
         head = self._heads.get(url)
         if head is None:
-            head = self._heads[url] = Head(url, self._merged(key, None))
+            head = self._heads[url] = RequestHead(url, self._merged(key, None))
         return head
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -315,7 +315,7 @@ def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect, ceil_threshold=_NEVER_ROUND)
 
 
-async def _take_in(response: Answer | aiohttp.ClientResponse, evidence: Evidence, *, read: bool) -> None:
+async def _take_in(response: RawResponse | aiohttp.ClientResponse, evidence: Evidence, *, read: bool) -> None:
     evidence.headers = response.headers
     if not 200 <= response.status < 300:
         await _read(response, evidence, ERROR_BODY_LIMIT)
@@ -326,7 +326,7 @@ async def _take_in(response: Answer | aiohttp.ClientResponse, evidence: Evidence
 
 
 async def _read(
-    response: Answer | aiohttp.ClientResponse, evidence: Evidence, limit: int, *, first: bool = False
+    response: RawResponse | aiohttp.ClientResponse, evidence: Evidence, limit: int, *, first: bool = False
 ) -> None:
     """Note at most ``limit`` bytes of the body, as they come: nothing is decompressed.
 

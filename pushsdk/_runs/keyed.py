@@ -14,7 +14,7 @@ from pushsdk._core.outcome import Evidence, Failure, Verdict, sum_up
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import Piece, Segment, call_of
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._io.batch_sender import Ledger
+from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
@@ -32,7 +32,7 @@ class KeyedSends:
     async def send(self, call: Call, content: Content, *, key: object) -> Receipt:
         """Send to those users of the call whom no earlier call with this key has reached or holds.
 
-        Raises as ``Coalescer.send``; ClaimStoreError, and ValidationError for another payload, if nothing was sent.
+        Raises as ``SendQueue.send``; ClaimStoreError, and ValidationError for another payload, if nothing was sent.
         """
         engine, log = self._engine, self._log
         digest, users = idempotency.digest_of(key), idempotency.by_position(call.users)
@@ -53,7 +53,7 @@ class KeyedSends:
     async def _send(self, call: Call, content: Content, keyed: KeyedCall) -> Receipt:
         is_unclaimed = False
         try:
-            return await self._engine.coalescer.send(call, content)
+            return await self._engine.queue.send(call, content)
         except NotSentError as error:
             if keyed.error is not None:
                 is_unclaimed = True
@@ -72,7 +72,7 @@ class KeyedSends:
         except asyncio.CancelledError:
             if not call.gone:
                 call.gone = True
-                self._engine.coalescer.ledger.tell_abandoned(call)
+                self._engine.queue.pending.tell_abandoned(call)
             raise
 
     async def _recorded(self, call: Call, keyed: KeyedCall, error: NotSentError) -> Receipt:
@@ -106,9 +106,9 @@ class KeyedCall:
         self.is_asked = False
         self.error: PushError | None = None
 
-    def for_request(self, content: Content, piece: Piece, ledger: Ledger) -> KeyedClaim:
+    def for_request(self, content: Content, piece: Piece, pending: PendingCalls) -> KeyedClaim:
         """Return the claim of a request that carries this call, and perhaps others of the same log."""
-        return KeyedClaim(self.log, content, piece, ledger)
+        return KeyedClaim(self.log, content, piece, pending)
 
     def ranges(self, users: tuple[str, ...]) -> Ranges:
         """Return the positions of some users, or of all."""
@@ -126,10 +126,10 @@ class KeyedCall:
 class KeyedClaim:
     """The claims of one request. See ``_io.sender.Claimant``."""
 
-    def __init__(self, log: ClaimLog, content: Content, piece: Piece, ledger: Ledger) -> None:
+    def __init__(self, log: ClaimLog, content: Content, piece: Piece, pending: PendingCalls) -> None:
         self._log = log
         self._content = content
-        self._ledger = ledger
+        self._pending = pending
         #: The piece to send: without the users whose claim was refused.
         self.piece = piece
         # Of the attempt under way, one for each segment of the piece.
@@ -180,7 +180,7 @@ class KeyedClaim:
         keyed: KeyedCall = call.claims
         if request.error is not None:
             keyed.error = claim_error(request.error)
-            self._ledger.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
+            self._pending.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
             return None
         granted = [user for start, stop in request.claimed for user in keyed.users[start:stop]]
         if len(granted) == len(segment.users):
@@ -191,7 +191,7 @@ class KeyedClaim:
             for low, high, status in states.runs(start, stop):
                 left_out.setdefault(status, []).extend(keyed.users[low:high])
         for status, users in left_out.items():
-            self._ledger.settle(call, tuple(users), idempotency.recorded_verdict(status))
+            self._pending.settle(call, tuple(users), idempotency.recorded_verdict(status))
         if not granted:
             return None
         return Segment(call, tuple(granted), wire.encode_user_ids(granted)[1:-1])

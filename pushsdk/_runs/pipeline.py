@@ -161,7 +161,7 @@ class Pipeline:
 
     def _tell(self) -> None:
         sender, now = self._sender, self._loop.time()
-        paused = max(0.0, self._engine.slots.paused_until - now)
+        paused = max(0.0, self._engine.limiter.paused_until - now)
         self._meter.tell(now, paused=paused, waiting=sender.is_waiting, trouble=sender.trouble)
 
 

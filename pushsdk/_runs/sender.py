@@ -21,8 +21,7 @@ from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopPolicy, Watch
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
-from pushsdk._io.limiter import Ticket
-from pushsdk._io.sender import Job
+from pushsdk._io.sender import ApiRequest
 from pushsdk._io.timers import DeadlineScope
 from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import TICK
@@ -66,7 +65,7 @@ class RunLog(Protocol):
 class ChunkClaim:
     """The claim of one attempt of a ``ChunkSender``. See ``_io.sender.Claimant``."""
 
-    def __init__(self, sender: ChunkSender, job: Job, request: ChunkRequest, *, in_doubt: bool) -> None:
+    def __init__(self, sender: ChunkSender, job: ApiRequest, request: ChunkRequest, *, in_doubt: bool) -> None:
         self._sender = sender
         self._job = job
         self._request = request
@@ -115,7 +114,7 @@ class ChunkSender:
         self._engine = engine
         self._log = log
         self._loop = engine.enter()
-        self._slots = engine.slots
+        self._limiter = engine.limiter
         self._split_on = engine.settings.batching.split_on
         # One attempt per claim: retries are made here, outside the retry budget.
         self._policy = msgspec.structs.replace(
@@ -148,7 +147,7 @@ class ChunkSender:
     @property
     def is_waiting(self) -> bool:
         """True while nothing is in flight, because of earlier failures."""
-        return bool(self._pausing) and not self._slots.in_flight
+        return bool(self._pausing) and not self._limiter.in_flight
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Start nothing more; requests in flight complete."""
@@ -301,8 +300,8 @@ class ChunkSender:
             self._engine.counters.users[Outcome.UNKNOWN] += request.users
         return None
 
-    def _job(self, request: ChunkRequest) -> Job:
-        return Job(
+    def _job(self, request: ChunkRequest) -> ApiRequest:
+        return ApiRequest(
             "push",
             request.body(),
             users=request.users,
@@ -341,16 +340,16 @@ class ChunkSender:
         """Wait for a slot; False if the sending stops first."""
         if self.stop_reason is not None:
             return False
-        if self._slots.try_take(users):
+        if self._limiter.try_acquire(users):
             return True
         scope = DeadlineScope(self._engine.timers, math.inf)
         self._waiting.add(scope)
         try:
             with scope:
                 async with self._line:
-                    if self._slots.try_take(users):
+                    if self._limiter.try_acquire(users):
                         return True
-                    return await Ticket(self._loop, users, math.inf).take(self._slots) is None
+                    return await self._limiter.acquire(users, math.inf) is None
         finally:
             self._waiting.discard(scope)
         return False
@@ -384,7 +383,7 @@ class ChunkSender:
         return now - self._left_out
 
     def _check_brake(self, now: float) -> None:
-        reason = self._watch.verdict(now, paused_until=self._slots.paused_until - self._left_out)
+        reason = self._watch.verdict(now, paused_until=self._limiter.paused_until - self._left_out)
         if reason is not None:
             self.stop("stop_policy", reason)
 

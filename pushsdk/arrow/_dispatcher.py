@@ -286,7 +286,7 @@ class PlanSender:
             # The first request waits for its turn among those that share the rate. What was sent before does not.
             share, self._share = self._share, None
             first = 1 if opened.chunk.is_personal else len(opened.chunk.users)
-            self._engine.slots.rate_limiter.begin(self._loop.time(), first, share.place / share.of)
+            self._engine.limiter.rate_limiter.begin(self._loop.time(), first, share.place / share.of)
         while self._sender.stop_reason is None and not opened.is_left_open and (ranges := opened.open()):
             await self._send_open(opened, ranges)
             self._is_resumed |= entry.is_known

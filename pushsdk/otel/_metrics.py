@@ -89,7 +89,7 @@ class Instruments:
         up_down = meter.create_observable_up_down_counter
         up_down(
             "pushsdk.requests.in_flight",
-            [self._reading(lambda engine: engine.slots.in_flight)],
+            [self._reading(lambda engine: engine.limiter.in_flight)],
             unit="{request}",
             description="Attempts on the wire.",
         )

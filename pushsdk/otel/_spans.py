@@ -27,7 +27,7 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Attempt, Failure, Outcome
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import PATHS
-from pushsdk._io.tracing import WatchedAttempt, WatchedWork
+from pushsdk._io.tracing import AttemptSpan, WorkSpan
 from pushsdk._version import __version__
 from pushsdk.otel._metrics import SCHEMA, Instruments, Where
 
@@ -68,7 +68,7 @@ _GUARD = _Guard()
 
 
 class Work:
-    """See ``_io.observer.WatchedWork``. Its span is the current one until it ends."""
+    """See ``_io.tracing.WorkSpan``. Its span is the current one until it ends."""
 
     __slots__ = ("_span", "_token")
 
@@ -114,7 +114,7 @@ def fail(span: Span, kind: str) -> None:
 
 
 class ClientObserver:
-    """See ``_io.observer.Observer``."""
+    """See ``_io.tracing.Observer``."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class ClientObserver:
             since, context = calls[0].caller
             self._instruments.queue_wait.record(max(0.0, now - since), self._server, context)
 
-    def attempt(self, endpoint: _Endpoint, users: int, resends: int, *, first: bool) -> WatchedAttempt:
+    def attempt(self, endpoint: _Endpoint, users: int, resends: int, *, first: bool) -> AttemptSpan:
         """See ``Observer.attempt``."""
         with _GUARD:
             if users > 1 and not resends:
@@ -173,7 +173,7 @@ class ClientObserver:
             return _Attempt(self, span, None if self._propagator is None else _injected(self._propagator, span))
         return _NOTHING
 
-    def late(self, endpoint: _Endpoint, users: int, started: int) -> WatchedAttempt:
+    def late(self, endpoint: _Endpoint, users: int, started: int) -> AttemptSpan:
         """The attempt that began then, in nanoseconds since the epoch, and has to have its span after all."""
         attributes = self._attributes(endpoint, users, 0)
         return _Attempt(self, self._tracer.start_span("POST", None, _CLIENT, attributes, start_time=started))
@@ -186,7 +186,7 @@ class ClientObserver:
             attributes["http.request.resend_count"] = resends
         return attributes
 
-    def batch(self, calls: Sequence[Call], users: int) -> WatchedWork:
+    def batch(self, calls: Sequence[Call], users: int) -> WorkSpan:
         """See ``Observer.batch``."""
         with _GUARD:
             context, links, left_out = callers_of(calls)
@@ -197,15 +197,15 @@ class ClientObserver:
             return Work(span, context)
         return _NOTHING
 
-    def campaign(self) -> WatchedWork:
+    def campaign(self) -> WorkSpan:
         """See ``Observer.campaign``."""
         return self._work("push campaign", {})
 
-    def run(self, users: int, requests: int) -> WatchedWork:
+    def run(self, users: int, requests: int) -> WorkSpan:
         """See ``Observer.run``."""
         return self._work("push broadcast", {"pushsdk.users": users, "pushsdk.requests": requests})
 
-    def _work(self, name: str, attributes: dict[str, _Value]) -> WatchedWork:
+    def _work(self, name: str, attributes: dict[str, _Value]) -> WorkSpan:
         with _GUARD:
             context = _current()
             return Work(self._tracer.start_span(name, context, attributes=attributes), context)
@@ -253,7 +253,7 @@ class _Ending:
 
 
 class _Attempt(msgspec.Struct, eq=False, gc=False):
-    """See ``_io.observer.WatchedAttempt``. Its span is the current one only where somebody may look."""
+    """See ``_io.tracing.AttemptSpan``. Its span is the current one only where somebody may look."""
 
     observer: ClientObserver
     span: Span
@@ -262,7 +262,7 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
     def current(self) -> AbstractContextManager[None]:
         return _Attached(trace.set_span_in_context(self.span, otel_context.set_value(_SUPPRESS, True)))
 
-    def aside(self) -> AbstractContextManager[None]:
+    def application_context(self) -> AbstractContextManager[None]:
         return _Attached(trace.set_span_in_context(self.span))
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
@@ -278,7 +278,7 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
 
 
 class _LeftOut(msgspec.Struct, eq=False, gc=False):
-    """See ``_io.observer.WatchedAttempt``. It has no span, unless it ends otherwise than accepted."""
+    """See ``_io.tracing.AttemptSpan``. It has no span, unless it ends otherwise than accepted."""
 
     headers: ClassVar[None] = None
     observer: ClientObserver
@@ -290,7 +290,7 @@ class _LeftOut(msgspec.Struct, eq=False, gc=False):
     def current(self) -> AbstractContextManager[None]:
         return _Attached(otel_context.set_value(_SUPPRESS, True))
 
-    def aside(self) -> AbstractContextManager[None]:
+    def application_context(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
@@ -309,7 +309,7 @@ class _Nothing:
     def current(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def aside(self) -> AbstractContextManager[None]:
+    def application_context(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def end(self, *_: object) -> None:

@@ -51,7 +51,7 @@ def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall) -
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
     for outcome, ids, attempts in _endings(users, call):
         engine.counters.abandoned += 1
-        engine.coalescer.ledger.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
+        engine.queue.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
 
 
 def _endings(users: tuple[str, ...], call: ThreadCall) -> list[tuple[Outcome, tuple[str, ...], tuple[Attempt, ...]]]:

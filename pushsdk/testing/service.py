@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import Claim
-from pushsdk._io.tracing import WatchedAttempt
+from pushsdk._io.tracing import AttemptSpan
 from pushsdk._public import set_public_module
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions
@@ -266,7 +266,7 @@ class FakeService:
         *,
         connect: float | None,
         read: bool,
-        watched: WatchedAttempt | None = None,
+        watched: AttemptSpan | None = None,
         claim: Claim | None = None,
     ) -> None:
         """Take a request; for the client."""

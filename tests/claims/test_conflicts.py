@@ -114,7 +114,7 @@ async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key
         service._then = FakeResponse.accept()
         await client.send("user-2", HELLO)
         assert asyncio.get_running_loop().time() - started > 0.05
-        assert client._engine.slots.in_flight == 0
+        assert client._engine.limiter.in_flight == 0
 
 
 @virtual

@@ -213,7 +213,7 @@ async def test_a_lone_call_that_is_cancelled_as_it_gets_its_place_gives_that_bac
     async with client_of(service, batching=Batching(linger=0.01)) as client:
         task = start(client.send("a", MESSAGE))
         await asyncio.sleep(0)
-        (departure,) = client._engine.coalescer._lingering.values()
+        (departure,) = client._engine.queue._lingering.values()
         # In the loop's turn of the departure, and after it.
         asyncio.get_running_loop().call_at(departure.when() + 5e-10, task.cancel)
         assert isinstance(await outcome_of(task), asyncio.CancelledError)
@@ -227,7 +227,7 @@ async def test_who_is_cancelled_as_its_batch_gets_a_place_does_not_give_that_awa
     async with client_of(service, batching=Batching(linger=0.01), limits=Limits(in_flight=1)) as client:
         one, other = start(client.send("a", MESSAGE)), start(client.send("b", MESSAGE))
         await asyncio.sleep(0)
-        (departure,) = client._engine.coalescer._lingering.values()
+        (departure,) = client._engine.queue._lingering.values()
         # In the loop's turn of the departure, and before it.
         asyncio.get_running_loop().call_at(departure.when() - 5e-10, other.cancel)
         await one

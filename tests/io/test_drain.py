@@ -69,7 +69,7 @@ async def test_who_is_accepted_at_the_very_end_of_its_deadline_is_in_the_report_
     client = client_of(FakeService(then=answer(after=1.0)))
     tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
     await turns(4)
-    ledger = client._engine.coalescer.ledger
+    ledger = client._engine.queue.pending
     settle = ledger.settle_piece
 
     def settle_late(piece: Any, verdict: Any) -> None:

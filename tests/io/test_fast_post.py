@@ -24,7 +24,7 @@ from yarl import URL
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io import fast_post
-from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, Answer, Exchange, Head
+from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, RawResponse, RequestHead
 from pushsdk._io.transport import AiohttpTransport
 
 KEY = HeaderSecret("s3cr3t")
@@ -81,13 +81,13 @@ async def post(transport: AiohttpTransport, body: bytes = BODY, *, watched: Watc
 def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the bodies that went by the fast_post."""
     sizes: list[int] = []
-    post = Exchange.post
+    post = FastPost.post
 
-    async def note(self: Exchange, head: Head, body: bytes, *others: Any) -> Answer:
+    async def note(self: FastPost, head: RequestHead, body: bytes, *others: Any) -> RawResponse:
         sizes.append(len(body))
         return await post(self, head, body, *others)
 
-    monkeypatch.setattr(Exchange, "post", note)
+    monkeypatch.setattr(FastPost, "post", note)
     return sizes
 
 
@@ -128,7 +128,7 @@ async def test_an_attempt_is_the_current_one_only_where_aiohttp_sends_it(
 async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     transport = transport_of(server)
     await post(transport)
-    before, seen, write = asyncio.all_tasks(), [], Head.write
+    before, seen, write = asyncio.all_tasks(), [], RequestHead.write
 
     class Recorder:
         def __init__(self, transport: Any) -> None:
@@ -138,7 +138,7 @@ async def test_it_makes_no_task_and_leaves_in_one_write(server: WireServer, monk
             seen.append((data, asyncio.all_tasks()))
             self.transport.write(data)
 
-    monkeypatch.setattr(Head, "write", lambda self, to, body: write(self, Recorder(to), body))
+    monkeypatch.setattr(RequestHead, "write", lambda self, to, body: write(self, Recorder(to), body))
     assert (await post(transport)).status == 204
     await transport.close()
     ((data, tasks),) = seen
@@ -203,7 +203,7 @@ async def test_what_was_laid_hands_on_before_is_left_alone(monkeypatch: pytest.M
     for wrapper in (refuse, posing, types.MethodType(own, object())):
         monkeypatch.setattr(fast_post, function, wrapper)
         async with aiohttp.ClientSession() as session:
-            assert Exchange.over(session) is None
+            assert FastPost.over(session) is None
 
 
 class Request(aiohttp.ClientRequest):
@@ -291,12 +291,12 @@ async def test_a_mock_that_comes_and_goes_is_heeded_meanwhile(server: WireServer
 )
 async def test_only_releases_that_these_tests_were_run_with_are_leant_on(release: str, leant_on: bool) -> None:
     async with aiohttp.ClientSession() as session:
-        assert (Exchange.over(session, release) is not None) is leant_on
+        assert (FastPost.over(session, release) is not None) is leant_on
 
 
 async def test_the_installed_release_is_one_of_them() -> None:
     async with aiohttp.ClientSession() as session:
-        assert Exchange.over(session) is not None
+        assert FastPost.over(session) is not None
 
 
 async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
@@ -388,7 +388,7 @@ async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
 
 
 async def test_nobody_is_shown_a_head() -> None:
-    head = Head(URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
+    head = RequestHead(URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
     assert "s3cr3t" not in f"{head!r} {head.request.headers!r} {vars(head.request)!r}"
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(head)

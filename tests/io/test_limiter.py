@@ -11,38 +11,38 @@ from support.virtual_time import turns, virtual
 from pushsdk import Rate
 from pushsdk._core.outcome import Failure
 from pushsdk._core.rate_limit import RateLimiter
-from pushsdk._io.limiter import Slots, Ticket
+from pushsdk._io.limiter import ConcurrencyLimiter
 
 
-def slots_of(limit: int, rate: Rate | None = None) -> Slots:
-    return Slots(asyncio.get_running_loop(), limit, RateLimiter(rate or Rate()))
+def slots_of(limit: int, rate: Rate | None = None) -> ConcurrencyLimiter:
+    return ConcurrencyLimiter(asyncio.get_running_loop(), limit, RateLimiter(rate or Rate()))
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def take(slots: Slots, deadline: float = math.inf) -> asyncio.Task[Failure | None]:
-    return asyncio.get_running_loop().create_task(Ticket(asyncio.get_running_loop(), 1, deadline).take(slots))
+def take(slots: ConcurrencyLimiter, deadline: float = math.inf) -> asyncio.Task[Failure | None]:
+    return asyncio.get_running_loop().create_task(slots.acquire(1, deadline))
 
 
 @virtual
 async def test_places_are_taken_up_to_the_limit_and_given_back() -> None:
     slots = slots_of(2)
-    assert [slots.try_take(1) for _ in range(3)] == [True, True, False]
+    assert [slots.try_acquire(1) for _ in range(3)] == [True, True, False]
     assert slots.in_flight == 2
     slots.release()
-    assert slots.try_take(1)
+    assert slots.try_acquire(1)
 
 
 @virtual
 async def test_who_waits_is_served_in_turn_and_not_overtaken() -> None:
     slots = slots_of(1)
-    assert slots.try_take(1)
+    assert slots.try_acquire(1)
     tasks = [take(slots) for _ in range(3)]
     await turns()
     slots.release()
-    assert not slots.try_take(1)
+    assert not slots.try_acquire(1)
     await turns()
     assert [task.done() for task in tasks] == [True, False, False]
     slots.release()
@@ -55,7 +55,7 @@ async def test_who_waits_is_served_in_turn_and_not_overtaken() -> None:
 @virtual
 async def test_a_ticket_that_is_cancelled_is_passed_over() -> None:
     slots = slots_of(1)
-    assert slots.try_take(1)
+    assert slots.try_acquire(1)
     first, second = take(slots), take(slots)
     await turns()
     first.cancel()
@@ -69,7 +69,7 @@ async def test_a_ticket_that_is_cancelled_is_passed_over() -> None:
 @virtual
 async def test_a_ticket_cancelled_with_its_place_in_hand_gives_it_to_the_next() -> None:
     slots = slots_of(1)
-    assert slots.try_take(1)
+    assert slots.try_acquire(1)
     first, second = take(slots), take(slots)
     await turns()
     slots.release()
@@ -83,10 +83,10 @@ async def test_a_ticket_cancelled_with_its_place_in_hand_gives_it_to_the_next() 
 @virtual
 async def test_a_ticket_given_up_and_then_cancelled_holds_no_place() -> None:
     slots = slots_of(1)
-    assert slots.try_take(1)
+    assert slots.try_acquire(1)
     task = take(slots, now() + 100.0)
     await turns()
-    slots.give_up(Failure.CLOSED)
+    slots.fail(Failure.CLOSED)
     task.cancel()
     await turns()
     assert task.cancelled()
@@ -99,7 +99,7 @@ async def test_a_pause_ends_who_cannot_wait_it_out_and_holds_the_rest() -> None:
     slots = slots_of(2)
     before = now()
     slots.pause(before + 10.0)
-    assert not slots.try_take(1)
+    assert not slots.try_acquire(1)
     short, patient = take(slots, before + 5.0), take(slots)
     await turns()
     slots.pause(before + 12.0)
@@ -115,10 +115,10 @@ async def test_a_pause_ends_who_cannot_wait_it_out_and_holds_the_rest() -> None:
 @virtual
 async def test_a_close_stops_the_timer_of_the_gate() -> None:
     slots = slots_of(1, Rate(requests_per_second=1.0))
-    assert slots.try_take(1)
+    assert slots.try_acquire(1)
     slots.release()
     task = take(slots, now() + 100.0)
     await turns()
-    slots.give_up(Failure.CLOSED)
+    slots.fail(Failure.CLOSED)
     assert await task is Failure.CLOSED
     slots.close()

@@ -39,7 +39,7 @@ from pushsdk import (
     Timeout,
     UnexpectedResponseError,
 )
-from pushsdk._io.sender import Job
+from pushsdk._io.sender import ApiRequest
 
 CAMPAIGN = CampaignRequest(external_id="spring")
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -287,14 +287,14 @@ async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
 
 @virtual
 async def test_a_job_shows_no_text_and_no_ids() -> None:
-    job = Job("push", b"secret", users=1, policy=RetryPolicy.safe(), timeout=Timeout(), deadline=math.inf)
-    assert repr(job) == "Job(push, users=1, bytes=6, attempts=0)"
+    job = ApiRequest("push", b"secret", users=1, policy=RetryPolicy.safe(), timeout=Timeout(), deadline=math.inf)
+    assert repr(job) == "ApiRequest(push, users=1, bytes=6, attempts=0)"
 
 
 @virtual
 async def test_a_bug_before_a_call_is_in_any_batch_is_told_to_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of(FakeService()) as client:
-        monkeypatch.setattr(client._engine.coalescer, "_backlog", None)
+        monkeypatch.setattr(client._engine.queue, "_backlog", None)
         with pytest.raises(OutcomeUnknownError):
             await client.send("a", MESSAGE)
         assert idle(client)
@@ -304,7 +304,7 @@ async def test_a_bug_before_a_call_is_in_any_batch_is_told_to_its_caller(monkeyp
 async def test_a_bug_after_the_verdict_changes_nothing_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
     service = FakeService()
     async with client_of(service) as client:
-        ledger = client._engine.coalescer.ledger
+        ledger = client._engine.queue.pending
         settle = ledger.settle_piece
 
         def settle_and_fail(piece: Any, verdict: Any) -> None:

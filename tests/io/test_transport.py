@@ -50,7 +50,7 @@ from support.wire_server import Script, Wire, WireServer
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import _Socket
-from pushsdk._io.transport import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, AiohttpTransport, _Body
+from pushsdk._io.transport import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, AiohttpTransport, _EvidenceBody
 
 KEY = HeaderSecret("key")
 BODY = b'{"userIds":["u"],"message":{}}'
@@ -505,7 +505,7 @@ def test_a_unix_socket_is_not_asked_what_its_peer_has_read() -> None:
 
 def test_a_connection_that_another_request_has_by_now_says_nothing_about_this_one() -> None:
     evidence = Evidence(written=True)
-    body = _Body(BODY, evidence, None)
+    body = _EvidenceBody(BODY, evidence, None)
     body._protocol, body._parser = SimpleNamespace(_parser="another's"), "ours"
     body.confirm()
     assert evidence.written

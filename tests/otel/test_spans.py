@@ -337,7 +337,7 @@ async def test_a_batch_whose_task_is_cancelled_ends_its_spans_as_unknown(telemet
     async with watched(telemetry, FakeService(hang())) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await asyncio.sleep(1.0)
-        for task in tuple(client._engine.coalescer._tasks):
+        for task in tuple(client._engine.queue._tasks):
             task.cancel()
         await asyncio.gather(*(outcome_of(task) for task in tasks))
     assert telemetry.tree().splitlines() == [
@@ -476,6 +476,6 @@ async def test_without_an_observer_nothing_is_remembered_of_a_caller() -> None:
         engine = client._engine
         task = start(client.send("a", MESSAGE))
         await turns(1)
-        seen += [call.caller for call in engine.coalescer.ledger.active]
+        seen += [call.caller for call in engine.queue.pending.active]
         await task
     assert seen == [None]
