@@ -1341,8 +1341,8 @@ AUDIENCE = [
     Mutant(
         "an input file that changed between two reads goes unnoticed",
         READERS + "source.py",
-        "(each.st_size, each.st_mtime_ns)",
-        "(each.st_size, 0)",
+        "(stat.st_size, stat.st_mtime_ns)",
+        "(stat.st_size, 0)",
         T_AUDIENCE,
     ),
     Mutant(

@@ -1,6 +1,6 @@
-"""Each user once, exactly, in bounded memory: what was seen is kept in a set, and beyond that spilled to disk.
+"""Exact deduplication of users in bounded memory: ids are kept in a set, and beyond that spilled to disk.
 
-Sync, no duckdb. The file on disk has no name: nobody else can open it, and it is gone with the process.
+The file on disk has no name: no other process can open it, and it is gone with the process.
 """
 
 from __future__ import annotations
@@ -18,45 +18,50 @@ import msgspec
 
 from pushsdk._core.errors import RunFileError, ValidationError
 
-__all__ = ["Distinct", "Row"]
+__all__ = ["BATCH", "ROWS", "Distinct", "Row"]
+
+# Ids in a batch.
+BATCH = 10_000
+# Rows in a batch. The garbage collector walks through all objects that live: more rows cost more than all the rest.
+ROWS = 500
 
 MEMORY = 64 * 1024 * 1024
-# Each part is read whole: 200 million ids make parts that the memory just holds.
+# Each part is read whole: 200 million ids make parts that just fit into the memory.
 PARTS = 1024
 
-# Bytes that an id in a set costs besides its characters, at most, while the set's table grows (measured).
-_COST = 130
-# A row's columns cost up to this times more as objects than as bytes (measured).
+# Bytes of an id in a set besides its characters, at most, while the set's table grows (measured).
+_OVERHEAD = 130
+# Memory of a row's columns as objects, per byte of their encoded form, at most (measured).
 _BLOAT = 10
-# Of the memory: what the set may take, and what may wait to be written. The rest is the interpreter's own waste.
+# Shares of the memory: for the set, and for the items that are not written yet. The interpreter wastes the rest.
 _SEEN, _WAITING = 0.6, 0.25
 
-# A text of a class of its own is written as the text.
+# An instance of a subclass of str is written as its text.
 _encode = msgspec.msgpack.Encoder(enc_hook=str.__str__).encode
 _decode_ids = msgspec.msgpack.Decoder(list[str]).decode
 
 Row = tuple[str, dict[str, Any]]
-"""A user id, and the other columns of its row."""
+"""A user id, and the other columns of the row."""
 _decode_rows = msgspec.msgpack.Decoder(list[Row]).decode
 
 
 class Distinct:
-    """User ids, each once; or rows, of which the first of each id counts whatever later ones hold.
+    """A filter that returns each user id once, or the first row of each id.
 
-    Feed all with ``add``, then take the rest from ``finish``; close it, or use ``with``. The items come out in the
-    order they came in, until about 64 MB are used; from then on the new ones come out of ``finish``, in no particular
-    order. ``memory`` bounds the bytes used.
+    Pass all items to ``add``, then take the rest from ``finish``; use ``with``, or call ``close``. Items are returned
+    in their order until ``memory`` (bytes) is used up; later new items are returned by ``finish``, in no particular
+    order.
     """
 
     def __init__(self, *, rows: bool = False, memory: int = MEMORY) -> None:
         self.duplicates = 0
-        """Number of items whose id came before. Complete when ``finish`` has ended."""
+        """Number of items whose id was seen before. Complete when ``finish`` has ended."""
         self._rows = rows
         self._memory = memory
         self._seen: set[str] = set()
-        # Bytes that the set costs. Counted by add.
+        # Bytes that the set takes. Set by add.
         self._used = 0
-        # Made when the set is full; from then on nothing enters the set.
+        # Created when the set is full; from then on no id enters the set.
         self._spill: _Spill | None = None
 
     def __enter__(self) -> Self:
@@ -66,13 +71,13 @@ class Distinct:
         self.close()
 
     def close(self) -> None:
-        """Give back the memory and the file. Safe to call twice."""
+        """Release the memory and the file. Safe to call twice."""
         self._seen = set()
         if self._spill is not None:
             self._spill.close()
 
     def add(self, items: Sequence[Any]) -> list[list[Any]]:
-        """Take a batch in; the items whose ids are there for the first time, as none or one batch.
+        """Add a batch and return its items whose ids are new, as none or one batch.
 
         Raises ValidationError if an id that is not Unicode has to be spilled.
         """
@@ -82,23 +87,22 @@ class Distinct:
             fresh = {user: item for user, item in fresh.items() if user not in seen}
         self.duplicates += len(items) - len(fresh)
         if self._spill is not None:
-            self._spill.add(fresh, self._cost(fresh))
+            self._spill.add(fresh, self._size(fresh))
             return []
         seen.update(fresh)
-        self._used += _cost_of_ids(fresh)
+        self._used += _size_of_ids(fresh)
         if self._used > self._memory * _SEEN:
             self._spill = _Spill(int(self._memory * _WAITING))
         return [list(fresh.values())] if fresh else []
 
     def finish(self) -> Iterator[list[Any]]:
-        """The rest, in batches and no particular order; call it once, when all is added."""
+        """Yield the rest in batches, in no particular order. Call it once, after all calls of ``add``."""
         if self._spill is None:
             return
-        self._seen = set()  # nothing on disk is in it
+        self._seen = set()  # no id on disk is in it
         self.duplicates += self._spill.items
-        # More rows at a time would keep the garbage collector busy.
-        size, decode = (500, _decode_rows) if self._rows else (10_000, _decode_ids)
-        # Parts are small unless ids are many: a batch may hold those of several.
+        size, decode = (ROWS, _decode_rows) if self._rows else (BATCH, _decode_ids)
+        # Parts are small unless there are many ids: a batch may hold several parts.
         items: list[Any] = []
         for blocks in self._spill.parts():
             fresh = self._first(itertools.chain.from_iterable(map(decode, blocks)))
@@ -120,13 +124,15 @@ class Distinct:
             first.setdefault(row[0], row)
         return first
 
-    def _cost(self, items: dict[str, Any]) -> int:
+    def _size(self, items: dict[str, Any]) -> int:
         """Return the bytes that items take in memory, at most."""
-        return _BLOAT * len(_packed(list(items.values()))) + _COST * len(items) if self._rows else _cost_of_ids(items)
+        if not self._rows:
+            return _size_of_ids(items)
+        return _BLOAT * len(_packed(list(items.values()))) + _OVERHEAD * len(items)
 
 
 class _Spill:
-    """Items in a nameless file, in parts by the hash of their id: equal ids meet in one part, in their order."""
+    """Items in a nameless file, in parts by the hash of their id: equal ids are in one part, in their order."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -134,27 +140,27 @@ class _Spill:
             self._file = tempfile.TemporaryFile(prefix="pushsdk-")  # noqa: SIM115 # closed by close()
         self._end = 0
         self.items = 0
-        """How many it was given."""
-        # Per part: what waits, and where its blocks are in the file (offset and length in turn).
+        """Number of items added."""
+        # Per part: the items that are not written, and the offset and length of each block in the file, in turn.
         self._waiting: list[list[Any]] = [[] for _ in range(PARTS)]
         self._blocks = [array("Q") for _ in range(PARTS)]
-        # Bytes that wait. Counted by add, back to nothing when they are written.
-        self._waits = 0
+        # Bytes of the items that are not written. Set by add and _write.
+        self._pending = 0
 
     def close(self) -> None:
         self._file.close()
 
-    def add(self, items: dict[str, Any], cost: int) -> None:
+    def add(self, items: dict[str, Any], size: int) -> None:
         waiting = self._waiting
         for user, item in items.items():
             waiting[hash(user) % PARTS].append(item)
         self.items += len(items)
-        self._waits += cost
-        if self._waits >= self._room:
+        self._pending += size
+        if self._pending >= self._room:
             self._write()
 
     def parts(self) -> Iterator[Iterator[bytes]]:
-        """The blocks of each part."""
+        """Yield the blocks of each part."""
         self._write()
         return map(self._read, self._blocks)
 
@@ -167,7 +173,7 @@ class _Spill:
                 blocks.extend((self._end, len(data)))
                 self._end += len(data)
                 items.clear()
-        self._waits = 0
+        self._pending = 0
 
     def _read(self, blocks: array[int]) -> Iterator[bytes]:
         for offset, length in zip(blocks[::2], blocks[1::2], strict=True):
@@ -194,6 +200,6 @@ def _packed(items: object) -> bytes:
         raise ValidationError("a user id holds a lone surrogate, which is not Unicode") from None
 
 
-def _cost_of_ids(ids: Collection[str]) -> int:
-    # Joined they tell how wide their characters are, and in a tenth of the time that asking each would take.
-    return sys.getsizeof("".join(ids)) + _COST * len(ids)
+def _size_of_ids(ids: Collection[str]) -> int:
+    # The width of the characters shows in the joined text, in a tenth of the time that a look at each id takes.
+    return sys.getsizeof("".join(ids)) + _OVERHEAD * len(ids)

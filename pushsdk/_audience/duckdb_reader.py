@@ -1,7 +1,7 @@
-"""Parquet files and SQL, read by DuckDB: the connection, its types in JSON and as user ids, its errors in our words.
+"""Parquet files and SQL, read by DuckDB: its connection, types and errors.
 
-DuckDB is imported only when used. An id is the text of the stored value; a type without one canonical text (a float, a
-date, a boolean) is refused for the whole column. An empty or NULL id is refused by its row.
+DuckDB is imported only when used. An id is the text of the stored value. A type without one canonical text (a float, a
+date, a boolean) is an error of the column, an empty or NULL id an error of its row.
 """
 
 from __future__ import annotations
@@ -17,21 +17,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from pushsdk._audience.distinct import Distinct, Row
-from pushsdk._audience.source import (
-    BATCH,
-    ROWS,
-    ReadCounts,
-    deduplicated,
-    list_files,
-    missing_column,
-    printable,
-    sendable,
-)
+from pushsdk._audience.distinct import BATCH, ROWS, Row
+from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missing_column, printable, sendable
 from pushsdk._core.errors import ConfigurationError, ValidationError
 
 if TYPE_CHECKING:
@@ -56,11 +47,11 @@ __all__ = [
 Connection: TypeAlias = "DuckDBPyConnection"
 
 MEMORY = "150MB"
-# More than two don't help: Python takes the results, and does that alone.
+# More do not help: Python fetches the results in one thread.
 THREADS = 2
 
-# What is asked for is what is installed, reachable and written down: no extension comes from elsewhere, none is loaded
-# because a path looks like one for it, no secret of the user's home is read, and no variable of ours is a table.
+# A query reads local data only: no extension is downloaded, or loaded because of a path, no secret is read from the
+# user's home, and no Python variable is a table.
 _SETTINGS: dict[str, Any] = {
     "memory_limit": MEMORY,
     "autoinstall_known_extensions": False,
@@ -70,21 +61,12 @@ _SETTINGS: dict[str, Any] = {
     "python_enable_replacements": False,
 }
 
-# Errors about the query and the files, not about a value in them: those that may be told in DuckDB's own words.
-_TELLING = frozenset(
-    {
-        "BinderException",
-        "CatalogException",
-        "IOException",
-        "ParserException",
-        "PermissionException",
-        "SyntaxException",
-    }
-)
+# Errors about the query and the files, whose text may be shown: it quotes no value.
+_SHOWABLE = {f"{kind}Exception" for kind in ("Binder", "Catalog", "IO", "Parser", "Permission", "Syntax")}
 
 
 def duckdb_module() -> ModuleType:
-    """The module. Raises ConfigurationError where it is not installed."""
+    """Return the module ``duckdb``. Raises ConfigurationError if it is not installed."""
     try:
         import duckdb
     except ImportError:
@@ -96,21 +78,21 @@ def duckdb_module() -> ModuleType:
 
 @contextmanager
 def connection() -> Iterator[Connection]:
-    """A database of its own, in memory; what does not fit goes to a private folder that is removed at the end."""
+    """Open an empty database in memory. It spills to a private folder, which is removed at the end."""
     duckdb = duckdb_module()
     with tempfile.TemporaryDirectory(prefix="pushsdk-") as folder:
         threads = max(1, min(THREADS, os.cpu_count() or 1))
-        made = duckdb.connect(":memory:", config={**_SETTINGS, "threads": threads, "temp_directory": folder})
-        try:
-            made.execute("SET enable_progress_bar = false; SET lock_configuration = true")
-            yield made
-        finally:
-            made.close()
+        with duckdb.connect(":memory:", config={**_SETTINGS, "threads": threads, "temp_directory": folder}) as db:
+            db.execute("SET enable_progress_bar = false; SET lock_configuration = true")
+            yield db
 
 
 @contextmanager
 def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
-    """What DuckDB says becomes a ValidationError; of an error that may quote a value only the kind, or ``unfit``."""
+    """Turn DuckDB's errors into ValidationErrors.
+
+    A text that may quote a value is replaced by ``unfit``, which defaults to the name of DuckDB's error.
+    """
     duckdb = duckdb_module()
     try:
         yield
@@ -118,11 +100,11 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
         kind = type(error).__name__
         if kind == "OutOfMemoryException":
             raise ValidationError(f"{printable(name)}: DuckDB needs more than the {MEMORY} it may use") from None
-        if kind in _TELLING:
-            words = str(error).partition("\n")[0]
-            raise ValidationError(f"{printable(name)}: {printable(words)}") from None
-        words = unfit or f"DuckDB stopped with {kind}; its words are left out, as they may quote the data"
-        raise ValidationError(f"{printable(name)}: {words}") from None
+        if kind in _SHOWABLE:
+            text = printable(str(error).partition("\n")[0])
+        else:
+            text = unfit or f"DuckDB stopped with {kind}; its words are left out, as they may quote the data"
+        raise ValidationError(f"{printable(name)}: {text}") from None
 
 
 def duckdb_cause(error: Exception) -> str:
@@ -130,11 +112,11 @@ def duckdb_cause(error: Exception) -> str:
     return type(error.__context__).__name__ if isinstance(error.__context__, duckdb_module().Error) else ""
 
 
-def check_select(made: Connection, sql: str) -> None:
-    """Raises ValidationError for what is not one SELECT: a query reads, and nothing else."""
+def check_select(db: Connection, sql: str) -> None:
+    """Raise ValidationError unless the SQL is one SELECT statement."""
     try:
-        kinds = [each.type.name for each in made.extract_statements(sql)]
-    except ValueError:  # a kind that DuckDB has, and its Python package has no name for
+        kinds = [statement.type.name for statement in db.extract_statements(sql)]
+    except ValueError:  # a kind of statement that the Python package has no name for
         kinds = []
     if kinds != ["SELECT"]:
         raise ValidationError("the query is not one SELECT statement")
@@ -142,7 +124,7 @@ def check_select(made: Connection, sql: str) -> None:
 
 # -- types ------------------------------------------------------------------------------------------------------------
 
-# By the type of a column, the first that matches: the text of an id.
+# The SQL of an id's text, by the type of its column. The first pattern that matches counts.
 _INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
 _ID_SQL: Mapping[str, str] = {
     r"VARCHAR": "{0}",
@@ -151,8 +133,7 @@ _ID_SQL: Mapping[str, str] = {
     r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
     "THEN {0}->>'$' END",
 }
-# The same for a value that is sent along. Dates and times in ISO 8601, decimals with all their digits; NaN is what
-# some tools write for NULL.
+# The same for the value of another column. Dates and times are ISO 8601; NaN is what some tools write for NULL.
 _NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT"
 _VALUE_SQL: Mapping[str, str] = {
     _NESTED: "CAST(to_json({0}) AS VARCHAR)",
@@ -164,10 +145,10 @@ _VALUE_SQL: Mapping[str, str] = {
 }
 
 
-def column_types(made: Connection, sql: str, parameters: Sequence[Any] = ()) -> dict[str, str]:
-    """The columns of a table or of what stands for one, by name: their types as DuckDB writes them."""
-    described = made.execute(f"DESCRIBE SELECT * FROM {sql}", parameters).fetchall()
-    return {name: kind for name, kind, *_ in described}
+def column_types(db: Connection, sql: str, parameters: Sequence[Any] = ()) -> dict[str, str]:
+    """Return the type of each column of a table or table expression, as DuckDB writes types."""
+    rows = db.execute(f"DESCRIBE SELECT * FROM {sql}", parameters).fetchall()
+    return {name: kind for name, kind, *_ in rows}
 
 
 def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str = "primary_key=") -> str:
@@ -179,9 +160,8 @@ def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str 
     kind = types.get(key)
     if kind is None:
         raise missing_column(name, key, list(types), option=option)
-    for pattern, sql in _ID_SQL.items():
-        if _matches(pattern, kind):
-            return sql.format(quoted(key))
+    if sql := _sql_by_type(_ID_SQL, kind, key):
+        return sql
     raise ValidationError(
         f"{printable(name)}: {printable(key, 60)} is of type {printable(kind, 60)}; user ids are texts or whole "
         "numbers: turn them into those in a query, as CAST(... AS VARCHAR)"
@@ -189,34 +169,39 @@ def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str 
 
 
 def json_type_expression(id_sql: str, key: str) -> str:
-    """Return the SQL for the kind of value in a row whose id is NULL; NULL if the column holds no other kinds."""
+    """Return the SQL for the JSON type of a row's id, for ``bad_id_reason``; NULL if the column is not JSON."""
     return f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
 
 
 def bad_id_reason(missing: bool, kind: str | None) -> str:
-    """Return why a value is not an id: NULL if ``missing``, else empty. ``kind`` is of ``json_type_expression``."""
+    """Return why a value is not an id, given whether it is NULL as text and its JSON type."""
     if not missing:
         return "empty"
     return "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
 
 
 class ValueColumns:
-    """The columns that are sent along with an id: the SQL to select, and what is made of the result."""
+    """The columns that are returned beside an id: the SQL to select them, and the values of a result."""
 
     def __init__(self, name: str, types: Mapping[str, str], names: Sequence[str]) -> None:
         self._name = name
         self._names = names
-        self.sql = [_value_sql(name, each, types[each]) for each in names]
-        """In the order of ``names``. Raises ValidationError for a column that JSON has no form for."""
-        self._nested = [each for each in names if _matches(_NESTED, types[each])]
-        self._large = [each for each in names if types[each] in ("HUGEINT", "UHUGEINT")]
+        self.sql = [self._expression(column, types[column]) for column in names]
+        """One expression for each of ``names``. Raises ValidationError for a column that JSON has no form for."""
+        self._nested = [column for column in names if _matches(_NESTED, types[column])]
+        self._large = [column for column in names if types[column] in ("HUGEINT", "UHUGEINT")]
 
     def of(self, rows: Iterable[tuple[Any, ...]], first: int | None = None) -> list[Row]:
-        """Each row, the id and then these columns, as the id with those that are not NULL.
+        """Return the id and the columns that are not NULL of each row.
 
-        ``first`` is the number of the first, for an error. Raises ValidationError for what is no JSON.
+        ``first`` is the number of the first row, for an error. Raises ValidationError if a value is not valid JSON.
         """
-        batch: list[Row] = [(row[0], _fields(self._names, row)) for row in rows]
+        batch: list[Row] = []
+        for row in rows:
+            fields = dict(zip(self._names, row[1:], strict=True))
+            if None in row:
+                fields = {name: value for name, value in fields.items() if value is not None}
+            batch.append((row[0], fields))
         for number, (_, fields) in enumerate(batch if self._nested else (), first or 0):
             for name in fields.keys() & self._nested:
                 fields[name] = self._decoded(fields[name], name, f", row {number}" if first else "")
@@ -225,55 +210,57 @@ class ValueColumns:
                 fields[name] = sendable(fields[name])
         return batch
 
-    def _decoded(self, text: str, name: str, where: str) -> Any:
+    def _expression(self, column: str, kind: str) -> str:
+        if sql := _sql_by_type(_VALUE_SQL, kind, column):
+            return sql
+        raise ValidationError(
+            f"{printable(self._name)}: column {printable(column, 60)} is of type {printable(kind, 60)}, which JSON has "
+            "no form for: leave it out, or turn it into a text, in a query"
+        )
+
+    def _decoded(self, text: str, column: str, row: str) -> Any:
         try:
             return sendable(msgspec.json.decode(text))
         except (msgspec.DecodeError, RecursionError):
             raise ValidationError(
-                f"{printable(self._name)}{where}: {printable(name, 60)} can't be written as JSON (a NaN in it?)"
+                f"{printable(self._name)}{row}: {printable(column, 60)} can't be written as JSON (a NaN in it?)"
             ) from None
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it."""
+    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _fields(names: Sequence[str], row: tuple[Any, ...]) -> dict[str, Any]:
-    """The columns that are not NULL."""
-    fields = dict(zip(names, row[1:], strict=True))
-    return {name: value for name, value in fields.items() if value is not None} if None in row else fields
-
-
-def _value_sql(table: str, name: str, kind: str) -> str:
-    for pattern, sql in _VALUE_SQL.items():
-        if _matches(pattern, kind):
-            return sql.format(quoted(name))
-    raise ValidationError(
-        f"{printable(table)}: column {printable(name, 60)} is of type {printable(kind, 60)}, which JSON has no "
-        "form for: leave it out, or turn it into a text, in a query"
-    )
+def _sql_by_type(table: Mapping[str, str], kind: str, column: str) -> str | None:
+    return next((sql.format(quoted(column)) for pattern, sql in table.items() if _matches(pattern, kind)), None)
 
 
 def _matches(pattern: str, kind: str) -> bool:
     return re.fullmatch(pattern, kind, re.DOTALL) is not None
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
-
-_UNFIT = "damaged, or no Parquet file"
+# -- sources ----------------------------------------------------------------------------------------------------------
 
 
-class Relation(msgspec.Struct, frozen=True):
-    """Something to select from: its name in errors, its SQL, and the parameters of that."""
+class Relation(NamedTuple):
+    """A table expression of an open database: its name in errors, its SQL, and the parameters of the SQL."""
 
+    db: Connection
     name: str
     sql: str
     parameters: tuple[Any, ...] = ()
 
+    def types(self) -> dict[str, str]:
+        return column_types(self.db, self.sql, self.parameters)
+
+    def row_count(self) -> int:
+        [(rows,)] = self.db.execute(f"SELECT count(*) FROM {self.sql}", self.parameters).fetchall()
+        return int(rows)
+
 
 class _DuckdbSource(ABC):
-    """The columns of an audience, one of which holds the ids: the base of ``Parquet`` and ``Query``."""
+    """The base of ``ParquetFiles`` and ``SqlQuery``: a table in which the column ``key`` holds the ids."""
 
     def __init__(self, name: str, key: str) -> None:
         duckdb_module()
@@ -281,128 +268,122 @@ class _DuckdbSource(ABC):
         self._key = key
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        with self._opened() as (made, place):
-            id_sql = self._id_sql(made, place)
-            for rows in self._select(made, place, id_sql, f"SELECT {id_sql} FROM {place.sql}"):
+        with self._opened() as relation:
+            id_sql = self._id_sql(relation)
+            for rows in self._select(relation, id_sql, id_sql):
                 counts.read += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
 
     def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        begun = False
+        has_begun = False
         try:
             for ids in self._distinct(counts):
-                begun = True
+                has_begun = True
                 yield ids
             return
         except ValidationError as error:
-            if begun or duckdb_cause(error) != "OutOfMemoryException":
+            if has_begun or duckdb_cause(error) != "OutOfMemoryException":
                 raise
-        # DuckDB spills, but not without end: slower, this needs no more memory for more ids.
-        yield from deduplicated(Distinct(), self.ids(counts), counts)
+        # Slower than DuckDB, but needs no more memory for more ids: what DuckDB can spill is limited.
+        yield from deduplicated(self.ids(counts), counts)
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
-        with self._opened() as (made, place):
-            types = column_types(made, place.sql, place.parameters)
+        with self._opened() as relation:
+            types = relation.types()
             id_sql = id_expression(self._name, self._key, types)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
-            fields = ValueColumns(place.name, types, names)
-            wanted = ", ".join([id_sql, *fields.sql])
-            for rows in self._select(made, place, id_sql, f"SELECT {wanted} FROM {place.sql}", ROWS):
-                batch = fields.of(rows, counts.read + 1)
+            values = ValueColumns(relation.name, types, names)
+            for rows in self._select(relation, id_sql, ", ".join([id_sql, *values.sql]), size=ROWS):
+                batch = values.of(rows, counts.read + 1)
                 counts.read += len(rows)
                 yield batch
-
-    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
-        with self._opened() as (made, place):
-            id_sql = self._id_sql(made, place)
-            sql = f"SELECT id, count(*) FROM (SELECT {id_sql} AS id FROM {place.sql}) GROUP BY id"
-            for rows in self._select(made, place, id_sql, sql):
-                read = sum(map(operator.itemgetter(1), rows))
-                counts.read += read
-                counts.duplicates += read - len(rows)
-                yield [row[0] for row in rows]
 
     # -- the parts --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _opened(self) -> AbstractContextManager[tuple[Connection, Relation]]: ...
+    def _opened(self) -> AbstractContextManager[Relation]: ...
 
-    def _parts(self, place: Relation) -> list[Relation]:
-        """Return the places of the rows, for an error; each place counts its rows from 1."""
-        return [place]
+    @abstractmethod
+    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]: ...
 
-    def _id_sql(self, made: Connection, place: Relation) -> str:
-        return id_expression(self._name, self._key, column_types(made, place.sql, place.parameters))
+    def _parts(self, relation: Relation) -> list[Relation]:
+        """Return the parts of the relation, for an error; each part counts its rows from 1."""
+        return [relation]
+
+    def _id_sql(self, relation: Relation) -> str:
+        return id_expression(self._name, self._key, relation.types())
 
     def _select(
-        self, made: Connection, place: Relation, id_sql: str, sql: str, size: int = BATCH
+        self, relation: Relation, id_sql: str, columns: str, *, tail: str = "", size: int = BATCH
     ) -> Iterator[list[Any]]:
-        """The rows, the id first, in batches; an id that is none ends it."""
-        result = made.execute(sql, place.parameters)
+        """Yield the rows in batches; the first of the columns is the id. Raises ValidationError for a bad id."""
+        result = relation.db.execute(f"SELECT {columns} FROM {relation.sql}{tail}", relation.parameters)
         while rows := result.fetchmany(size):
             if not all(map(operator.itemgetter(0), rows)):
-                raise self._bad_id(made, place, id_sql)
+                raise self._bad_id(relation, id_sql)
             yield rows
 
-    def _bad_id(self, made: Connection, place: Relation, id_sql: str) -> ValidationError:
-        kind = json_type_expression(id_sql, self._key)
-        for part in self._parts(place):
-            found = made.execute(
+    def _bad_id(self, relation: Relation, id_sql: str) -> ValidationError:
+        kind_sql = json_type_expression(id_sql, self._key)
+        key = printable(self._key, 60)
+        for part in self._parts(relation):
+            row = part.db.execute(
                 f"SELECT number, id IS NULL, kind FROM (SELECT row_number() OVER () AS number, {id_sql} AS id, "
-                f"{kind} AS kind FROM {part.sql}) WHERE id IS NULL OR id = '' LIMIT 1",
+                f"{kind_sql} AS kind FROM {part.sql}) WHERE id IS NULL OR id = '' LIMIT 1",
                 part.parameters,
             ).fetchone()
-            if found:
-                number, missing, kind = found
-                reason = bad_id_reason(missing, kind)
-                return ValidationError(f"{printable(part.name)}, row {number}: {printable(self._key, 60)} is {reason}")
-        # A query whose result is another one each time.
-        return ValidationError(f"{printable(self._name)}: {printable(self._key, 60)} is NULL or empty in a row")
+            if row:
+                number, missing, kind = row
+                return ValidationError(f"{printable(part.name)}, row {number}: {key} is {bad_id_reason(missing, kind)}")
+        # The query's result was another one this time.
+        return ValidationError(f"{printable(self._name)}: {key} is NULL or empty in a row")
 
 
 class ParquetFiles(_DuckdbSource):
-    """The Parquet files that a path names. Columns go by their names, and may be missing in some of the files."""
+    """The Parquet files that a path names. Columns are matched by name, and may be missing in some of the files."""
+
+    _UNFIT = "damaged, or no Parquet file"
 
     def __init__(self, path: str, *, key: str) -> None:
         super().__init__(list_files(path).pattern, key)
         self._path = path
 
-    def words(self) -> str:
-        return list_files(self._path).words()
+    def description(self) -> str:
+        return list_files(self._path).description()
 
     def count(self) -> int:
-        with self._opened() as (made, place):
-            return _rows_of(made, place)
+        with self._opened() as relation:
+            return relation.row_count()
 
     def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
-        # Parquet knows how many rows it has: counting them along would take a third more time.
-        distinct = 0
-        with self._opened() as (made, place):
-            read = _rows_of(made, place)
-            id_sql = self._id_sql(made, place)
-            for rows in self._select(made, place, id_sql, f"SELECT DISTINCT {id_sql} FROM {place.sql}"):
-                distinct += len(rows)
+        # The files know their number of rows: counting the rows of each id takes a third longer.
+        users = 0
+        with self._opened() as relation:
+            read = relation.row_count()
+            id_sql = self._id_sql(relation)
+            for rows in self._select(relation, id_sql, f"DISTINCT {id_sql}"):
+                users += len(rows)
                 yield list(itertools.chain.from_iterable(rows))
         counts.read = read
-        counts.duplicates = read - distinct
+        counts.duplicates = read - users
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Connection, Relation]]:
+    def _opened(self) -> Iterator[Relation]:
         listing = list_files(self._path)
-        with connection() as made:
+        with connection() as db:
             try:
-                with duckdb_errors(self._name, unfit=_UNFIT):
-                    yield made, _parquet(self._name, listing.paths)
+                with duckdb_errors(self._name, unfit=self._UNFIT):
+                    yield _parquet(db, self._name, listing.paths)
             except ValidationError as error:
-                # Of many it is one.
+                # Look for the file that caused the error.
                 for path in listing.paths if duckdb_cause(error) else ():
-                    with duckdb_errors(str(path), unfit=_UNFIT):
-                        _rows_of(made, _parquet(str(path), [path]))
+                    with duckdb_errors(str(path), unfit=self._UNFIT):
+                        _parquet(db, str(path), [path]).row_count()
                 raise
         listing.check_unchanged()
 
-    def _parts(self, place: Relation) -> list[Relation]:
-        return [_parquet(str(path), [path]) for path in list_files(self._path).paths]
+    def _parts(self, relation: Relation) -> list[Relation]:
+        return [_parquet(relation.db, str(path), [path]) for path in list_files(self._path).paths]
 
 
 class SqlQuery(_DuckdbSource):
@@ -414,27 +395,31 @@ class SqlQuery(_DuckdbSource):
         with self._opened():
             pass
 
-    def words(self) -> str:
+    def description(self) -> str:
         digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]
         return f"query {digest}: {printable(' '.join(self._sql.split()))}"
 
     def count(self) -> None:
         return None
 
+    def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
+        with self._opened() as relation:
+            id_sql = self._id_sql(relation)
+            for rows in self._select(relation, id_sql, f"{id_sql}, count(*)", tail=" GROUP BY 1"):
+                read = sum(map(operator.itemgetter(1), rows))
+                counts.read += read
+                counts.duplicates += read - len(rows)
+                yield [row[0] for row in rows]
+
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Connection, Relation]]:
-        with connection() as made, duckdb_errors(self._name):
-            check_select(made, self._sql)
-            made.execute(f"CREATE TEMP VIEW pushsdk_audience AS {self._sql}")
-            yield made, Relation(self._name, "pushsdk_audience")
+    def _opened(self) -> Iterator[Relation]:
+        with connection() as db, duckdb_errors(self._name):
+            check_select(db, self._sql)
+            db.execute(f"CREATE TEMP VIEW pushsdk_audience AS {self._sql}")
+            yield Relation(db, self._name, "pushsdk_audience")
 
 
-def _parquet(name: str, paths: Sequence[Path]) -> Relation:
-    # Names are no patterns any more. With parameters, a name is never a part of the SQL.
+def _parquet(db: Connection, name: str, paths: Sequence[Path]) -> Relation:
+    # DuckDB would read a name with these characters as a pattern. A parameter keeps the names out of the SQL.
     names = [re.sub(r"([*?\[])", r"[\1]", str(path)) for path in paths]
-    return Relation(name, "read_parquet(?, union_by_name = true, hive_partitioning = false)", (names,))
-
-
-def _rows_of(made: Connection, place: Relation) -> int:
-    [(number,)] = made.execute(f"SELECT count(*) FROM {place.sql}", place.parameters).fetchall()
-    return int(number)
+    return Relation(db, name, "read_parquet(?, union_by_name = true, hive_partitioning = false)", (names,))

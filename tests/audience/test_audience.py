@@ -450,7 +450,7 @@ def test_chunks_hold_the_ids_and_all_but_the_last_are_full(users: list[str], siz
     file = io.BytesIO("".join(f"{user}\n" for user in users).encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "BATCH", 7)
-        patch.setattr("pushsdk._audience.audience._TOGETHER", 20)
+        patch.setattr("pushsdk._audience.audience.BATCH", 20)
         audience = Audience.lines(file)
         given = list(audience.chunks(fixed=10, max_users=size, max_bytes=10_000, distinct=distinct))
     chunks = [chunk for some in given for chunk in some]

@@ -113,7 +113,7 @@ def test_only_the_columns_that_texts_ask_for_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"message": MESSAGE, "into": "title"}, 'into is "custom_fields", "text" or "both"'),
+        ({"message": MESSAGE, "into": "title"}, 'into must be "custom_fields", "text" or "both"; got .title'),
         ({"message": MobilePush(ttl="x")}, r"\$.message.ttl"),  # type: ignore[arg-type]
         ({"message": {"title": {"en": "a"}}, "custom_fields": {"x": float("nan")}}, r"\$.customFields.x"),
         ({"message": "Hi"}, r"\$.message"),

@@ -140,7 +140,7 @@ def test_where_a_second_look_finds_no_bad_row_it_is_refused_all_the_same(monkeyp
     monkeypatch.setattr(
         duckdb_reader._DuckdbSource,
         "_parts",
-        lambda self, place: [duckdb_reader.Relation("it", "(SELECT 1 AS user_id)")],
+        lambda self, relation: [duckdb_reader.Relation(relation.db, "it", "(SELECT 1 AS user_id)")],
     )
     assert refused(Audience.query("SELECT NULL::INTEGER AS user_id")) == "the query: user_id is NULL or empty in a row"
 

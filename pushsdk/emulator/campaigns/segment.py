@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from pushsdk._audience.distinct import Row
+from pushsdk._audience.distinct import ROWS, Row
 from pushsdk._audience.duckdb_reader import (
     Connection,
     ValueColumns,
@@ -39,7 +39,7 @@ from pushsdk._audience.duckdb_reader import (
     json_type_expression,
     quoted,
 )
-from pushsdk._audience.source import ROWS, printable
+from pushsdk._audience.source import printable
 from pushsdk._audience.text_files import delimiter_of
 from pushsdk._core.errors import ValidationError
 
