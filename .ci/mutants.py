@@ -1996,7 +1996,7 @@ CLAIM_STORES = [
     Mutant(
         "a release forgets earlier who was accepted",
         CLAIMS + "_operators.py",
-        "await store.put(puts, LONGEST)",
+        "await store.put(puts, MAX_CLAIM_TTL)",
         "await store.put(puts, store.claim_ttl)",
         T_CLAIMS + "operators.py",
     ),
@@ -2010,14 +2010,14 @@ CLAIM_STORES = [
     Mutant(
         "processes that put the same rows in another order block one another",
         CLAIMS + "postgres.py",
-        "left = sorted(puts, key=lambda put: put.key)",
-        "left = list(puts)",
+        "pending = sorted(puts, key=lambda put: put.key)",
+        "pending = list(puts)",
         T_CLAIMS + "each_store.py",
     ),
     Mutant(
         "a row that was deleted between two looks counts as stored",
         CLAIMS + "postgres.py",
-        "left = [put for put in left if put.key not in stored]",
+        "pending = [put for put in pending if put.key not in stored]",
         "break",
         T_CLAIMS + "each_store.py",
     ),
@@ -2066,7 +2066,7 @@ CLAIM_STORES = [
     Mutant(
         "a link in place of a folder of claims is followed",
         CLAIMS + "directory.py",
-        'os.open(folder or ".", _FOLDER | _NO_LINK, dir_fd=self._root)',
+        'os.open(folder or ".", _FOLDER | _NO_FOLLOW, dir_fd=self._root)',
         'os.open(folder or ".", _FOLDER, dir_fd=self._root)',
         "tests/security/test_ownership.py",
     ),
@@ -2315,8 +2315,8 @@ CLAIM_STORES = [
     Mutant(
         "a settled claim never expires in Redis",
         CLAIMS + "redis.py",
-        "redis.call('SET', key, entry, 'PX', ARGV[1])",
-        "redis.call('SET', key, entry)",
+        "redis.call('SET', key, value, 'PX', ARGV[1])",
+        "redis.call('SET', key, value)",
         T_CLAIMS + "stores.py " + T_CLAIMS + "each_store.py",
     ),
     Mutant(
@@ -2683,7 +2683,7 @@ BLOCKING = [
     Mutant(
         "the folder of claims is closed under what hangs in it",
         CLAIMS + "_blocking.py",
-        "            self._left += 1\n",
+        "            self._users += 1\n",
         "",
         T_BLOCKING,
     ),

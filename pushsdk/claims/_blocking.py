@@ -1,4 +1,8 @@
-"""Blocking work on one thing: by threads that nobody waits for without an end, and the last of them closes it."""
+"""Blocking operations of a store in daemon threads. Neither the event loop nor the end of the process waits for them.
+
+A network mount whose server is away blocks a thread until the mount is back. Until then the resource stays open: the
+number of a closed file descriptor would soon belong to another file.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import DaemonThreads
+from pushsdk.claims.store import CLOSED
 
-__all__ = ["Blocking"]
+__all__ = ["BlockingResource"]
 
 
 class _Closable(Protocol):
@@ -25,98 +30,91 @@ T = TypeVar("T", bound=_Closable)
 R = TypeVar("R")
 
 
-class Blocking(Generic[T]):
-    """Work on the thing that ``make`` returns, up to ``most`` at a time. The first thread that needs it makes it.
+class BlockingResource(Generic[T]):
+    """A resource opened by the first operation, used by up to ``threads`` threads, closed after the last operation."""
 
-    Ordered work is done, even if its caller is cancelled or the main thread ends. Work that hangs, on a mount whose
-    server is away, ends once the mount is back; until then the thing stays open, as the number of a closed file would
-    soon be that of another file.
-    """
-
-    def __init__(self, make: Callable[[], T], *, most: int) -> None:
-        self._make = make
-        self._threads = DaemonThreads(most, name="pushsdk-claims")
-        # If nobody closes this, the threads end with it.
+    def __init__(self, open_resource: Callable[[], T], *, threads: int) -> None:
+        self._open_resource = open_resource
+        self._threads = DaemonThreads(threads, name="pushsdk-claims")
+        # Ends the threads of a store that is never closed.
         weakref.finalize(self, self._threads.shutdown).atexit = False
-        # Guards the next three, and is held for no longer than they take, in the event loop too.
+        # Guards the next three. Never held during an operation, as the event loop takes the lock too.
         self._lock = threading.Lock()
-        # The process of the first use, None before that.
+        # Set by the first operation.
         self._guard: ProcessGuard | None = None
-        self._closed = False
-        # Work that has not ended, and 1 more until ``aclose``. Whoever makes it 0 closes the thing.
-        self._left = 1
-        # Guards the thing while it is made, among the threads.
-        self._making = threading.Lock()
-        self._thing: T | None = None
-        # Set when the thing is closed.
-        self._gone = _uncancelled()
+        self._is_closed = False
+        # Unfinished operations, plus 1 until ``aclose``. The thread that counts down to 0 closes the resource.
+        self._users = 1
+        # Guards the resource while a thread opens it.
+        self._opening = threading.Lock()
+        self._resource: T | None = None
+        # Resolved when the resource is closed.
+        self._ended = _running_future()
 
     @property
     def is_used(self) -> bool:
-        """Return True if there ever was work, or this is closed."""
-        return self._guard is not None or self._closed
+        """Return True after the first operation, or after ``aclose``."""
+        return self._guard is not None or self._is_closed
 
-    async def do(self, work: Callable[[T], R]) -> R:
-        """Return or raise what the work does. A cancelled call leaves its work to be done. Raises as ``order``."""
-        answer: R = await self.order(work)
-        return answer
+    def run(self, operation: Callable[[T], R]) -> asyncio.Future[R]:
+        """Start the operation and return its future. The operation completes even if the future is cancelled.
 
-    def order(self, work: Callable[[T], R]) -> asyncio.Future[R]:
-        """Have the work done, and return its future. Raises ConfigurationError after ``aclose`` or a fork."""
+        Raises ConfigurationError after ``aclose`` or a fork.
+        """
         if self._guard is not None:
-            # Before the lock is taken: a thread of the parent may have held it.
+            # Before taking the lock: at the fork, a thread of the parent may have held it.
             self._guard.check("the claim store was used")
-        done = _uncancelled()
+        result = _running_future()
         with self._lock:
-            if self._closed:
-                raise ConfigurationError("the claim store is closed: close the client before it")
-            self._threads.submit(self._work, work, done)
+            if self._is_closed:
+                raise ConfigurationError(CLOSED)
+            self._threads.submit(self._run, operation, result)
             self._guard = self._guard or ProcessGuard()
-            self._left += 1
-        return asyncio.wrap_future(done)
+            self._users += 1
+        return asyncio.wrap_future(result)
 
     async def aclose(self, timeout: float) -> None:
-        """Take no more work, and close the thing after the last; wait for that at most ``timeout`` seconds."""
+        """Refuse further operations, and wait up to ``timeout`` seconds until the last has closed the resource."""
         if self._guard is not None and self._guard.is_inherited:
             return
         with self._lock:
-            if self._guard is not None and not self._closed:
-                self._threads.submit(self._let_go)
+            if self._guard is not None and not self._is_closed:
+                self._threads.submit(self._release)
                 self._threads.shutdown()
-            self._closed = True
+            self._is_closed = True
         if self._guard is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    await asyncio.wrap_future(self._gone)
+                    await asyncio.wrap_future(self._ended)
 
     # -- in the threads -----------------------------------------------------------------------------------------
 
-    def _work(self, work: Callable[[T], Any], done: Future[Any]) -> None:
+    def _run(self, operation: Callable[[T], Any], result: Future[Any]) -> None:
         try:
-            with self._making:
-                if self._thing is None:
-                    self._thing = self._make()
-            done.set_result(work(self._thing))
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            done.set_exception(error)
-        # The error leads back to here.
-        del work, done
-        self._let_go()
+            with self._opening:
+                if self._resource is None:
+                    self._resource = self._open_resource()
+            result.set_result(operation(self._resource))
+        except BaseException as error:  # noqa: BLE001 - raised to the caller of ``run``
+            result.set_exception(error)
+        # The error's traceback refers to this frame: break the cycle.
+        del operation, result
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         with self._lock:
-            self._left -= 1
-            if self._left:
+            self._users -= 1
+            if self._users:
                 return
-        if self._thing is not None:
-            # Nothing is lost by that: what was written has been told.
+        if self._resource is not None:
+            # The results of all operations are known, so an error here loses nothing.
             with suppress(Exception):
-                self._thing.close()
-        self._gone.set_result(None)
+                self._resource.close()
+        self._ended.set_result(None)
 
 
-def _uncancelled() -> Future[Any]:
-    """Return a future that stays valid if somebody who waits for it by asyncio is cancelled."""
+def _running_future() -> Future[Any]:
+    """Return a future that stays pending when an asyncio future that wraps it is cancelled."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future

@@ -1,7 +1,4 @@
-"""Claims as an operator sees them: which sends have claimed users, since when, and how those are opened again.
-
-The one place besides the client that reads records.
-"""
+"""Operator functions: find the sends with claimed users, and release these users for the next delivery."""
 
 from __future__ import annotations
 
@@ -15,17 +12,16 @@ import msgspec
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import check_seconds
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._public import set_public_module
-from pushsdk.claims.store import LONGEST, PAGE, Claim, ClaimStore, Put
+from pushsdk.claims.store import MAX_CLAIM_TTL, PAGE, Claim, ClaimStore, Put
 
 __all__ = ["ClaimedSend", "claimed", "claimed_in", "count_claimed", "release"]
 
-# Other deliveries report both as UNKNOWN, and send nothing.
-_HELD = (UserState.CLAIMED, UserState.UNKNOWN)
+# Later deliveries report both as UNKNOWN, and send nothing.
+_UNSETTLED = (UserState.CLAIMED, UserState.UNKNOWN)
 
 
 class ClaimedSend(NamedTuple):
-    """A record with claimed users: they are in flight, or their process died, or nobody knows how the send ended."""
+    """A send with claimed users: it is in flight, its process died, or its outcome is unknown."""
 
     key: str
     since: float
@@ -34,11 +30,11 @@ class ClaimedSend(NamedTuple):
     """The number of claimed users."""
     token: str
     opened: bytes
-    """The record with the claimed users open."""
+    """The record after a release: its claimed users are PENDING."""
 
 
 def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
-    """Return the claimed users of a record, None if there are none or it is no record of ours."""
+    """Return the claimed users of a claim, None if there are none or if the record is not a ClaimRecord."""
     try:
         record = ClaimRecord.decode(claim.record)
         states = record.states()
@@ -46,7 +42,7 @@ def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
         return None
     users = 0
     for start, stop, status in list(states.runs()):
-        if status.state in _HELD:
+        if status.state in _UNSETTLED:
             users += stop - start
             states.set(start, stop, UserStatus(UserState.PENDING))
     if not users:
@@ -56,7 +52,7 @@ def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
 
 
 async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> AsyncIterator[ClaimedSend]:
-    """Iterate over the sends whose users were claimed more than so many seconds ago, in no particular order."""
+    """Iterate over the sends with users claimed more than ``older_than`` seconds ago, in no particular order."""
     async for key, claim in store.scan():
         send = claimed_in(key, claim)
         if send is not None and send.since <= time.time() - older_than:
@@ -66,28 +62,25 @@ async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> AsyncIterato
 async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
     """Return the number of sends with an idempotency key that were claimed over ``older_than`` seconds ago.
 
-    With more seconds than your longest timeout, these are sends whose process died or whose outcome is unknown. Reads
-    the whole store. Raises ConfigurationError if the store has no way to list its claims.
+    If ``older_than`` exceeds your longest timeout, these sends' processes died or their outcomes are unknown. Reads
+    the whole store. Raises ConfigurationError if the store can't list its claims.
     """
     seconds = check_seconds("older_than", older_than)
-    # A store may list a key twice.
+    # Redis may list a key twice.
     return len({send.key async for send in claimed(store, older_than=seconds)})
 
 
 async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[ClaimedSend]:
-    """Open the claimed users of these sends; return the sends whose records changed meanwhile, which stay as they are.
+    """Release the claimed users of these sends. Return the sends that changed meanwhile, which are not released.
 
-    The next delivery of an opened send pushes to these users, for some of them perhaps a second time.
+    The next delivery of a released send pushes to these users; some may receive the push a second time.
     """
     changed = []
     for first in range(0, len(sends), PAGE):
         page = sends[first : first + PAGE]
-        # Every change of a record gives it another token: a record that was settled after the look is refused.
+        # Every write changes the token, so the put is refused if the send was settled meanwhile.
         puts = [Put(send.key, Claim(secrets.token_hex(16), send.opened), (send.token,)) for send in page]
-        # Kept for the longest time: what else the record knows must not be forgotten earlier than before.
-        answers = await store.put(puts, LONGEST)
+        # The store's own ttl is unknown here; a shorter one would forget accepted users too early.
+        answers = await store.put(puts, MAX_CLAIM_TTL)
         changed += [send for send, answer in zip(page, answers, strict=True) if answer is not None]
     return changed
-
-
-set_public_module(__name__, "pushsdk.claims")

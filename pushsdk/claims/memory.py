@@ -1,4 +1,4 @@
-"""Claims in the memory of this process: for tests, and for one process that is never restarted."""
+"""Claims in the memory of this process: for tests, and for a single process that never restarts."""
 
 from __future__ import annotations
 
@@ -8,34 +8,33 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 
-from pushsdk._public import set_public_module
-from pushsdk.claims.store import Claim, ClaimStore, Put
+from pushsdk.claims.store import WEEK, Claim, ClaimStore, Put
 
 __all__ = ["MemoryClaims"]
 
-# Expired claims looked for at each put: more than come in, so that they do not pile up.
-SWEPT = 4
+# Claims checked for expiry at each put: more than a put adds, so expired claims never pile up.
+SWEEP_CLAIMS = 4
 
 
 class MemoryClaims(ClaimStore):
-    """Claims that end with the process. Several clients may share it, from any thread and loop.
+    """Claims in this process's memory. Clients in any thread and loop may share the store.
 
-    What a process knew dies with it: a job that is delivered again after a crash is pushed again. Use another store
-    where that matters.
+    The claims end with the process: a job redelivered after a crash is pushed again. If jobs may be redelivered to
+    another process, use another store.
     """
 
-    def __init__(self, *, claim_ttl: float = 7 * 86400.0) -> None:
-        """See ``ClaimStore``."""
+    def __init__(self, *, claim_ttl: float = WEEK) -> None:
+        """``claim_ttl`` is in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl)
         self._lock = threading.Lock()
-        # By the time of the last change, which is by when they expire as long as all have the same ttl.
+        # Claim and expiry, in the order of the last change, which is the order of expiry if all have the same ttl.
         self._claims: OrderedDict[str, tuple[Claim, float]] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"MemoryClaims(claims={len(self._claims)})"
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        # The loop's clock: on virtual time claims expire with it.
+        # The loop's clock, so that claims expire on virtual time too.
         now = asyncio.get_running_loop().time()
         with self._lock:
             return [self._put(put, ttl, now) for put in puts]
@@ -61,12 +60,9 @@ class MemoryClaims(ClaimStore):
         stored = self._find(put.key, now)
         if stored is not None and not put.may_replace(stored):
             return stored
-        for key in list(islice(self._claims, SWEPT)):
+        for key in list(islice(self._claims, SWEEP_CLAIMS)):
             if self._claims[key][1] <= now:
                 del self._claims[key]
         self._claims[put.key] = put.claim, now + ttl
         self._claims.move_to_end(put.key)
         return None
-
-
-set_public_module(__name__, "pushsdk.claims")

@@ -1,4 +1,4 @@
-"""Claims in a table of PostgreSQL: for the processes of many machines, as durable as the database."""
+"""Claims in a PostgreSQL table: for the processes of many machines, as durable as the database."""
 
 from __future__ import annotations
 
@@ -14,21 +14,18 @@ import msgspec
 
 from pushsdk._core.address import sealed
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._public import set_public_module
-from pushsdk.claims.store import PAGE, Claim, ClaimStore, LoopBound, Put
+from pushsdk.claims.store import CLOSED, PAGE, SWEEP_INTERVAL, SWEEP_ROWS, WEEK, Claim, ClaimStore, LoopGuard, Put
 
 __all__ = ["PostgresClaims"]
 
 SCHEMES = ("postgres://", "postgresql://")
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
-# A name, an address of either kind or the folder of a socket, and a port.
+# A host name, an IP address or the folder of a socket, and a port.
 HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(:[0-9]{1,5})?")
-# Processes that make the table at the same time would meet in PostgreSQL's catalogue: one after the other.
+# Advisory lock for creating the table: concurrent CREATE TABLE IF NOT EXISTS can fail on PostgreSQL's catalog.
 LOCK = 0x70757368
-# As many as asyncpg opens by itself in a pool of yours.
+# The default of asyncpg.create_pool.
 CONNECTIONS = 10
-# Seconds between two looks for what has expired, and rows that go at a time.
-SWEEP_EVERY, SWEPT = 60.0, 1000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {table} (
@@ -39,8 +36,8 @@ CREATE TABLE IF NOT EXISTS {table} (
 );
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires);
 """
-# The columns as arrays, and the expected tokens of the keys that have such as a JSON object: as text, since a pool may
-# have a codec for jsonb, and parsed once, by a subquery.
+# Columns are arrays. Expected tokens are a JSON object by key: sent as text, since a pool may have its own codec for
+# jsonb, and parsed once, by a subquery.
 _PUT = """INSERT INTO {table} AS stored (key, token, record, expires)
 SELECT key, token, record, clock_timestamp() + make_interval(secs => $5)
 FROM unnest($1::text[], $2::text[], $3::text[]) AS put(key, token, record)
@@ -56,11 +53,11 @@ _SWEEP = """DELETE FROM {table} WHERE key IN (
 
 
 class PostgresClaims(ClaimStore):
-    """Claims in the PostgreSQL at ``server``: a URL, or an ``asyncpg.Pool`` of yours, which is used and never closed.
+    """Claims in the PostgreSQL at ``server``: a URL, or your own ``asyncpg.Pool``, which is never closed here.
 
-    Needs ``pip install 'pushsdk[postgres]'``. The table is made where there is none; where the role may not do that,
-    make it with ``PostgresClaims.schema()``. Expiry goes by the clock of the server. A claim is committed when the push
-    leaves: hence a pool, not a connection, so that it is in no transaction of yours.
+    Needs ``pip install 'pushsdk[postgres]'``. The table is created on first use; if the role may not create tables, run
+    the statements of ``PostgresClaims.schema()``. Claims expire by the server's clock. Every claim is committed before
+    its push is sent: hence a pool and not a connection, which may be in a transaction of yours.
     """
 
     def __init__(
@@ -68,10 +65,10 @@ class PostgresClaims(ClaimStore):
         server: str | Any,
         *,
         table: str = "pushsdk_claims",
-        claim_ttl: float = 7 * 86400.0,
+        claim_ttl: float = WEEK,
         timeout: float = 5.0,
     ) -> None:
-        """See ``ClaimStore`` for ``claim_ttl`` and ``timeout``; ``table`` may name a schema. Nothing is opened yet."""
+        """``table`` may name a schema. ``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._schema = self.schema(table)
         self._sql = {
@@ -81,8 +78,8 @@ class PostgresClaims(ClaimStore):
         self._table = table
         self._url = _checked_url(sealed(server)) if isinstance(server, str) else None
         self._pool: Any = None if isinstance(server, str) else _checked_pool(server)
-        self._loop = LoopBound()
-        # Held while the first use opens the pool and makes the table.
+        self._loop = LoopGuard()
+        # Held while the first operation opens the pool and creates the table.
         self._opening = asyncio.Lock()
         self._ready = self._closed = False
         self._swept = time.monotonic()
@@ -92,26 +89,27 @@ class PostgresClaims(ClaimStore):
 
     @staticmethod
     def schema(table: str = "pushsdk_claims") -> str:
-        """The statements that make the table."""
+        """Return the SQL statements that create the table. Raises ConfigurationError for an unusable name."""
         if not isinstance(table, str) or not TABLE.fullmatch(table):
             raise ConfigurationError(
-                "table is a name of small letters, digits and _, perhaps behind a schema and a dot"
+                "table must be a name of lowercase letters, digits and _, optionally with a schema, "
+                f"for example jobs.claims; got {table!r}"
             )
         return _SCHEMA.format(table=table, index=table.rpartition(".")[2] + "_expires")
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         pool, stored = await self._open(), dict[str, Claim]()
-        # All processes lock rows in the same order, so none waits for a process that waits for it.
-        left = sorted(puts, key=lambda put: put.key)
-        while left:
-            columns = zip(*((put.key, put.claim.token, put.claim.record.decode()) for put in left), strict=True)
-            expected = msgspec.json.encode({put.key: put.expected for put in left if put.expected}).decode()
-            made = {row["key"] for row in await pool.fetch(self._sql["put"], *columns, expected, ttl)}
-            if left := [put for put in left if put.key not in made]:
-                rows = await pool.fetch(self._sql["find"], [put.key for put in left])
+        # All processes lock rows in the same order, which rules out deadlocks.
+        pending = sorted(puts, key=lambda put: put.key)
+        while pending:
+            columns = zip(*((put.key, put.claim.token, put.claim.record.decode()) for put in pending), strict=True)
+            expected = msgspec.json.encode({put.key: put.expected for put in pending if put.expected}).decode()
+            written = {row["key"] for row in await pool.fetch(self._sql["put"], *columns, expected, ttl)}
+            if pending := [put for put in pending if put.key not in written]:
+                rows = await pool.fetch(self._sql["find"], [put.key for put in pending])
                 stored |= {row["key"]: _claim(row) for row in rows}
-                # A row that was deleted in between refuses nothing.
-                left = [put for put in left if put.key not in stored]
+                # Try again if the row was deleted after it refused the put.
+                pending = [put for put in pending if put.key not in stored]
         await self._sweep(pool)
         return [stored.get(put.key) for put in puts]
 
@@ -128,7 +126,7 @@ class PostgresClaims(ClaimStore):
             last = rows[-1]["key"]
 
     async def aclose(self) -> None:
-        """Close the connections, where they are not yours."""
+        """Close the connections, unless the pool is yours."""
         self._closed = True
         if self._url is not None and self._pool is not None and not self._loop.is_inherited:
             pool, self._pool = self._pool, None
@@ -136,7 +134,7 @@ class PostgresClaims(ClaimStore):
 
     async def _open(self) -> Any:
         if self._closed:
-            raise ConfigurationError("the claim store is closed: close the client before it")
+            raise ConfigurationError(CLOSED)
         self._loop.check()
         if not self._ready:
             async with self._opening:
@@ -145,11 +143,11 @@ class PostgresClaims(ClaimStore):
 
     async def _prepare(self) -> None:
         if self._ready:
-            return  # by who was before in the line
+            return  # by a concurrent call
         if self._pool is None:
-            self._pool = await _pool_of(str(self._url), self.timeout)
+            self._pool = await _create_pool(str(self._url), self.timeout)
         async with self._pool.acquire() as connection:
-            # Looked for first: to make what is there takes a right that the role may not have.
+            # CREATE TABLE IF NOT EXISTS needs the right to create tables even if the table exists.
             if await connection.fetchval("SELECT to_regclass($1) IS NULL", self._table):
                 async with connection.transaction():
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
@@ -158,9 +156,9 @@ class PostgresClaims(ClaimStore):
 
     async def _sweep(self, pool: Any) -> None:
         now = time.monotonic()
-        if now >= self._swept + SWEEP_EVERY:
+        if now >= self._swept + SWEEP_INTERVAL:
             self._swept = now
-            await pool.execute(self._sql["sweep"], SWEPT)
+            await pool.execute(self._sql["sweep"], SWEEP_ROWS)
 
 
 def _claim(row: Any) -> Claim:
@@ -169,17 +167,17 @@ def _claim(row: Any) -> Claim:
 
 def _checked_url(url: str) -> str:
     if not url.startswith(SCHEMES):
-        raise ConfigurationError("the address of a PostgreSQL begins with postgres:// or postgresql://")
+        raise ConfigurationError("the URL of a PostgreSQL must begin with postgres:// or postgresql://")
     if not _is_plain(url):
         raise ConfigurationError(
-            "the address of the PostgreSQL can't be read: is a / ? # [ ] or @ in the password written as %2F and so on?"
+            "the URL of the PostgreSQL can't be parsed: write / ? # [ ] and @ in the password as %2F and so on"
         )
-    _import()
+    _asyncpg()
     return url
 
 
 def _is_plain(url: str) -> bool:
-    """Whether it can be read in one way only: whose words on another asyncpg has may quote the password."""
+    """Return True if the URL has one reading only. An error of asyncpg about any other URL may quote the password."""
     with suppress(ValueError):
         parts = urlsplit(url)
         hosts = parts.netloc.rpartition("@")[2].split(",")
@@ -197,11 +195,11 @@ def _is_plain(url: str) -> bool:
 def _checked_pool(server: object) -> Any:
     needed = ("acquire", "fetch", "execute")
     if not all(hasattr(server, name) for name in needed) or hasattr(server, "transaction"):
-        raise ConfigurationError("PostgresClaims takes a URL, or an asyncpg.Pool")
+        raise ConfigurationError(f"server must be a URL or an asyncpg.Pool; got {type(server).__name__}")
     return server
 
 
-def _import() -> Any:
+def _asyncpg() -> Any:
     try:
         import asyncpg  # type: ignore[import-untyped]
     except ImportError:
@@ -209,14 +207,11 @@ def _import() -> Any:
     return asyncpg
 
 
-async def _pool_of(url: str, timeout: float) -> Any:
-    return await _import().create_pool(
-        url, min_size=0, max_size=CONNECTIONS, timeout=timeout, command_timeout=timeout, reset=_nothing
+async def _create_pool(url: str, timeout: float) -> Any:
+    return await _asyncpg().create_pool(
+        url, min_size=0, max_size=CONNECTIONS, timeout=timeout, command_timeout=timeout, reset=_skip_reset
     )
 
 
-async def _nothing(connection: object) -> None:
-    """In place of asyncpg's reset, which costs a round trip: no connection of ours changes anything of its session."""
-
-
-set_public_module(__name__, "pushsdk.claims")
+async def _skip_reset(connection: object) -> None:
+    """Save the round trip of asyncpg's own reset: none of our statements changes the session."""

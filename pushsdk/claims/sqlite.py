@@ -1,4 +1,4 @@
-"""Claims in a file of SQLite: for the processes of one machine."""
+"""Claims in an SQLite file: for the processes of one machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._public import set_public_module
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
-from pushsdk.claims._blocking import Blocking
-from pushsdk.claims.store import PAGE, Claim, ClaimStore, Put
+from pushsdk.claims._blocking import BlockingResource
+from pushsdk.claims.store import PAGE, SWEEP_INTERVAL, SWEEP_ROWS, WEEK, Claim, ClaimStore, Put
 
 __all__ = ["SqliteClaims"]
 
-# Several processes may make the table at the same time.
+# IF NOT EXISTS: several processes may create the table at the same time.
 FORMAT = FileFormat(
     name="claim store",
     application_id=0x70636C61,  # "pcla"
@@ -30,8 +29,6 @@ CREATE TABLE IF NOT EXISTS claims(
 CREATE INDEX IF NOT EXISTS claims_by_expiry ON claims(expires);
 """,
 )
-# Seconds between two looks for what has expired, and rows that go at a time: so many hold nobody up.
-SWEEP_EVERY, SWEPT = 60.0, 1000
 
 _FIND = "SELECT token, record FROM claims WHERE key = ? AND expires > ?"
 _PUT = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)"
@@ -40,11 +37,11 @@ _SWEEP = "DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE expires 
 
 
 class SqliteClaims(ClaimStore):
-    """Claims in the file at ``path``, made where there is none (mode 0600, with a write-ahead log beside it).
+    """Claims in the SQLite file at ``path``, created on first use (mode 0600, with a write-ahead log beside it).
 
-    Any number of processes of one machine may share the file; not over a network's file system. The claims of a call
-    share a commit. A claim survives the death of the process; ``durable`` syncs it to the disk as well, for a loss of
-    power. Expiry goes by the clock of the system. Nothing is opened before the first use.
+    Any number of processes of one machine may share the file; a network file system is not supported. The claims of
+    a call share one commit. Claims survive the death of the process; ``durable`` also syncs each commit to disk, for a
+    power loss. Claims expire by the system clock.
     """
 
     def __init__(
@@ -52,38 +49,38 @@ class SqliteClaims(ClaimStore):
         path: str | os.PathLike[str],
         *,
         durable: bool = False,
-        claim_ttl: float = 7 * 86400.0,
+        claim_ttl: float = WEEK,
         timeout: float = 5.0,
     ) -> None:
-        """See ``ClaimStore`` for ``claim_ttl`` and ``timeout``."""
+        """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._path = Path(path).absolute()
-        make = functools.partial(_File, self._path, durable=durable, timeout=self.timeout)
-        self._blocking = Blocking(make, most=1)
+        open_file = functools.partial(_ClaimsFile, self._path, durable=durable, timeout=self.timeout)
+        self._file = BlockingResource(open_file, threads=1)
 
     def __repr__(self) -> str:
         return f"SqliteClaims({str(self._path)!r})"
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        return await self._blocking.do(lambda file: file.put(puts, ttl))
+        return await self._file.run(lambda file: file.put(puts, ttl))
 
     async def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        return await self._blocking.do(lambda file: file.get(keys))
+        return await self._file.run(lambda file: file.get(keys))
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         last = ""
-        while rows := await self._blocking.do(functools.partial(_File.page, last=last)):
-            for key, claim in rows:
+        while page := await self._file.run(functools.partial(_ClaimsFile.page, last=last)):
+            for key, claim in page:
                 yield key, claim
             last = key
 
     async def aclose(self) -> None:
-        """Close the file, after what is being written; wait for that no longer than ``timeout`` seconds."""
-        await self._blocking.aclose(self.timeout)
+        """Close the file after pending writes; wait for them up to ``timeout`` seconds."""
+        await self._file.aclose(self.timeout)
 
 
-class _File:
-    """The open file."""
+class _ClaimsFile:
+    """The open file. Used in one thread."""
 
     def __init__(self, path: Path, *, durable: bool, timeout: float) -> None:
         self._swept = 0.0
@@ -97,7 +94,7 @@ class _File:
         self._db.close()
 
     def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        """See ``ClaimStore.put``; all in one transaction."""
+        """Make all writes in one transaction, see ``ClaimStore.put``."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             now = time.time()
@@ -106,15 +103,14 @@ class _File:
             self._db.execute("COMMIT")
             return answers
         finally:
-            self._db.rollback()  # what was not committed
+            self._db.rollback()  # no effect after COMMIT
 
     def get(self, keys: Sequence[str]) -> list[Claim | None]:
-        """See ``ClaimStore.get``."""
         now = time.time()
         return [self._find(key, now) for key in keys]
 
     def page(self, last: str) -> list[tuple[str, Claim]]:
-        """Return the next claims by key, after this one."""
+        """Return the next claims in the order of their keys, after the key ``last``."""
         rows = self._db.execute(_PAGE, (last, time.time(), PAGE)).fetchall()
         return [(key, Claim(token, record)) for key, token, record in rows]
 
@@ -130,8 +126,8 @@ class _File:
         return None if row is None else Claim(*row)
 
     def _sweep(self, now: float) -> None:
-        if now >= self._swept + SWEEP_EVERY and self._db.execute(_SWEEP, (now, SWEPT)).rowcount < SWEPT:
+        if now < self._swept + SWEEP_INTERVAL:
+            return
+        # A full deletion means that more rows have expired: continue at the next put.
+        if self._db.execute(_SWEEP, (now, SWEEP_ROWS)).rowcount < SWEEP_ROWS:
             self._swept = now
-
-
-set_public_module(__name__, "pushsdk.claims")

@@ -17,7 +17,7 @@ from pushsdk._core.policy import Batching, Rate, Share
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_message
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
-from pushsdk.claims.store import LONGEST
+from pushsdk.claims.store import MAX_CLAIM_TTL
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
 from pushsdk.spark._folder import OWN_CLAIMS
@@ -155,8 +155,8 @@ def checked_sending(
 def checked_claims(given: object, folder: Path) -> tuple[ClaimFactory, str, float]:
     """What makes a claim store in each executor, which kind that is, and how long it keeps a claim."""
     if given is None:
-        make = partial(DirectoryClaims, folder, claim_ttl=LONGEST, timeout=PATIENCE)
-        return make, OWN_CLAIMS, LONGEST
+        make = partial(DirectoryClaims, folder, claim_ttl=MAX_CLAIM_TTL, timeout=PATIENCE)
+        return make, OWN_CLAIMS, MAX_CLAIM_TTL
     if not callable(given):
         raise ConfigurationError("claims is a function that makes a claim store: each executor makes its own")
     store = given()

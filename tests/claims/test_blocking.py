@@ -1,4 +1,4 @@
-"""Blocking work in threads: what is ordered is done, what hangs holds nobody up, and the last one closes."""
+"""BlockingResource work in threads: what is ordered is done, what hangs holds nobody up, and the last one closes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from pushsdk import ConfigurationError
 from pushsdk._io.threads import DaemonThreads
-from pushsdk.claims._blocking import Blocking
+from pushsdk.claims._blocking import BlockingResource
 
 MOST = 3
 # Seconds: where somebody is expected to give up, and where nobody is.
@@ -49,28 +49,30 @@ def thing() -> Thing:
 
 
 @pytest.fixture
-async def blocking(thing: Thing) -> AsyncIterator[Blocking[Thing]]:
-    blocking = Blocking(lambda: thing, most=MOST)
+async def blocking(thing: Thing) -> AsyncIterator[BlockingResource[Thing]]:
+    blocking = BlockingResource(lambda: thing, threads=MOST)
     yield blocking
     thing.go_on.set()
     await blocking.aclose(ENOUGH)
 
 
-async def hung(blocking: Blocking[Thing], thing: Thing, number: int = 1) -> list[asyncio.Task[str]]:
+async def hung(blocking: BlockingResource[Thing], thing: Thing, number: int = 1) -> list[asyncio.Future[str]]:
     """So many that hang by now."""
-    tasks = [asyncio.create_task(blocking.do(lambda it, each=each: it.hang(f"{each}"))) for each in range(number)]
+    tasks = [blocking.run(lambda it, each=each: it.hang(f"{each}")) for each in range(number)]
     for _ in range(min(number, MOST)):
         assert await asyncio.to_thread(thing.hanging.acquire, timeout=ENOUGH)
     return tasks
 
 
-async def test_work_is_done_in_daemon_threads_and_returns_or_raises(blocking: Blocking[Thing], thing: Thing) -> None:
-    assert await blocking.do(lambda it: (it is thing, threading.current_thread().daemon)) == (True, True)
+async def test_work_runs_in_daemon_threads_and_returns_or_raises(
+    blocking: BlockingResource[Thing], thing: Thing
+) -> None:
+    assert await blocking.run(lambda it: (it is thing, threading.current_thread().daemon)) == (True, True)
     with pytest.raises(ZeroDivisionError):
-        await blocking.do(lambda it: 1 // 0)
+        await blocking.run(lambda it: 1 // 0)
 
 
-async def test_so_much_is_done_at_a_time_and_the_rest_after_it(blocking: Blocking[Thing], thing: Thing) -> None:
+async def test_so_much_is_done_at_a_time_and_the_rest_after_it(blocking: BlockingResource[Thing], thing: Thing) -> None:
     tasks = await hung(blocking, thing, MOST + 2)
     assert not thing.hanging.acquire(blocking=False)
     thing.go_on.set()
@@ -86,15 +88,17 @@ async def test_it_is_made_once_by_all_and_again_where_that_failed() -> None:
             raise ZeroDivisionError
         return Thing()
 
-    blocking = Blocking(make, most=MOST)
+    blocking = BlockingResource(make, threads=MOST)
     with pytest.raises(ZeroDivisionError):
-        await blocking.do(lambda it: it)
-    assert len(set(await asyncio.gather(*(blocking.do(lambda it: it) for _ in range(10))))) == 1
+        await blocking.run(lambda it: it)
+    assert len(set(await asyncio.gather(*(blocking.run(lambda it: it) for _ in range(10))))) == 1
     assert (len(made), {name.partition("_")[0] for name in made}) == (2, {"pushsdk-claims"})
     await blocking.aclose(ENOUGH)
 
 
-async def test_what_is_ordered_is_done_though_its_caller_has_gone(blocking: Blocking[Thing], thing: Thing) -> None:
+async def test_work_completes_although_its_caller_was_cancelled(
+    blocking: BlockingResource[Thing], thing: Thing
+) -> None:
     tasks = await hung(blocking, thing, MOST + 1)
     for task in tasks:
         task.cancel()
@@ -107,12 +111,12 @@ async def test_what_is_ordered_is_done_though_its_caller_has_gone(blocking: Bloc
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_end_waits_for_what_was_ordered_and_closes_after_it(blocking: Blocking[Thing], thing: Thing) -> None:
+async def test_aclose_waits_for_submitted_work_then_closes(blocking: BlockingResource[Thing], thing: Thing) -> None:
     tasks = await hung(blocking, thing, MOST + 1)
     closing = [asyncio.create_task(blocking.aclose(ENOUGH)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(ConfigurationError, match="is closed"):
-        await blocking.do(lambda it: it)
+        await blocking.run(lambda it: it)
     assert thing.closed == 0
     thing.go_on.set()
     await asyncio.gather(*closing)
@@ -123,7 +127,7 @@ async def test_the_end_waits_for_what_was_ordered_and_closes_after_it(blocking: 
 
 @pytest.mark.parametrize("number", [1, MOST, MOST + 2])
 async def test_the_end_does_not_wait_for_what_hangs_and_the_last_closes(
-    blocking: Blocking[Thing], thing: Thing, number: int
+    blocking: BlockingResource[Thing], thing: Thing, number: int
 ) -> None:
     tasks = await hung(blocking, thing, number)
     started = time.monotonic()
@@ -142,8 +146,8 @@ async def test_what_hangs_while_it_is_made_holds_neither_the_loop_up_nor_the_end
         thing.hang("made")
         return thing
 
-    blocking = Blocking(make, most=MOST)
-    tasks = [asyncio.create_task(blocking.do(lambda it: it.do("done"))) for _ in range(2)]
+    blocking = BlockingResource(make, threads=MOST)
+    tasks = [blocking.run(lambda it: it.do("done")) for _ in range(2)]
     assert await asyncio.to_thread(thing.hanging.acquire, timeout=ENOUGH)
     await blocking.aclose(SOON)
     thing.go_on.set()
@@ -152,7 +156,7 @@ async def test_what_hangs_while_it_is_made_holds_neither_the_loop_up_nor_the_end
     assert (thing.done, thing.closed) == (["made", "done", "done"], 1)
 
 
-async def test_an_end_that_is_cancelled_closes_all_the_same(blocking: Blocking[Thing], thing: Thing) -> None:
+async def test_an_end_that_is_cancelled_closes_all_the_same(blocking: BlockingResource[Thing], thing: Thing) -> None:
     tasks = await hung(blocking, thing)
     closing = asyncio.create_task(blocking.aclose(ENOUGH))
     await asyncio.sleep(0)
@@ -172,8 +176,8 @@ async def test_a_thing_that_fails_to_close_is_closed() -> None:
             raise OSError
 
     failing = Failing()
-    blocking = Blocking(lambda: failing, most=MOST)
-    await blocking.do(lambda it: it)
+    blocking = BlockingResource(lambda: failing, threads=MOST)
+    await blocking.run(lambda it: it)
     await blocking.aclose(ENOUGH)
     assert failing.closed == 1
 
@@ -183,18 +187,18 @@ async def test_where_nothing_was_made_nothing_is_closed(is_used: bool) -> None:
     def make() -> Thing:
         raise ZeroDivisionError
 
-    blocking = Blocking(make, most=MOST)
+    blocking = BlockingResource(make, threads=MOST)
     if is_used:
         with pytest.raises(ZeroDivisionError):
-            await blocking.do(lambda it: it)
+            await blocking.run(lambda it: it)
     assert blocking.is_used is is_used
     await blocking.aclose(ENOUGH)
     assert blocking.is_used
 
 
-async def test_the_threads_end_with_it_and_where_it_is_dropped(blocking: Blocking[Thing], thing: Thing) -> None:
-    dropped = Blocking(lambda: thing, most=MOST)
-    threads = [await each.do(lambda it: threading.current_thread()) for each in (blocking, dropped)]
+async def test_the_threads_end_with_it_and_where_it_is_dropped(blocking: BlockingResource[Thing], thing: Thing) -> None:
+    dropped = BlockingResource(lambda: thing, threads=MOST)
+    threads = [await each.run(lambda it: threading.current_thread()) for each in (blocking, dropped)]
     await blocking.aclose(ENOUGH)
     del dropped
     for thread in threads:
@@ -203,7 +207,7 @@ async def test_the_threads_end_with_it_and_where_it_is_dropped(blocking: Blockin
 
 
 def test_what_ends_after_its_loop_is_done_in_silence(thing: Thing, caplog: pytest.LogCaptureFixture) -> None:
-    blocking = Blocking(lambda: thing, most=MOST)
+    blocking = BlockingResource(lambda: thing, threads=MOST)
 
     async def give_up() -> None:
         await hung(blocking, thing, MOST + 1)
@@ -224,26 +228,26 @@ async def test_what_no_thread_could_be_started_for_is_not_done_later(monkeypatch
         raise RuntimeError("can't start new thread")
 
     thing = Thing()
-    blocking = Blocking(lambda: thing, most=MOST)
+    blocking = BlockingResource(lambda: thing, threads=MOST)
     with monkeypatch.context() as patch:
         patch.setattr(DaemonThreads, "_start", refuse)
         with pytest.raises(RuntimeError, match="can't start"):
-            await blocking.do(lambda it: it.do("refused"))
+            await blocking.run(lambda it: it.do("refused"))
     assert not blocking.is_used
     for each in range(5):
-        await blocking.do(lambda it, each=each: it.do(f"{each}"))
+        await blocking.run(lambda it, each=each: it.do(f"{each}"))
     await blocking.aclose(ENOUGH)
     assert (thing.done, thing.closed) == ([f"{each}" for each in range(5)], 1)
 
 
 async def test_it_is_not_used_on_the_other_side_of_a_fork_whoever_had_its_lock(
-    blocking: Blocking[Thing], thing: Thing, monkeypatch: pytest.MonkeyPatch
+    blocking: BlockingResource[Thing], thing: Thing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await blocking.do(lambda it: it)
+    await blocking.run(lambda it: it)
     with monkeypatch.context() as forked, blocking._lock:
         forked.setattr(os, "getpid", lambda: -1)
         with pytest.raises(ConfigurationError, match="before a fork"):
-            await blocking.do(lambda it: it)
+            await blocking.run(lambda it: it)
         await blocking.aclose(ENOUGH)
     assert thing.closed == 0
-    assert await blocking.do(lambda it: it.do("here")) == "here"
+    assert await blocking.run(lambda it: it.do("here")) == "here"

@@ -102,8 +102,8 @@ async def test_the_last_of_many_states_is_found_with_few_looks(tmp_path: Path, m
         for number in range(1, 500):
             assert await put(store, claim_of(number), claim_of(number - 1)) is None
         looks = []
-        real = module._Files._read
-        monkeypatch.setattr(module._Files, "_read", lambda *words: looks.append(words[2]) or real(*words))
+        real = module._ClaimsDirectory._read
+        monkeypatch.setattr(module._ClaimsDirectory, "_read", lambda *words: looks.append(words[2]) or real(*words))
         assert await put(other, ONE) == claim_of(499)
     assert len(looks) < 40
 
@@ -238,20 +238,20 @@ async def test_what_is_not_its_own_is_an_error_and_stays_as_it_was(
 async def test_another_process_may_begin_between_two_looks_at_the_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = module._Files._marker
+    real = module._ClaimsDirectory._marker
     async with store_of(tmp_path) as store, store_of(tmp_path) as other:
         found: list[bytes | None] = []
 
-        def marker(files: module._Files) -> bytes | None:
+        def marker(files: module._ClaimsDirectory) -> bytes | None:
             if not found:
                 found.append(real(files))
                 # The other has made its marker and an entry by now.
-                monkeypatch.setattr(module._Files, "_marker", real)
-                module._Files(tmp_path / "c", durable=False).put(Put(KEY, ONE), WEEK)
+                monkeypatch.setattr(module._ClaimsDirectory, "_marker", real)
+                module._ClaimsDirectory(tmp_path / "c", durable=False).put(Put(KEY, ONE), WEEK)
                 return None
             return real(files)
 
-        monkeypatch.setattr(module._Files, "_marker", marker)
+        monkeypatch.setattr(module._ClaimsDirectory, "_marker", marker)
         assert await put(store, TWO) == ONE
         assert await put(other, TWO) == ONE
     assert found == [None]
@@ -321,7 +321,7 @@ async def test_the_end_does_not_wait_for_a_mount_that_hangs_and_leaves_it_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of(tmp_path, timeout=0.05)
-    root = await store._blocking.do(lambda files: files._root)
+    root = await store._directory.run(lambda files: files._root)
     mount = Hanging(monkeypatch, "link")
     adding = asyncio.create_task(put(store, ONE))
     await mount.called()

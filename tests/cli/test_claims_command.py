@@ -167,7 +167,7 @@ def test_the_store_may_be_a_server_and_the_variable_names_it(command: Command, m
         ("directory:/no/store", 2, "/no/store: no such claim store"),
         ("mysql://me:s3cret@host", 2, "--claims must be sqlite:PATH"),
         ("s3cret", 2, "--claims must be sqlite:PATH"),
-        ("redis://:s3cret@host:port", 4, "the address of the Redis can't be read"),
+        ("redis://:s3cret@host:port", 4, "the URL of the Redis can't be parsed"),
         ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],

@@ -23,7 +23,7 @@ from pushsdk import (
 )
 from pushsdk._core.policy import Share
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
-from pushsdk.claims.store import LONGEST
+from pushsdk.claims.store import MAX_CLAIM_TTL
 from pushsdk.spark._preflight import BroadcastSpec, check_spark, checked_claims, checked_sending
 
 KEY = "a-key-that-nobody-may-see"
@@ -169,7 +169,7 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
     store = pickle.loads(pickle.dumps(make))()
     assert isinstance(store, DirectoryClaims)
     assert repr(store) == f"DirectoryClaims({str(tmp_path)!r})"
-    assert (store.claim_ttl, ttl, kind) == (LONGEST, LONGEST, "DirectoryClaims of the run")
+    assert (store.claim_ttl, ttl, kind) == (MAX_CLAIM_TTL, MAX_CLAIM_TTL, "DirectoryClaims of the run")
     assert store.timeout == 30.0
 
 

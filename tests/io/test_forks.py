@@ -72,8 +72,8 @@ WRITING = """
         return file, lambda: file.commit(write, outcome=Outcome.NOT_SENT)
 
     def claims():
-        from pushsdk.claims.sqlite import _File
-        file = _File(path, durable=False, timeout=5.0)
+        from pushsdk.claims.sqlite import _ClaimsFile
+        file = _ClaimsFile(path, durable=False, timeout=5.0)
         def commit():
             file._db.execute("BEGIN IMMEDIATE")
             write(file._db)
