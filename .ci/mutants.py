@@ -109,7 +109,7 @@ OUTCOME = [
     Mutant(
         "any exception of a mock is not sent",
         CORE + "outcome.py",
-        "if evidence.started_writing or not (evidence.touched or evidence.failure in PROVEN_BY_TYPE):",
+        "if evidence.started_writing or not (evidence.touched or evidence.failure in PROVES_UNSENT):",
         "if evidence.started_writing:",
         T_OUTCOME,
     ),
@@ -204,8 +204,8 @@ SPLITTING = [
     Mutant(
         "the second half loses a call",
         CORE + "splitting.py",
-        "[Piece.of(self.segments[start:stop], history) for start, stop in",
-        "[Piece.of(self.segments[start : max(start + 1, stop - 1)], history) for start, stop in",
+        "[BatchPart.of(self.units[start:stop], history) for start, stop in",
+        "[BatchPart.of(self.units[start : max(start + 1, stop - 1)], history) for start, stop in",
         T_SPLITTING,
     ),
     Mutant(
@@ -239,7 +239,7 @@ SPLITTING = [
     Mutant(
         "a message that was to blame is asked about as if nothing were known",
         CORE + "splitting.py",
-        "self._probe(1 if self._message.is_hopeless else PROBES)",
+        "self._probe(1 if self._message.is_rejected else PROBES)",
         "self._probe(PROBES)",
         T_SPLITTING,
     ),
@@ -253,8 +253,8 @@ SPLITTING = [
     Mutant(
         "a half forgets what was tried before",
         CORE + "splitting.py",
-        "piece.cut(verdict.attempts, [len(piece.segments) // 2])",
-        "piece.cut((), [len(piece.segments) // 2])",
+        "piece.split(verdict.attempts, [len(piece.units) // 2])",
+        "piece.split((), [len(piece.units) // 2])",
         T_SPLITTING,
     ),
     Mutant(
@@ -465,8 +465,8 @@ COALESCING = [
     Mutant(
         "a call that joins a batch takes the room of a message of its own",
         IO + "queue.py",
-        "self._backlog.enter(call.left, len(call.ids) + 1)",
-        "self._backlog.enter(call.left, len(call.ids) + batch.frame)",
+        "self._backlog.enter(call.unsettled, len(call.ids) + 1)",
+        "self._backlog.enter(call.unsettled, len(call.ids) + batch.frame)",
         T_CALLS,
     ),
     Mutant(
@@ -521,8 +521,8 @@ COALESCING = [
     Mutant(
         "the followers' users are lost",
         IO + "batch_sender.py",
-        "pieces = pieces_of(batch.calls, self._sizes, batch.frame)",
-        "pieces = pieces_of(batch.calls[:1], self._sizes, batch.frame)",
+        "pieces = split_calls(batch.calls, self._sizes, batch.frame)",
+        "pieces = split_calls(batch.calls[:1], self._sizes, batch.frame)",
         T_CALLS,
     ),
     Mutant(
@@ -647,7 +647,7 @@ COALESCING = [
     Mutant(
         "a client waits for calls that have ended",
         IO + "batch_sender.py",
-        "self.active.difference_update(piece.segments)",
+        "self.active.difference_update(piece.units)",
         "pass",
         T_CALLS,
     ),

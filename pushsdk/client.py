@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
 from pushsdk._core import wire
-from pushsdk._core.address import check_base_url, check_headers, check_proxy, sealed
-from pushsdk._core.arguments import check_patience, check_policy, check_setting, check_users
+from pushsdk._core.address import check_base_url, check_headers, check_proxy, redacted
+from pushsdk._core.arguments import check_policy, check_setting, check_timeout, check_users
 from pushsdk._core.batching import Call, Content, Options
 from pushsdk._core.error_mapping import BODY_KEPT, error_for
 from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
@@ -83,11 +83,11 @@ class AsyncPushClient:
         closed by the server is replaced, at the cost of a new one). ``on_event`` is called with each event.
         ``claims`` is the claim store of ``send(..., idempotency_key=)``, used and never closed.
         """
-        api_key = sealed(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
+        api_key = redacted(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
         if api_key is None:
             raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
-        base_url = sealed(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
-        proxy = sealed(proxy)
+        base_url = redacted(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
+        proxy = redacted(proxy)
         if not isinstance(allow_insecure, bool):
             raise ConfigurationError("allow_insecure is True or False")
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
@@ -95,7 +95,7 @@ class AsyncPushClient:
         check_ssl(ssl)
         if on_event is not None and not callable(on_event):
             raise ConfigurationError("on_event is a callable that takes one event")
-        policy, patience = check_policy(retry, RetryPolicy.safe()), check_patience(timeout, Timeout())
+        policy, patience = check_policy(retry, RetryPolicy.safe()), check_timeout(timeout, Timeout())
         self._engine = Engine(
             EngineSettings(
                 base_url=checked_url,
@@ -358,7 +358,7 @@ class AsyncPushClient:
 
     def _options_of(self, timeout: object, retry: object) -> Options:
         own = self._options
-        return self._engine.options_of(check_policy(retry, own.policy), check_patience(timeout, own.timeout))
+        return self._engine.options_of(check_policy(retry, own.policy), check_timeout(timeout, own.timeout))
 
 
 set_public_module(__name__)

@@ -22,7 +22,7 @@ from support.service_thread import Service, served
 import pushsdk
 import pushsdk.emulator
 from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError, RetryPolicy, Timeout
-from pushsdk._core.outcome import NEEDS_A_PERSON, TABLE, Attempt, Evidence, Failure, Rule, judge
+from pushsdk._core.outcome import NEEDS_A_FIX, TABLE, Attempt, Evidence, Failure, Rule, judge
 from pushsdk._core.rate_limit import CAPACITY, COST, REFUND
 from pushsdk.emulator import Fault
 
@@ -242,12 +242,12 @@ def judged(failure: Failure, *, started_writing: bool) -> Attempt:
 @pytest.mark.parametrize("failure", Failure, ids=lambda failure: failure.name)
 def test_the_last_two_rows_are_what_is_judged_without_a_response(failure: Failure) -> None:
     not_left, left = judged(failure, started_writing=False), judged(failure, started_writing=True)
-    assert (not_left.outcome, not_left.retryable) == (Outcome.NOT_SENT, failure not in NEEDS_A_PERSON)
+    assert (not_left.outcome, not_left.retryable) == (Outcome.NOT_SENT, failure not in NEEDS_A_FIX)
     assert (left.outcome, left.retryable) == (Outcome.UNKNOWN, False)
 
 
 def test_the_failures_that_need_a_person_are_named() -> None:
-    assert NEEDS_A_PERSON - {Failure.SESSION} == {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
+    assert NEEDS_A_FIX - {Failure.SESSION} == {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
     assert "not repeated after a TLS, certificate or proxy failure" in tables()["answer"][-2][3]
 
 

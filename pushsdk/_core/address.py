@@ -19,7 +19,7 @@ __all__ = [
     "check_key",
     "check_proxy",
     "is_loopback",
-    "sealed",
+    "redacted",
 ]
 
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
@@ -83,7 +83,7 @@ def check_base_url(url: object, *, allow_insecure: bool) -> str:
     Raises ConfigurationError unless it is absolute, https (or http to a literal loopback address, or
     ``allow_insecure``), without userinfo, query and fragment, and without ``/v1`` at its end.
     """
-    url = text = sealed(url)
+    url = text = redacted(url)
     wrong = _wrong_with_base_url(text, allow_insecure)
     if wrong is not None:
         raise ConfigurationError(wrong)
@@ -93,7 +93,7 @@ def check_base_url(url: object, *, allow_insecure: bool) -> str:
 
 def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> HeaderSecret:
     """The proxy's URL, which may hold a password. Raises ConfigurationError where it would see the Api-Key."""
-    url = text = sealed(url)
+    url = text = redacted(url)
     wrong = _wrong_with_url("proxy", text, userinfo=True)
     if wrong is not None:
         raise ConfigurationError(wrong)
@@ -130,7 +130,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def sealed(value: object) -> Any:
+def redacted(value: object) -> Any:
     """The value as something that no traceback's locals show: only a callable and None pass as they are.
 
     What is not a text becomes an empty one, which no check lets through.

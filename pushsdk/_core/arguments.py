@@ -11,7 +11,7 @@ from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.words import count
 
-__all__ = ["check_patience", "check_policy", "check_setting", "check_users"]
+__all__ = ["check_policy", "check_setting", "check_timeout", "check_users"]
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
@@ -46,7 +46,7 @@ def check_policy(given: object, default: RetryPolicy) -> RetryPolicy:
     return given
 
 
-def check_patience(given: object, default: Timeout) -> Timeout:
+def check_timeout(given: object, default: Timeout) -> Timeout:
     """The timeout; a number is the total in seconds, the rest that of the default."""
     if given is None:
         return default

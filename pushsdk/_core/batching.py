@@ -64,7 +64,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """The ids as JSON, without the brackets: joined by commas they are a request's ``userIds``."""
     deadline: float
     """On the client's clock; infinite where there is none."""
-    left: int
+    unsettled: int
     """Users without a verdict yet. Counted down by ``settle``."""
     duplicates: int = 0
     """How many of the ids that the caller gave were repetitions."""
@@ -72,7 +72,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """The verdict on all of its users, where it is one. Set by ``settle``."""
     shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
     """Else the verdicts so far, with the users that each is about. Added by ``settle``."""
-    gone: bool = False
+    abandoned: bool = False
     """Set by the shell when the caller stopped waiting."""
     waiter: Any = None
     """What the shell wakes when there is something to say."""
@@ -82,7 +82,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
 
     def __repr__(self) -> str:
-        return f"Call(users={len(self.users)}, left={self.left})"
+        return f"Call(users={len(self.users)}, unsettled={self.unsettled})"
 
     def expire(self, reason: Failure) -> None:
         """Its deadline has come, or the client ends it: the caller is told, and leaves."""
@@ -94,8 +94,8 @@ class Call(msgspec.Struct, eq=False, gc=False):
 
         ``told`` is what, where all of the users have this verdict.
         """
-        left = self.left = self.left - len(users)
-        if left:
+        unsettled = self.unsettled = self.unsettled - len(users)
+        if unsettled:
             self.shares = (*self.shares, (users, verdict))
             return False
         if self.shares:
@@ -190,7 +190,7 @@ class Batches:
         batch = self._open.get(content)
         if batch is None:
             return None
-        users = batch.users + call.left
+        users = batch.users + call.unsettled
         size = batch.size + len(call.ids) + 1
         if users <= batch.max_users and size <= batch.max_bytes:
             taken = batch.taken
@@ -207,7 +207,7 @@ class Batches:
         del self._open[content]
         return None
 
-    def alone(self, content: Content, call: Call) -> Batch:
+    def create(self, content: Content, call: Call) -> Batch:
         """A batch that is open to nobody else: as for a call that can't wait for company."""
         frame = content.frame
         max_users, max_bytes = self._bounds(frame)

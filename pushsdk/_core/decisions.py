@@ -10,15 +10,15 @@ from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.user_states import UserState, UserStatus
 
 __all__ = [
+    "MAX_RESENDS",
     "OUTCOMES",
     "REFUSED",
-    "RESENDS",
     "TOO_LARGE",
     "Decision",
     "Step",
     "decide",
     "is_retryable",
-    "why_stopped",
+    "stop_reason",
 ]
 
 # The service was never asked about the users: the key, the address or the size of the request is to blame.
@@ -26,7 +26,7 @@ REFUSED = frozenset({401, 403})
 REDIRECTS = range(300, 400)
 TOO_LARGE = 413
 # How often one process resends a request whose outcome is UNKNOWN, if resending was asked for.
-RESENDS = 3
+MAX_RESENDS = 3
 
 OUTCOMES = {
     UserState.PENDING: Outcome.NOT_SENT,
@@ -74,7 +74,7 @@ def decide(
         return _DELIVERED if status == 204 else Decision(Step.SETTLE, UserStatus(UserState.ACCEPTED, status))
     unknown = UserStatus(UserState.UNKNOWN, status, reason)
     if verdict.outcome is Outcome.UNKNOWN:
-        return Decision(Step.RESEND if resends is not None and resends < RESENDS else Step.SETTLE, unknown)
+        return Decision(Step.RESEND if resends is not None and resends < MAX_RESENDS else Step.SETTLE, unknown)
     pending = unknown if in_doubt else UserStatus(UserState.PENDING, status, reason)
     if verdict.failure is Failure.CLOSED:
         return Decision(Step.STOP, pending)
@@ -103,7 +103,7 @@ def is_retryable(verdict: Verdict) -> bool:
     return last.retryable or (last.outcome is Outcome.REJECTED and verdict.failure is not None)
 
 
-def why_stopped(verdict: Verdict) -> str:
+def stop_reason(verdict: Verdict) -> str:
     """Return the reason why a run stops after this verdict, and what to do."""
     status, reason = _decisive(verdict)
     if status == 401:

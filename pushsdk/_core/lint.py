@@ -16,7 +16,7 @@ from pushsdk._core.models import UNSET, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
 from pushsdk._public import set_public_module
 
-__all__ = ["RULES", "Problem", "Rule", "lint"]
+__all__ = ["RULES", "LintRule", "Problem", "lint"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class _Node(msgspec.Struct, frozen=True):
+class _LintNode(msgspec.Struct, frozen=True):
     """An object of a resource: ``fields`` by their names on the wire, without the unset ones."""
 
     path: Path
@@ -39,12 +39,12 @@ class _Node(msgspec.Struct, frozen=True):
 _Found = Iterator[tuple[Path, str]]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class LintRule(msgspec.Struct, frozen=True):
     """A row of the table: ``check`` looks at every node of the class ``model``."""
 
     code: str
     model: type[Model]
-    check: Callable[[_Node], _Found]
+    check: Callable[[_LintNode], _Found]
 
 
 _CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
@@ -114,9 +114,9 @@ def _model_of(subject: object) -> type[Model]:
     return max(candidates, key=lambda model: len(given.intersection(map(_fold, _names(model)))))
 
 
-def _nodes(subject: object, model: type[Model], path: Path) -> Iterator[_Node]:
+def _nodes(subject: object, model: type[Model], path: Path) -> Iterator[_LintNode]:
     # The depth is that of _CHILDREN, whatever the subject holds: a list in it may hold the subject itself.
-    node = _Node(path, model, _fields(subject))
+    node = _LintNode(path, model, _fields(subject))
     yield node
     children = next((_CHILDREN[kind] for kind in model.__mro__ if kind in _CHILDREN), {})
     for name, child in children.items():
@@ -158,7 +158,7 @@ def _filled(value: object) -> bool:
     return isinstance(value, (str, list, tuple)) and len(value) > 0
 
 
-def _languages(node: _Node, name: str) -> frozenset[str]:
+def _languages(node: _LintNode, name: str) -> frozenset[str]:
     return frozenset(_fields(node.fields.get(name)))
 
 
@@ -167,46 +167,46 @@ def _listed(languages: frozenset[str]) -> str:
     return ", ".join(sorted(codes))
 
 
-def _near_name(node: _Node) -> _Found:
+def _near_name(node: _LintNode) -> _Found:
     known = _names(node.model)
     for name in node.fields:
         if name not in known and (near := _near(name, known)):
             yield (name,), f"unknown field, did you mean {near}?"
 
 
-def _near_value(node: _Node) -> _Found:
+def _near_value(node: _LintNode) -> _Found:
     for (model, name), shown in _SHOWN.items():
         value = node.fields.get(name)
         if issubclass(node.model, model) and isinstance(value, str) and value != shown and _near(value, [shown]):
             yield (name,), f"unknown value, did you mean {shown}?"
 
 
-def _relative_url(node: _Node) -> _Found:
+def _relative_url(node: _LintNode) -> _Found:
     for name in _names(node.model):
         value = node.fields.get(name) if name.lower().endswith("url") else None
         if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{", value):
             yield (name,), "the URL is relative: a device has nothing to resolve it against"
 
 
-def _negative(node: _Node) -> _Found:
+def _negative(node: _LintNode) -> _Found:
     for name in _COUNTS:
         value = node.fields.get(name)
         if isinstance(value, int) and value < 0:
             yield (name,), "the number is negative"
 
 
-def _no_platform(node: _Node) -> _Found:
+def _no_platform(node: _LintNode) -> _Found:
     if node.fields.get("iosEnabled") is not True and node.fields.get("androidEnabled") is not True:
         yield (), "neither iosEnabled nor androidEnabled is true"
 
 
-def _platform_off(node: _Node) -> _Found:
+def _platform_off(node: _LintNode) -> _Found:
     for name, switch in _PLATFORM.items():
         if _filled(node.fields.get(name)) and node.fields.get(switch) is not True:
             yield (name,), f"set, although {switch} is not true"
 
 
-def _no_text(node: _Node) -> _Found:
+def _no_text(node: _LintNode) -> _Found:
     texts = [*_fields(node.fields.get("title")).values(), *_fields(node.fields.get("body")).values()]
     # A silent push wakes the app and shows nothing.
     silent = node.fields.get("contentAvailable") is True
@@ -214,47 +214,47 @@ def _no_text(node: _Node) -> _Found:
         yield (), "title and body are both empty"
 
 
-def _languages_differ(node: _Node) -> _Found:
+def _languages_differ(node: _LintNode) -> _Found:
     title, body = _languages(node, "title"), _languages(node, "body")
     if title and body and title != body:
         yield ("body",), f"title and body are not in the same languages: only one is in {_listed(title ^ body)}"
 
 
-def _subtitle_language(node: _Node) -> _Found:
+def _subtitle_language(node: _LintNode) -> _Found:
     if extra := _languages(node, "subtitle") - _languages(node, "title"):
         yield ("subtitle",), f"the subtitle is in languages that the title is not in: {_listed(extra)}"
 
 
-def _malformed_placeholder(node: _Node) -> _Found:
+def _malformed_placeholder(node: _LintNode) -> _Found:
     for name in TEXTS:
         for language, text in _fields(node.fields.get(name)).items():
             if isinstance(text, str) and has_malformed_placeholder(text):
                 yield (name, language), "a placeholder is not of the form {{ field_name | 'fallback' }}"
 
 
-def _no_label(node: _Node) -> _Found:
+def _no_label(node: _LintNode) -> _Found:
     if not _filled(node.fields.get("label")):
         yield (), "the button has no label"
 
 
-def _no_external_id(node: _Node) -> _Found:
+def _no_external_id(node: _LintNode) -> _Found:
     if not _filled(node.fields.get("externalId")):
         yield (), "without an externalId a campaign whose outcome is unknown can't be looked up"
 
 
-RULES: tuple[Rule, ...] = (
-    Rule("near-name", Model, _near_name),
-    Rule("near-value", Model, _near_value),
-    Rule("relative-url", Model, _relative_url),
-    Rule("negative-number", Model, _negative),
-    Rule("no-platform", models.MobilePush, _no_platform),
-    Rule("platform-off", models.MobilePush, _platform_off),
-    Rule("no-text", models.MobilePush, _no_text),
-    Rule("languages-differ", models.MobilePush, _languages_differ),
-    Rule("subtitle-language", models.MobilePush, _subtitle_language),
-    Rule("malformed-placeholder", models.MobilePush, _malformed_placeholder),
-    Rule("no-label", models.ActionButton, _no_label),
-    Rule("no-external-id", models.CampaignRequest, _no_external_id),
+RULES: tuple[LintRule, ...] = (
+    LintRule("near-name", Model, _near_name),
+    LintRule("near-value", Model, _near_value),
+    LintRule("relative-url", Model, _relative_url),
+    LintRule("negative-number", Model, _negative),
+    LintRule("no-platform", models.MobilePush, _no_platform),
+    LintRule("platform-off", models.MobilePush, _platform_off),
+    LintRule("no-text", models.MobilePush, _no_text),
+    LintRule("languages-differ", models.MobilePush, _languages_differ),
+    LintRule("subtitle-language", models.MobilePush, _subtitle_language),
+    LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder),
+    LintRule("no-label", models.ActionButton, _no_label),
+    LintRule("no-external-id", models.CampaignRequest, _no_external_id),
 )
 
 

@@ -23,7 +23,7 @@ __all__ = [
     "join",
     "judge",
     "read_status",
-    "sum_up",
+    "verdict_of",
 ]
 
 
@@ -69,10 +69,10 @@ class Failure(StrEnum):
 # Looked up once: a member of an enumeration costs more to reach than a global.
 _ACCEPTED = Outcome.ACCEPTED
 
-NEEDS_A_PERSON = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION})
+NEEDS_A_FIX = frozenset({Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION})
 """Proven not sent, and yet not repeated: the next try would fail the same way until somebody changes something."""
 
-PROVEN_BY_TYPE = frozenset(
+PROVES_UNSENT = frozenset(
     {
         Failure.DNS,
         Failure.REFUSED,
@@ -275,9 +275,9 @@ def _weigh(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[in
         if outcome is Outcome.ACCEPTED and evidence.touched and not evidence.written:
             return Outcome.UNKNOWN, False
         return outcome, retryable
-    if evidence.started_writing or not (evidence.touched or evidence.failure in PROVEN_BY_TYPE):
+    if evidence.started_writing or not (evidence.touched or evidence.failure in PROVES_UNSENT):
         return Outcome.UNKNOWN, False
-    return Outcome.NOT_SENT, evidence.failure not in NEEDS_A_PERSON
+    return Outcome.NOT_SENT, evidence.failure not in NEEDS_A_FIX
 
 
 def _in_words(evidence: Evidence) -> str:
@@ -302,7 +302,7 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
     return next((outcome for outcome in _JOIN if outcome in seen), Outcome.NOT_SENT)
 
 
-def sum_up(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure | None = None) -> Verdict:
+def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure | None = None) -> Verdict:
     """The verdict on a request from all of its attempts and what the last one left behind.
 
     ``failure`` is set where the request ended for a reason of ours (a deadline, the budget), not by its last attempt.

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pushsdk._core.batching import Call
 
 __all__ = [
-    "Cuttable",
+    "BatchPart",
+    "CallPart",
     "LearnedSizes",
     "MessageRecord",
     "MessageRecords",
-    "Piece",
     "Rejected",
-    "Segment",
+    "Splittable",
     "Splitter",
     "attempts_of",
     "call_of",
-    "pieces_of",
+    "split_calls",
 ]
 
 TOO_LARGE = 413
@@ -38,7 +38,7 @@ TOO_LARGE = 413
 PROBES = 8
 
 
-class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
+class CallPart(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Some of the users of one call, and their ids as JSON without the brackets. A whole call is its own segment."""
 
     call: Call
@@ -46,7 +46,7 @@ class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
     ids: bytes
 
     def __repr__(self) -> str:
-        return f"Segment(users={len(self.users)})"
+        return f"CallPart(users={len(self.users)})"
 
     @property
     def deadline(self) -> float:
@@ -54,16 +54,16 @@ class Segment(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.call.deadline
 
 
-class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
+class BatchPart(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What one request carries: segments of one or more calls, and the attempts of the pieces it was cut from."""
 
-    segments: Sequence[Call | Segment]
+    units: Sequence[Call | CallPart]
     users: int
     ids: bytes
     history: tuple[Attempt, ...] = ()
 
     @classmethod
-    def of(cls, segments: Sequence[Call | Segment], history: tuple[Attempt, ...] = ()) -> Piece:
+    def of(cls, segments: Sequence[Call | CallPart], history: tuple[Attempt, ...] = ()) -> BatchPart:
         """A piece of these segments."""
         if len(segments) == 1:
             alone = segments[0]
@@ -72,16 +72,16 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
         return cls(segments, users, b",".join([segment.ids for segment in segments]), history)
 
     def __repr__(self) -> str:
-        return f"Piece(calls={len(self.segments)}, users={self.users})"
+        return f"BatchPart(calls={len(self.units)}, users={self.users})"
 
-    def halves(self, history: tuple[Attempt, ...]) -> list[Piece]:
+    def bisect(self, history: tuple[Attempt, ...]) -> list[BatchPart]:
         """Two pieces of about half the users."""
-        parts = _cut(self.segments, max_users=(self.users + 1) // 2, max_bytes=None)
-        return [Piece.of(part, history) for part in parts]
+        parts = _cut(self.units, max_users=(self.users + 1) // 2, max_bytes=None)
+        return [BatchPart.of(part, history) for part in parts]
 
-    def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Piece]:
+    def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[BatchPart]:
         """The pieces between these places among the calls."""
-        return [Piece.of(self.segments[start:stop], history) for start, stop in pairwise((0, *at, len(self.segments)))]
+        return [BatchPart.of(self.units[start:stop], history) for start, stop in pairwise((0, *at, len(self.units)))]
 
 
 class LearnedSizes:
@@ -117,7 +117,7 @@ class MessageRecord(msgspec.Struct, eq=False):
 
     accepted: bool = False
     """Set once the service accepted the message for any user: from then on the message is never to blame."""
-    is_hopeless: bool = False
+    is_rejected: bool = False
     """Set once the message itself, not a user, seems to be rejected. Means nothing if ``accepted`` is set."""
 
 
@@ -139,8 +139,8 @@ class MessageRecords:
         return record
 
 
-class Cuttable(Protocol):
-    """What one request carries, and can be cut: a ``Piece`` of calls, or a part of a broadcast."""
+class Splittable(Protocol):
+    """What one request carries, and can be cut: a ``BatchPart`` of calls, or a part of a broadcast."""
 
     @property
     def users(self) -> int:
@@ -153,20 +153,20 @@ class Cuttable(Protocol):
         ...
 
     @property
-    def segments(self) -> Sized:
+    def units(self) -> Sized:
         """The units that a rejection is pinned down to: calls, or users."""
         ...
 
-    def halves(self, history: tuple[Attempt, ...]) -> list[Self]:
+    def bisect(self, history: tuple[Attempt, ...]) -> list[Self]:
         """Two of about half the users."""
         ...
 
-    def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Self]:
+    def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Self]:
         """The parts between these places among the units."""
         ...
 
 
-P = TypeVar("P", bound=Cuttable)
+P = TypeVar("P", bound=Splittable)
 
 
 Rejected = tuple[P, Verdict]
@@ -223,7 +223,7 @@ class Splitter(Generic[P]):
             self._message.accepted |= verdict.outcome is Outcome.ACCEPTED
             return True
         if verdict.status != TOO_LARGE:
-            if len(piece.segments) == 1:
+            if len(piece.units) == 1:
                 return True
             self._suspects.append((piece, verdict))
             return False
@@ -242,8 +242,8 @@ class Splitter(Generic[P]):
             self._sizes.learn(*self._refused.pop())
         # A message is too large for a single user, or for each user who was sent to alone.
         if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
-            message.is_hopeless = True
-        if not self._ready and (message.accepted or not message.is_hopeless):
+            message.is_rejected = True
+        if not self._ready and (message.accepted or not message.is_rejected):
             self._halve()
         if not self._ready and (message.accepted or not self._probes_failed):
             self._bisect()
@@ -261,16 +261,16 @@ class Splitter(Generic[P]):
         """Cut pieces that were too large in halves: one piece until something fits, then all."""
         for _ in range(len(self._large) if self._message.accepted else min(1, len(self._large))):
             piece, verdict = self._large.pop()
-            self._ready += piece.halves(verdict.attempts)
+            self._ready += piece.bisect(verdict.attempts)
 
     def _bisect(self) -> None:
         """Send units alone while the message may be to blame, else all blocks that hold a culprit, in halves."""
         if self._suspects and not (self._message.accepted or self._left_out):
-            self._probe(1 if self._message.is_hopeless else PROBES)
+            self._probe(1 if self._message.is_rejected else PROBES)
             return
         self._ready = [piece for piece, _ in self._left_out]
         for piece, verdict in self._suspects:
-            self._ready += piece.cut(verdict.attempts, [len(piece.segments) // 2])
+            self._ready += piece.split(verdict.attempts, [len(piece.units) // 2])
         self._left_out.clear()
         self._suspects.clear()
 
@@ -279,33 +279,33 @@ class Splitter(Generic[P]):
         self._probes_failed = True
         blocks, self._suspects = self._suspects[:count], self._suspects[count:]
         for piece, verdict in blocks:
-            units = len(piece.segments)
+            units = len(piece.units)
             # Both ends and places between them, or all if there are no more.
             share = -(-count // len(blocks))
             alone = {place * (units - 1) // max(1, share - 1) for place in range(share)}
             edges = sorted({edge for place in alone for edge in (place, place + 1)} - {0, units})
             # Nobody can tell which of the calls of a block was to blame.
             verdict = msgspec.structs.replace(verdict, shared=True)
-            for start, part in zip((0, *edges), piece.cut(verdict.attempts, edges), strict=True):
+            for start, part in zip((0, *edges), piece.split(verdict.attempts, edges), strict=True):
                 if start in alone:
                     self._ready.append(part)
                 else:
                     self._left_out.append((part, verdict))
 
 
-def pieces_of(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[Piece]:
+def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[BatchPart]:
     """The requests that carry these calls: one, unless that is larger than the service was found to take."""
-    whole = Piece.of(calls)
+    whole = BatchPart.of(calls)
     if sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
     max_bytes = sizes.bytes_for(frame)
     room = None if max_bytes is None else max_bytes - frame
-    return [Piece.of(part) for part in _cut(calls, max_users=sizes.users or whole.users, max_bytes=room)]
+    return [BatchPart.of(part) for part in _cut(calls, max_users=sizes.users or whole.users, max_bytes=room)]
 
 
-def _cut(segments: Iterable[Call | Segment], *, max_users: int, max_bytes: int | None) -> list[list[Call | Segment]]:
+def _cut(segments: Iterable[Call | CallPart], *, max_users: int, max_bytes: int | None) -> list[list[Call | CallPart]]:
     """The segments in groups within the bounds, in order; a single user may be over ``max_bytes``."""
-    groups: list[list[Call | Segment]] = [[]]
+    groups: list[list[Call | CallPart]] = [[]]
     users = size = 0
     for segment in segments:
         for part in _shares(segment, max_users, max_bytes):
@@ -321,26 +321,26 @@ def _cut(segments: Iterable[Call | Segment], *, max_users: int, max_bytes: int |
     return groups
 
 
-def _shares(segment: Call | Segment, max_users: int, max_bytes: int | None) -> Sequence[Call | Segment]:
+def _shares(segment: Call | CallPart, max_users: int, max_bytes: int | None) -> Sequence[Call | CallPart]:
     """The segment, cut where it alone is over the bounds."""
     if len(segment.users) <= max_users and (max_bytes is None or len(segment.ids) <= max_bytes):
         return [segment]
     call = call_of(segment)
     ids = [wire.encode_user_ids((user,))[1:-1] for user in segment.users]
-    shares: list[Segment] = []
+    shares: list[CallPart] = []
     start = size = 0
     for end, one in enumerate(ids):
         if end > start and (end - start >= max_users or (max_bytes is not None and size + len(one) > max_bytes)):
-            shares.append(Segment(call, segment.users[start:end], b",".join(ids[start:end])))
+            shares.append(CallPart(call, segment.users[start:end], b",".join(ids[start:end])))
             start, size = end, 0
         size += len(one) + 1
-    shares.append(Segment(call, segment.users[start:], b",".join(ids[start:])))
+    shares.append(CallPart(call, segment.users[start:], b",".join(ids[start:])))
     return shares
 
 
-def call_of(segment: Call | Segment) -> Call:
+def call_of(segment: Call | CallPart) -> Call:
     """The call that the segment is of."""
-    return segment.call if isinstance(segment, Segment) else segment
+    return segment.call if isinstance(segment, CallPart) else segment
 
 
 def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:

@@ -14,7 +14,7 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import check_seconds
 from pushsdk._public import set_public_module
 
-__all__ = ["StopPolicy", "Watch"]
+__all__ = ["StopMonitor", "StopPolicy"]
 
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
@@ -76,7 +76,7 @@ class _Window(msgspec.Struct):
     """Of the users, by how they failed."""
 
 
-class Watch:
+class StopMonitor:
     """Watches one run. Times are seconds of sending, on a clock that stands still while nothing can be sent."""
 
     __slots__ = ("_accepted_at", "_before", "_brake", "_filling", "_heard_at", "_last", "_verdict")
@@ -115,7 +115,7 @@ class Watch:
         if self._verdict is None:
             self._verdict = self._too_many() or self._outage(now, _in_words(status))
 
-    def verdict(self, now: float, *, paused_until: float = -math.inf) -> str | None:
+    def stop_reason(self, now: float, *, paused_until: float = -math.inf) -> str | None:
         """Why the run stops, and what to do; None while it goes on. The first reason stays."""
         limit = self._brake.max_outage
         if self._verdict is None and limit is not None and now - max(self._heard_at, paused_until) >= limit:

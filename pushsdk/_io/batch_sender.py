@@ -17,19 +17,19 @@ from pushsdk._core import idempotency, wire
 from pushsdk._core.batching import SETTLED, Batch, Call
 from pushsdk._core.error_mapping import error_for, partial_error, retryable
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
-from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, sum_up
+from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.results import Counters, Receipt
 from pushsdk._core.splitting import (
+    BatchPart,
+    CallPart,
     LearnedSizes,
     MessageRecords,
-    Piece,
     Rejected,
-    Segment,
     Splitter,
     attempts_of,
     call_of,
-    pieces_of,
+    split_calls,
 )
 from pushsdk._io.sender import ApiRequest, Claimant, RequestSender
 
@@ -52,21 +52,21 @@ class PendingCalls:
         #: Set by the engine while it waits for something: told of every call that ends.
         self.when_ended: Callable[[Call], None] | None = None
 
-    def settle_piece(self, piece: Piece, verdict: Verdict) -> None:
+    def settle_piece(self, piece: BatchPart, verdict: Verdict) -> None:
         """The verdict on a request is that on the users it carried."""
         self._counters.users[verdict.outcome] += piece.users
         one: object = SETTLED
-        if len(piece.segments) > 1:
+        if len(piece.units) > 1:
             if verdict.outcome is Outcome.REJECTED:
                 verdict = msgspec.structs.replace(verdict, shared=True)
             elif verdict.outcome is Outcome.ACCEPTED:
                 # The calls for one user each, of which there may be a crowd, have one receipt between them.
                 one = Receipt(users=1, attempts=verdict.attempts)
-        for segment in piece.segments:
+        for segment in piece.units:
             # ``call_of``, without a call.
-            call = segment.call if isinstance(segment, Segment) else segment
+            call = segment.call if isinstance(segment, CallPart) else segment
             users = segment.users
-            if call.settle(users, verdict, SETTLED if call.duplicates or len(users) > 1 else one) and call.gone:
+            if call.settle(users, verdict, SETTLED if call.duplicates or len(users) > 1 else one) and call.abandoned:
                 self.tell_abandoned(call)
         if one is not SETTLED:
             # After its callers have been told: until then nobody is to find that nothing is on its way.
@@ -75,7 +75,7 @@ class PendingCalls:
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
         """The verdict on users of a call that no request carried, or whose request is not known."""
         self._counters.users[verdict.outcome] += len(users)
-        if call.settle(users, verdict) and call.gone:
+        if call.settle(users, verdict) and call.abandoned:
             self.tell_abandoned(call)
 
     def tell_abandoned(self, call: Call) -> None:
@@ -102,12 +102,12 @@ class PendingCalls:
             if self.when_ended is not None:
                 self.when_ended(call)
 
-    def _end_all(self, piece: Piece) -> None:
+    def _end_all(self, piece: BatchPart) -> None:
         """A crowd is through: its whole calls, at once. It costs less than if each of them said so."""
         if self.when_ended is None:
-            self.active.difference_update(piece.segments)
+            self.active.difference_update(piece.units)
             return
-        for segment in [segment for segment in piece.segments if segment in self.active]:
+        for segment in [segment for segment in piece.units if segment in self.active]:
             self.end(call_of(segment))
 
 
@@ -150,7 +150,7 @@ class CallClaims(Claimant, Protocol):
     """The claims of the calls that a request carries."""
 
     @property
-    def piece(self) -> Piece:
+    def piece(self) -> BatchPart:
         """The piece to send, without the users whose claim was refused: these are settled."""
         ...
 
@@ -169,7 +169,7 @@ class BatchSender:
 
     async def deliver(self, batch: Batch) -> None:
         """Send the batch, whole or split, until every call in it is settled. Its place is taken already."""
-        pieces = pieces_of(batch.calls, self._sizes, batch.frame)
+        pieces = split_calls(batch.calls, self._sizes, batch.frame)
         if len(pieces) > 1:
             await self._split(batch, pieces, None)
             return
@@ -195,7 +195,7 @@ class BatchSender:
             self.give_back(batch)
             # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
             for call in batch.calls:
-                if call.left:
+                if call.unsettled:
                     self._pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
             if watched is not None:
                 watched.end(_tally(batch))
@@ -206,7 +206,7 @@ class BatchSender:
             batch.has_slot = False
             self._sender.limiter.release()
 
-    async def _split(self, batch: Batch, pieces: list[Piece], rejected: Rejected[Piece] | None) -> None:
+    async def _split(self, batch: Batch, pieces: list[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
         """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
         splitter = Splitter(
             pieces,
@@ -217,7 +217,7 @@ class BatchSender:
         )
         if rejected is not None:
             self._report(batch, splitter, *rejected)
-        wave: list[Piece] = []
+        wave: list[BatchPart] = []
         try:
             while wave := splitter.next_wave():
                 async with asyncio.TaskGroup() as requests:
@@ -228,18 +228,18 @@ class BatchSender:
             for piece, verdict in splitter.rest():
                 self._pending.settle_piece(piece, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
             for piece in wave:
-                self._pending.settle_piece(piece, sum_up(piece.history, Evidence(), Failure.CANCELLED))
+                self._pending.settle_piece(piece, verdict_of(piece.history, Evidence(), Failure.CANCELLED))
             raise
         for piece, verdict in splitter.rest():
             self._pending.settle_piece(piece, verdict)
 
-    async def _post(self, batch: Batch, splitter: Splitter[Piece], wave: list[Piece]) -> None:
+    async def _post(self, batch: Batch, splitter: Splitter[BatchPart], wave: list[BatchPart]) -> None:
         """Send the next piece of the wave. What a cancellation leaves in the wave was not begun."""
         piece = wave.pop(0)
         # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
         self._report(batch, splitter, *await self._send(batch, piece))
 
-    async def _send(self, batch: Batch, piece: Piece) -> Rejected[Piece]:
+    async def _send(self, batch: Batch, piece: BatchPart) -> Rejected[BatchPart]:
         """Send a piece, without the users whose claim is refused. If that is cancelled, the piece is settled."""
         claim = self._claim(batch, piece)
         job = self._job(batch, piece, claim)
@@ -253,23 +253,23 @@ class BatchSender:
             raise
         return piece if claim is None else claim.piece, verdict
 
-    def _claim(self, batch: Batch, piece: Piece) -> CallClaims | None:
+    def _claim(self, batch: Batch, piece: BatchPart) -> CallClaims | None:
         if not batch.content.options.keyed:
             return None
-        claim: CallClaims = call_of(piece.segments[0]).claims.for_request(batch.content, piece, self._pending)
+        claim: CallClaims = call_of(piece.units[0]).claims.for_request(batch.content, piece, self._pending)
         return claim
 
-    def _report(self, batch: Batch, splitter: Splitter[Piece], piece: Piece, verdict: Verdict) -> None:
+    def _report(self, batch: Batch, splitter: Splitter[BatchPart], piece: BatchPart, verdict: Verdict) -> None:
         if splitter.report(piece, verdict):
             self._pending.settle_piece(piece, verdict)
             return
         self._sender.counters.splits += 1
         if self._sender.emit is not None:
-            calls = len({id(call_of(segment)) for segment in piece.segments})
+            calls = len({id(call_of(segment)) for segment in piece.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
 
-    def _job(self, batch: Batch, piece: Piece, claim: CallClaims | None) -> ApiRequest:
-        content, segments, policy = batch.content, piece.segments, batch.content.options.policy
+    def _job(self, batch: Batch, piece: BatchPart, claim: CallClaims | None) -> ApiRequest:
+        content, segments, policy = batch.content, piece.units, batch.content.options.policy
         deadline = segments[0].deadline
         if len(segments) > 1:
             deadline = max([segment.deadline for segment in segments])

@@ -243,7 +243,7 @@ class Engine:
             await self.transport.close()
         ended: dict[Outcome, list[str]] = {outcome: [] for outcome in Outcome}
         for call in self.draining:
-            if not call.gone:
+            if not call.abandoned:
                 for users, verdict in call.parts:
                     ended[verdict.outcome].extend(users)
         return DrainReport(

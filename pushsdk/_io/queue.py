@@ -95,7 +95,7 @@ class SendQueue:
             is_hasty = linger and call.deadline - self._loop.time() <= linger
             batch = None if is_hasty else self._batches.join(content, call)
             if batch is None:
-                batch = self._batches.alone(Content(*content), call)
+                batch = self._batches.create(Content(*content), call)
                 self._backlog.enter(batch.users, batch.size)
                 if not is_hasty:
                     self._batches.open(batch)
@@ -103,7 +103,7 @@ class SendQueue:
                     return batch
                 self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
             else:
-                self._backlog.enter(call.left, len(call.ids) + 1)
+                self._backlog.enter(call.unsettled, len(call.ids) + 1)
             self._wait(call, batch)
             if linger and batch.is_full and batch in self._lingering:
                 self._dispatch(batch)
@@ -115,7 +115,7 @@ class SendQueue:
     async def wait(self, call: Call, batch: Batch | None) -> Receipt:
         """Wait for the end of a call that has joined. Raises PushError unless all of its users were accepted."""
         try:
-            if batch is not None and call.left:
+            if batch is not None and call.unsettled:
                 if call.waiter is None:
                     # It opened a batch that does not linger, and leads it: it looks who came along in this loop turn.
                     await _next_turn()
@@ -133,9 +133,9 @@ class SendQueue:
             raise
         except Exception:  # noqa: BLE001 - logged there
             self._fail(call, batch)
-        if call.left:
+        if call.unsettled:
             # Past its deadline while a shared request is out: its end is told to on_event.
-            call.gone = True
+            call.abandoned = True
             return conclude(call, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE))
         self.pending.end(call)
         return conclude(call)
@@ -183,7 +183,7 @@ class SendQueue:
     async def _handle(self, call: Call, batch: Batch, told: object) -> None:
         if told is GO:
             await self._batch_sender.deliver(batch)
-        elif not call.left:
+        elif not call.unsettled:
             return
         elif not batch.started:
             self._leave(call, batch, told)
@@ -247,8 +247,8 @@ class SendQueue:
 
     def cancel(self, call: Call, batch: Batch | None) -> None:
         """The caller was cancelled: its users leave with it, or go on without it."""
-        was_settled = not call.left
-        call.gone = True
+        was_settled = not call.unsettled
+        call.abandoned = True
         # Where the batch went without it, the place that it has is the others'.
         if batch is not None and not batch.shared and call in batch.calls:
             self._batch_sender.give_back(batch)
@@ -268,7 +268,7 @@ class SendQueue:
         logger.exception("a request failed inside the client")
         if batch is not None:
             self._batch_sender.give_back(batch)
-        if call.left:
+        if call.unsettled:
             self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
 
     def _unsent(self, reason: object) -> Verdict:

@@ -19,7 +19,7 @@ from pushsdk._core.address import HeaderSecret
 from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Endpoint, Event, RetryScheduled
-from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, judge, sum_up
+from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, judge, verdict_of
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
 from pushsdk._core.results import Counters
@@ -92,7 +92,7 @@ class ApiRequest(msgspec.Struct, eq=False, gc=False):
 
     def verdict(self) -> Verdict:
         """What became of it."""
-        return sum_up(self.attempts, self.evidence, self.failure)
+        return verdict_of(self.attempts, self.evidence, self.failure)
 
 
 class RequestSender:
@@ -233,7 +233,7 @@ class RequestSender:
                     evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
                 attempt = self._judge(job, evidence, started)
                 if job.claim is not None:
-                    job.claim.settle(sum_up((*job.attempts, attempt), evidence))
+                    job.claim.settle(verdict_of((*job.attempts, attempt), evidence))
                     if evidence.failure is Failure.UNCLAIMED:
                         job.failure = Failure.UNCLAIMED
                         return False

@@ -10,9 +10,9 @@ import msgspec
 from pushsdk._core import idempotency, wire
 from pushsdk._core.batching import Call, Content
 from pushsdk._core.errors import NotSentError, PushError
-from pushsdk._core.outcome import Evidence, Failure, Verdict, sum_up
+from pushsdk._core.outcome import Evidence, Failure, Verdict, verdict_of
 from pushsdk._core.results import Receipt
-from pushsdk._core.splitting import Piece, Segment, call_of
+from pushsdk._core.splitting import BatchPart, CallPart, call_of
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.engine import Engine
@@ -70,8 +70,8 @@ class KeyedSends:
         try:
             await self._log.written(entry, call.deadline)
         except asyncio.CancelledError:
-            if not call.gone:
-                call.gone = True
+            if not call.abandoned:
+                call.abandoned = True
                 self._engine.queue.pending.tell_abandoned(call)
             raise
 
@@ -106,7 +106,7 @@ class KeyedCall:
         self.is_asked = False
         self.error: PushError | None = None
 
-    def for_request(self, content: Content, piece: Piece, pending: PendingCalls) -> KeyedClaim:
+    def for_request(self, content: Content, piece: BatchPart, pending: PendingCalls) -> KeyedClaim:
         """Return the claim of a request that carries this call, and perhaps others of the same log."""
         return KeyedClaim(self.log, content, piece, pending)
 
@@ -126,7 +126,7 @@ class KeyedCall:
 class KeyedClaim:
     """The claims of one request. See ``_io.sender.Claimant``."""
 
-    def __init__(self, log: ClaimLog, content: Content, piece: Piece, pending: PendingCalls) -> None:
+    def __init__(self, log: ClaimLog, content: Content, piece: BatchPart, pending: PendingCalls) -> None:
         self._log = log
         self._content = content
         self._pending = pending
@@ -137,30 +137,30 @@ class KeyedClaim:
         # An attempt was UNKNOWN, and another one was asked for.
         self._resends = False
         # The verdict on the attempts so far: it holds if no further one can be claimed.
-        self._verdict = sum_up(piece.history, Evidence())
+        self._verdict = verdict_of(piece.history, Evidence())
 
     async def claim(self) -> bytes | None:
-        requests = self._requests = [self._request(segment) for segment in self.piece.segments]
+        requests = self._requests = [self._request(segment) for segment in self.piece.units]
         await self._log.claim(requests)
         kept = [
             (part, request)
-            for segment, request in zip(self.piece.segments, requests, strict=True)
+            for segment, request in zip(self.piece.units, requests, strict=True)
             if (part := self._granted(segment, request)) is not None
         ]
         self._requests = [request for _, request in kept]
-        if [part for part, _ in kept] != list(self.piece.segments):
-            self.piece = Piece.of([part for part, _ in kept], self.piece.history)
+        if [part for part, _ in kept] != list(self.piece.units):
+            self.piece = BatchPart.of([part for part, _ in kept], self.piece.history)
         if not kept:
             return None
         content = self._content
         return wire.push_body(b"[" + self.piece.ids + b"]", content.message, content.custom_fields)
 
     def settle(self, verdict: Verdict) -> None:
-        if len(self.piece.segments) > 1:
+        if len(self.piece.units) > 1:
             verdict = msgspec.structs.replace(verdict, shared=True)
         status = idempotency.status_after(verdict)
         requests, self._requests = self._requests, []
-        for request, segment in zip(requests, self.piece.segments, strict=False):
+        for request, segment in zip(requests, self.piece.units, strict=False):
             if request.done:
                 self._log.settle(request.entry, request.claimed, status)
             else:
@@ -169,12 +169,12 @@ class KeyedClaim:
         self._resends = status.state is UserState.UNKNOWN
         self._verdict = verdict
 
-    def _request(self, segment: Call | Segment) -> ClaimRequest:
+    def _request(self, segment: Call | CallPart) -> ClaimRequest:
         keyed: KeyedCall = call_of(segment).claims
         keyed.is_asked, keyed.error = True, None
         return ClaimRequest(keyed.entry, keyed.ranges(segment.users), self._resends)
 
-    def _granted(self, segment: Call | Segment, request: ClaimRequest) -> Call | Segment | None:
+    def _granted(self, segment: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
         """Return what of the segment is sent, and settle the rest of its users; None if that is all of them."""
         call = call_of(segment)
         keyed: KeyedCall = call.claims
@@ -194,7 +194,7 @@ class KeyedClaim:
             self._pending.settle(call, tuple(users), idempotency.recorded_verdict(status))
         if not granted:
             return None
-        return Segment(call, tuple(granted), wire.encode_user_ids(granted)[1:-1])
+        return CallPart(call, tuple(granted), wire.encode_user_ids(granted)[1:-1])
 
 
 def keyed_sends(claims: object, engine: Engine) -> KeyedSends | None:

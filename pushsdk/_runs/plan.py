@@ -98,7 +98,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.positions.users
 
     @property
-    def segments(self) -> range:
+    def units(self) -> range:
         """The units that a rejection is pinned down to: its users."""
         return range(self.positions.start, self.positions.stop)
 
@@ -111,11 +111,11 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The request's body."""
         return wire.push_body(b"[" + self.ids + b"]", self.message, self.custom_fields)
 
-    def halves(self, history: tuple[Attempt, ...] = ()) -> list[ChunkRequest]:
+    def bisect(self, history: tuple[Attempt, ...] = ()) -> list[ChunkRequest]:
         """Two parts of about half the users."""
-        return self.cut(history, [(self.users + 1) // 2])
+        return self.split(history, [(self.users + 1) // 2])
 
-    def cut(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[ChunkRequest]:
+    def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[ChunkRequest]:
         """The parts between these places among the users. The attempts before are in the journal."""
         piece, ids = self.positions, Chunk(self.users, self.ids).user_ids()
         return [
@@ -133,7 +133,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         if sizes.fits(self.users, self.frame, len(self.ids)):
             yield self
             return
-        for half in self.halves():
+        for half in self.bisect():
             yield from half.within(sizes)
 
 

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import msgspec
 
-from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, why_stopped
+from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, stop_reason
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
-from pushsdk._core.stop_policy import StopPolicy, Watch
+from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.engine import Engine
 from pushsdk._io.sender import ApiRequest
@@ -128,7 +128,7 @@ class ChunkSender:
         self._deliveries = 0
         self._asked = self._loop.time()
         self._left_out = 0.0
-        self._watch = Watch(stop_policy or StopPolicy())
+        self._watch = StopMonitor(stop_policy or StopPolicy())
         self._watch.started(self._now())
         # Requests that wait, for a slot or after a failure: the end wakes them.
         self._waiting: set[DeadlineScope] = set()
@@ -224,7 +224,7 @@ class ChunkSender:
         return rest
 
     def _is_open_question(self) -> bool:
-        return not (self._varied or self.message.accepted or self.message.is_hopeless)
+        return not (self._varied or self.message.accepted or self.message.is_rejected)
 
     async def _send_wave(self, splitter: Splitter[ChunkRequest]) -> bool:
         """Send the next parts; False if nothing is left to send."""
@@ -383,7 +383,7 @@ class ChunkSender:
         return now - self._left_out
 
     def _check_brake(self, now: float) -> None:
-        reason = self._watch.verdict(now, paused_until=self._limiter.paused_until - self._left_out)
+        reason = self._watch.stop_reason(now, paused_until=self._limiter.paused_until - self._left_out)
         if reason is not None:
             self.stop("stop_policy", reason)
 
@@ -394,4 +394,4 @@ class ChunkSender:
 
     def _stop_for(self, verdict: Verdict) -> None:
         """Stop, because no other request would fare better."""
-        self.stop("refused" if verdict.status in REFUSED else "failure", why_stopped(verdict))
+        self.stop("refused" if verdict.status in REFUSED else "failure", stop_reason(verdict))

@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
-from pushsdk._core.address import sealed
+from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.results import DrainReport
@@ -74,7 +74,7 @@ def push_batches(
     was on its way has ended, was settled and yielded. Their outcome is that of one chunk; of the others the store
     knows: call again with the same plan and run.
     """
-    base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
+    base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
     if not callable(claims):
         raise ConfigurationError("claims is a callable that makes a claim store, as lambda: DirectoryClaims(path)")
     if stop_policy is not None and not isinstance(stop_policy, StopPolicy):

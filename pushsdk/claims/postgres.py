@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from pushsdk._core.address import sealed
+from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
 from pushsdk.claims.store import CLOSED, PAGE, SWEEP_INTERVAL, SWEEP_ROWS, WEEK, Claim, ClaimStore, LoopGuard, Put
 
@@ -76,7 +76,7 @@ class PostgresClaims(ClaimStore):
             for name, sql in (("put", _PUT), ("find", _FIND), ("page", _PAGE), ("sweep", _SWEEP))
         }
         self._table = table
-        self._url = _checked_url(sealed(server)) if isinstance(server, str) else None
+        self._url = _checked_url(redacted(server)) if isinstance(server, str) else None
         self._pool: Any = None if isinstance(server, str) else _checked_pool(server)
         self._loop = LoopGuard()
         # Held while the first operation opens the pool and creates the table.

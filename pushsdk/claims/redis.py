@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pushsdk._core.address import sealed
+from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 
@@ -63,7 +63,7 @@ class RedisClaims(ClaimStore):
         self._prefix = prefix
         self._loop = LoopGuard()
         self._is_own = isinstance(server, str)
-        self._redis: Any = _client(sealed(server), self.timeout) if isinstance(server, str) else _checked(server)
+        self._redis: Any = _client(redacted(server), self.timeout) if isinstance(server, str) else _checked(server)
 
     def __repr__(self) -> str:
         return f"RedisClaims(prefix={self._prefix!r})"

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.address import HeaderSecret, check_base_url, check_key, check_proxy, sealed
+from pushsdk._core.address import HeaderSecret, check_base_url, check_key, check_proxy, redacted
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._io.files import objection
@@ -212,7 +212,7 @@ def _typed(name: str, value: object) -> Any:
         typed = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError:
         raise ConfigurationError(f"must be {rule}") from None
-    return sealed(typed) if kind is str else typed
+    return redacted(typed) if kind is str else typed
 
 
 # -- the Api-Key --------------------------------------------------------------------------------------------------
@@ -224,10 +224,10 @@ def read_key(name: str, value: object, folder: Path) -> HeaderSecret:
     Relative paths, in a command too, start from ``folder``. Raises ConfigurationError.
     """
     if name == "api_key":
-        return check_key(sealed(value))
+        return check_key(redacted(value))
     content = _file_content(folder / str(value)) if name == "api_key_file" else _command_output(str(value), folder)
     text = content.decode("ascii", "replace")
-    return check_key(sealed(text.removesuffix("\n").removesuffix("\r")))
+    return check_key(redacted(text.removesuffix("\n").removesuffix("\r")))
 
 
 def _file_content(file: Path) -> bytes:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
-from pushsdk._core.address import sealed
+from pushsdk._core.address import redacted
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError, PartialError, PushError
 from pushsdk._core.events import SendAbandoned
@@ -153,7 +153,7 @@ class PushClient:
 
         ``claims`` is used in the client's loop, and closed with it. Raises ConfigurationError.
         """
-        base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
+        base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
         # No session: it would be another loop's.
         client = AsyncPushClient(base_url, api_key, session=None, **options)
         # Replaced in a forked child, by ``_enter``.

@@ -19,7 +19,7 @@ from pushsdk import (
     RejectedError,
     RetryPolicy,
 )
-from pushsdk._core.outcome import NEEDS_A_PERSON, Failure
+from pushsdk._core.outcome import NEEDS_A_FIX, Failure
 from pushsdk.claims import MemoryClaims
 from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
@@ -117,7 +117,7 @@ async def test_an_unknown_is_not_repeated() -> None:
 # -- what only a person can fix ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failure", sorted(NEEDS_A_PERSON), ids=lambda failure: failure.name)
+@pytest.mark.parametrize("failure", sorted(NEEDS_A_FIX), ids=lambda failure: failure.name)
 @pytest.mark.parametrize(
     "before", [(), (FakeResponse.status(429, headers={"Retry-After": "0"}),)], ids=["alone", "after a 429"]
 )

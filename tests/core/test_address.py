@@ -17,7 +17,7 @@ from pushsdk._core.address import (
     check_key,
     check_proxy,
     is_loopback,
-    sealed,
+    redacted,
 )
 from pushsdk._core.errors import ConfigurationError
 
@@ -228,7 +228,7 @@ def test_a_key_is_sent_as_it_is_and_shown_nowhere():
 
 
 def test_a_traceback_with_locals_shows_no_sealed_key():
-    api_key = sealed(KEY)
+    api_key = redacted(KEY)
     try:
         raise RuntimeError
     except RuntimeError as error:
@@ -238,14 +238,14 @@ def test_a_traceback_with_locals_shows_no_sealed_key():
 
 
 def test_a_callable_and_none_are_not_sealed_and_what_is_no_text_becomes_one_that_no_check_takes():
-    assert sealed(object) is object
-    assert sealed(None) is None
-    assert sealed(KEY) == KEY
-    assert isinstance(sealed(KEY), HeaderSecret)
+    assert redacted(object) is object
+    assert redacted(None) is None
+    assert redacted(KEY) == KEY
+    assert isinstance(redacted(KEY), HeaderSecret)
     for value in (b"sk-live.4711", 4711, ["sk-live.4711"]):
-        assert "4711" not in str.__str__(sealed(value))
+        assert "4711" not in str.__str__(redacted(value))
         with pytest.raises(ConfigurationError):
-            check_key(sealed(value))
+            check_key(redacted(value))
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])

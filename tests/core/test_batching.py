@@ -38,7 +38,7 @@ def join(into: Batches, what: Content, one: Call) -> tuple[Batch, bool]:
     batch = into.join(what, one)
     if batch is not None:
         return batch, False
-    batch = into.alone(what, one)
+    batch = into.create(what, one)
     into.open(batch)
     return batch, True
 
@@ -114,7 +114,7 @@ def test_a_batch_that_was_closed_takes_nobody_in():
 def test_a_batch_alone_takes_nobody_in_and_keeps_the_open_one_open():
     open_batches = batches()
     first, _ = join(open_batches, content(), call("a"))
-    lone = open_batches.alone(content(), call("b"))
+    lone = open_batches.create(content(), call("b"))
     assert [each.users for each in lone.calls] == [("b",)]
     assert join(open_batches, content(), call("c"))[0] is first
 
@@ -241,7 +241,7 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
 def test_a_call_is_through_when_its_last_user_has_a_verdict():
     one = call("a", "b", "c")
     assert not one.settle(("a", "c"), ACCEPTED)
-    assert one.left == 1
+    assert one.unsettled == 1
     assert one.settle(("b",), ACCEPTED)
     assert one.parts == ((("a", "c"), ACCEPTED), (("b",), ACCEPTED))
     assert call("d").parts == ()

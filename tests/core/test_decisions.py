@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pushsdk._core.decisions import OUTCOMES, RESENDS, Decision, Step, decide, is_retryable, why_stopped
+from pushsdk._core.decisions import MAX_RESENDS, OUTCOMES, Decision, Step, decide, is_retryable, stop_reason
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.user_states import UserState, UserStatus
 
@@ -81,7 +81,8 @@ def test_a_doubt_stays_until_an_acceptance(given: Verdict, step: Step, state: Us
 
 
 @pytest.mark.parametrize(
-    ("resends", "step"), [(None, Step.SETTLE), (0, Step.RESEND), (RESENDS - 1, Step.RESEND), (RESENDS, Step.SETTLE)]
+    ("resends", "step"),
+    [(None, Step.SETTLE), (0, Step.RESEND), (MAX_RESENDS - 1, Step.RESEND), (MAX_RESENDS, Step.SETTLE)],
 )
 def test_an_unknown_is_sent_again_only_where_asked_and_not_for_ever(resends: int | None, step: Step) -> None:
     decision = decide(DOUBT, in_doubt=True, resends=resends, split_on=SPLIT_ON)
@@ -116,7 +117,7 @@ def test_what_is_retryable_is_retried_but_by_a_client_that_is_closed(given: Verd
     ],
 )
 def test_why_a_run_stops_says_what_to_fix(given: Verdict, words: str) -> None:
-    assert why_stopped(given).startswith(words)
+    assert stop_reason(given).startswith(words)
 
 
 def test_every_state_has_an_outcome() -> None:

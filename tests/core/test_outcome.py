@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core.outcome import (
-    NEEDS_A_PERSON,
-    PROVEN_BY_TYPE,
+    NEEDS_A_FIX,
+    PROVES_UNSENT,
     RETRYABLE,
     TABLE,
     Attempt,
@@ -20,7 +20,7 @@ from pushsdk._core.outcome import (
     join,
     judge,
     read_status,
-    sum_up,
+    verdict_of,
 )
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
@@ -194,16 +194,16 @@ def test_after_the_first_byte_no_failure_proves_anything(failure):
 @pytest.mark.parametrize("failure", list(Failure))
 def test_before_the_first_byte_every_failure_is_not_sent_and_repeated_unless_it_needs_a_person(failure):
     attempt = judged(evidence(touched=True, failure=failure))
-    assert (attempt.outcome, attempt.retryable) == (NOT_SENT, failure not in NEEDS_A_PERSON)
+    assert (attempt.outcome, attempt.retryable) == (NOT_SENT, failure not in NEEDS_A_FIX)
 
 
 @pytest.mark.parametrize("failure", list(Failure))
 def test_an_exception_of_a_mock_is_unknown_but_for_those_of_the_connector(failure):
-    assert judged(evidence(failure=failure)).outcome is (NOT_SENT if failure in PROVEN_BY_TYPE else UNKNOWN)
+    assert judged(evidence(failure=failure)).outcome is (NOT_SENT if failure in PROVES_UNSENT else UNKNOWN)
 
 
 def test_tls_and_certificate_failures_need_a_person():
-    assert {Failure.TLS, Failure.CERTIFICATE} <= NEEDS_A_PERSON <= PROVEN_BY_TYPE | {Failure.SESSION}
+    assert {Failure.TLS, Failure.CERTIFICATE} <= NEEDS_A_FIX <= PROVES_UNSENT | {Failure.SESSION}
 
 
 def test_nothing_known_is_unknown():
@@ -239,7 +239,7 @@ def test_accepted_and_not_sent_are_only_ever_said_with_a_proof(touched, started,
         assert written or not touched
     if attempt.outcome is NOT_SENT:
         assert not started
-        assert touched or failure in PROVEN_BY_TYPE
+        assert touched or failure in PROVES_UNSENT
 
 
 # -- the join of attempts ---------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def tried(*several: Outcome) -> list[Attempt]:
 
 def test_a_verdict_joins_all_attempts_and_quotes_the_last_answer():
     left = answered(429, headers={"Retry-After": "2"}, retry_after=2.0, body=b"slow down")
-    verdict = sum_up(tried(UNKNOWN, REJECTED), left)
+    verdict = verdict_of(tried(UNKNOWN, REJECTED), left)
     assert verdict.outcome is UNKNOWN
     assert [attempt.started for attempt in verdict.attempts] == [0.0, 1.0]
     assert (verdict.status, verdict.headers, verdict.body) == (429, {"Retry-After": "2"}, b"slow down")
@@ -290,18 +290,18 @@ def test_a_verdict_joins_all_attempts_and_quotes_the_last_answer():
 
 
 def test_a_verdict_on_one_attempt_is_that_attempts():
-    assert [sum_up(tried(outcome), Evidence()).outcome for outcome in Outcome] == list(Outcome)
+    assert [verdict_of(tried(outcome), Evidence()).outcome for outcome in Outcome] == list(Outcome)
 
 
 def test_a_verdict_on_no_attempt_is_not_sent_for_the_reason_given():
-    verdict = sum_up([], Evidence(), Failure.DEADLINE)
+    verdict = verdict_of([], Evidence(), Failure.DEADLINE)
     assert (verdict.outcome, verdict.attempts, verdict.failure) == (NOT_SENT, (), Failure.DEADLINE)
 
 
 def test_a_reason_of_ours_goes_before_the_failure_of_the_last_attempt():
     left = evidence(touched=True, failure=Failure.REFUSED)
-    assert sum_up(tried(NOT_SENT), left).failure is Failure.REFUSED
-    assert sum_up(tried(NOT_SENT), left, Failure.BUDGET).failure is Failure.BUDGET
+    assert verdict_of(tried(NOT_SENT), left).failure is Failure.REFUSED
+    assert verdict_of(tried(NOT_SENT), left, Failure.BUDGET).failure is Failure.BUDGET
 
 
 def test_a_503_read_as_rejected_may_still_be_repeated_when_the_service_asks_for_it():

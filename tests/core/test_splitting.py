@@ -15,14 +15,14 @@ from pushsdk._core import wire
 from pushsdk._core.batching import Call
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
+    BatchPart,
     LearnedSizes,
     MessageRecord,
     MessageRecords,
-    Piece,
     Splitter,
     attempts_of,
     call_of,
-    pieces_of,
+    split_calls,
 )
 
 FRAME = 50
@@ -38,11 +38,11 @@ def singles(count: int) -> list[Call]:
     return [call(f"u{number:07d}") for number in range(count)]
 
 
-def users_of(piece: Piece) -> list[str]:
-    return [user for segment in piece.segments for user in segment.users]
+def users_of(piece: BatchPart) -> list[str]:
+    return [user for segment in piece.units for user in segment.users]
 
 
-def size_of(piece: Piece) -> int:
+def size_of(piece: BatchPart) -> int:
     return FRAME + len(piece.ids)
 
 
@@ -62,27 +62,27 @@ class Service:
         self.max_users, self.max_bytes = max_users, max_bytes
         self.status, self.outcome = status, outcome
         self.sizes = LearnedSizes()
-        self.waves: list[list[Piece]] = []
-        self.accepted: list[Piece] = []
+        self.waves: list[list[BatchPart]] = []
+        self.accepted: list[BatchPart] = []
         self.settled: list[tuple[str, Outcome]] = []
         self.message = MessageRecord()
-        self.untried: list[Piece] = []
+        self.untried: list[BatchPart] = []
 
     @property
     def requests(self) -> int:
         return sum(map(len, self.waves))
 
-    def answer(self, piece: Piece) -> Verdict:
+    def answer(self, piece: BatchPart) -> Verdict:
         status, outcome = 204, ACCEPTED
         if piece.users > self.max_users or size_of(piece) > self.max_bytes:
             status, outcome = 413, REJECTED
-        elif self.culprits & {id(call_of(segment)) for segment in piece.segments}:
+        elif self.culprits & {id(call_of(segment)) for segment in piece.units}:
             status, outcome = self.status, self.outcome
         attempt = Attempt(outcome=outcome, status=status, started=float(self.requests))
         return Verdict(outcome=outcome, status=status, attempts=(*piece.history, attempt))
 
-    def splitter(self, calls: Sequence[Call], split_on: frozenset[int] = SPLIT_ON) -> Splitter[Piece]:
-        pieces = pieces_of(calls, self.sizes, FRAME)
+    def splitter(self, calls: Sequence[Call], split_on: frozenset[int] = SPLIT_ON) -> Splitter[BatchPart]:
+        pieces = split_calls(calls, self.sizes, FRAME)
         return Splitter(pieces, split_on=split_on, sizes=self.sizes, frame=FRAME, message=self.message)
 
     def take(self, calls: Sequence[Call], *, split_on: frozenset[int] = SPLIT_ON) -> Service:
@@ -100,7 +100,7 @@ class Service:
             self.settle(piece, verdict)
         return self
 
-    def settle(self, piece: Piece, verdict: Verdict) -> None:
+    def settle(self, piece: BatchPart, verdict: Verdict) -> None:
         self.settled += [(user, verdict.outcome) for user in users_of(piece)]
 
     def users(self, outcome: Outcome) -> set[str]:
@@ -140,8 +140,8 @@ def test_before_a_call_is_rejected_untried_eight_others_were_rejected_alone(crow
     service = Service(culprits=culprits).take(calls)
     if service.untried:
         assert len(service.waves) == 2
-        assert sum(len(piece.segments) == 1 for piece in service.waves[1]) == 8
-        assert service.message.is_hopeless
+        assert sum(len(piece.units) == 1 for piece in service.waves[1]) == 8
+        assert service.message.is_rejected
     else:
         assert service.users(REJECTED) == {user for each in culprits for user in each.users}
 
@@ -189,7 +189,7 @@ def test_one_culprit_costs_up_to_fifteen_more_with_a_message_of_which_nothing_is
 def test_a_message_that_is_bad_for_everybody_costs_nine_requests_at_most_and_then_two(count, requests):
     service = Service(culprits=(calls := singles(count))).take(calls)
     assert service.requests == requests
-    service.message.is_hopeless = True
+    service.message.is_rejected = True
     assert service.take(calls).requests == requests + min(count, 2)
     assert len(service.settled) == 2 * count
     assert service.users(ACCEPTED) == set()
@@ -204,12 +204,12 @@ def test_eight_culprits_that_were_found_one_by_one_do_not_make_a_message_hopeles
             verdict = service.answer(piece)
             splitter.report(piece, throttled if verdict.outcome is ACCEPTED else verdict)
     assert splitter.rest() == []
-    assert not service.message.is_hopeless
+    assert not service.message.is_rejected
 
 
 def test_units_are_sent_alone_from_both_ends_and_in_between():
     service = Service(culprits=(calls := singles(71))).take(calls)
-    assert [calls.index(piece.segments[0]) for piece in service.waves[1]] == [0, 10, 20, 30, 40, 50, 60, 70]
+    assert [calls.index(piece.units[0]) for piece in service.waves[1]] == [0, 10, 20, 30, 40, 50, 60, 70]
 
 
 def test_of_a_batch_that_left_in_pieces_units_of_several_are_sent_alone():
@@ -357,7 +357,7 @@ def learned(users: int, size: int) -> LearnedSizes:
     return sizes
 
 
-def check_pieces(calls: Sequence[Call], pieces: Sequence[Piece]) -> None:
+def check_pieces(calls: Sequence[Call], pieces: Sequence[BatchPart]) -> None:
     assert [user for piece in pieces for user in users_of(piece)] == [user for each in calls for user in each.users]
     for piece in pieces:
         assert json.loads(b"[%b]" % piece.ids) == users_of(piece)
@@ -368,7 +368,7 @@ def check_pieces(calls: Sequence[Call], pieces: Sequence[Piece]) -> None:
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40), st.integers(2 * FRAME, 3000))
 def test_pieces_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(counts, users, size):
     calls = [call(*[f"u{number:02d}-{i:02d}-{'x' * 60}" for i in range(count)]) for number, count in enumerate(counts)]
-    pieces = pieces_of(calls, learned(users, size), FRAME)
+    pieces = split_calls(calls, learned(users, size), FRAME)
     check_pieces(calls, pieces)
     assert all(piece.users <= users for piece in pieces)
     # Cut by users, a piece of equally long ids is over by less than one of them: see the next but one.
@@ -379,14 +379,14 @@ def test_pieces_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(
 def test_pieces_hold_every_user_once_whatever_the_ids_are(ids, users):
     calls = [call(*each) for each in ids]
     if calls:
-        check_pieces(calls, pieces_of(calls, learned(users, 400), FRAME))
+        check_pieces(calls, split_calls(calls, learned(users, 400), FRAME))
 
 
 @pytest.mark.parametrize("ids", [["x" * 60] * 4, [f"{i}" * 100 for i in range(5)] + ["a"] * 5], ids=["even", "uneven"])
 def test_pieces_of_one_call_stay_within_the_learned_bytes(ids):
     one = call(*[f"{number}{each}" for number, each in enumerate(ids)])
     size = FRAME + len(one.ids) * 2 // 5
-    assert all(size_of(piece) <= size or piece.users == 1 for piece in pieces_of([one], learned(10, size), FRAME))
+    assert all(size_of(piece) <= size or piece.users == 1 for piece in split_calls([one], learned(10, size), FRAME))
 
 
 @pytest.mark.parametrize(
@@ -400,26 +400,26 @@ def test_pieces_of_one_call_stay_within_the_learned_bytes(ids):
 )
 def test_what_need_not_be_cut_is_one_piece(count, length, sizes):
     calls = [call(f"{number}".rjust(length, "u")) for number in range(count)]
-    assert len(pieces_of(calls, sizes, FRAME)) == 1
+    assert len(split_calls(calls, sizes, FRAME)) == 1
 
 
 def test_no_user_shows_in_the_repr_of_a_piece():
-    (piece,) = pieces_of([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME)
-    assert repr(piece) == "Piece(calls=2, users=3)"
-    assert [repr(half.segments) for half in piece.halves(())] == [
-        "[Call(users=2, left=2)]",
-        "[Call(users=1, left=1)]",
+    (piece,) = split_calls([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME)
+    assert repr(piece) == "BatchPart(calls=2, users=3)"
+    assert [repr(half.units) for half in piece.bisect(())] == [
+        "[Call(users=2, unsettled=2)]",
+        "[Call(users=1, unsettled=1)]",
     ]
-    _, last = pieces_of([call("a" * 99, "b" * 99, "c" * 99)], learned(2, 10_000), FRAME)
-    assert repr(last.segments) == "[Segment(users=1)]"
+    _, last = split_calls([call("a" * 99, "b" * 99, "c" * 99)], learned(2, 10_000), FRAME)
+    assert repr(last.units) == "[CallPart(users=1)]"
 
 
 def test_a_part_of_a_call_has_the_calls_deadline():
     one = call("a" * 99, "b" * 99)
     one.deadline = 7.5
-    pieces = pieces_of([one], learned(1, 10_000), FRAME)
-    assert [[segment.deadline for segment in piece.segments] for piece in pieces] == [[7.5], [7.5]]
-    assert [[call_of(segment) for segment in piece.segments] for piece in pieces] == [[one], [one]]
+    pieces = split_calls([one], learned(1, 10_000), FRAME)
+    assert [[segment.deadline for segment in piece.units] for piece in pieces] == [[7.5], [7.5]]
+    assert [[call_of(segment) for segment in piece.units] for piece in pieces] == [[one], [one]]
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------
@@ -477,8 +477,8 @@ def test_a_bound_in_bytes_is_not_held_against_a_message_that_is_most_of_it():
     calls = [call(f"{number:060d}") for number in range(500)]
     sizes = LearnedSizes()
     sizes.learn(1000, FRAME, 40_000)
-    assert len(pieces_of(calls, sizes, FRAME)) == 2
-    assert len(pieces_of(calls, sizes, 20_000)) == 1
+    assert len(split_calls(calls, sizes, FRAME)) == 2
+    assert len(split_calls(calls, sizes, 20_000)) == 1
 
 
 ID = 60

@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.stop_policy import StopPolicy, Watch
+from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 
 ACCEPTED, REJECTED, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN
 STATUS = {ACCEPTED: 204, REJECTED: 400, UNKNOWN: 502}
 
 
-def watch(**settings: object) -> Watch:
-    watch = Watch(StopPolicy(**settings))
+def watch(**settings: object) -> StopMonitor:
+    watch = StopMonitor(StopPolicy(**settings))
     watch.started(0.0)
     return watch
 
 
-def settle(watch: Watch, outcomes: Iterable[Outcome], *, users: int = 100) -> int:
+def settle(watch: StopMonitor, outcomes: Iterable[Outcome], *, users: int = 100) -> int:
     """Settle a request a second with each of these outcomes; how many it took until the verdict."""
     for number, outcome in enumerate(outcomes, 1):
         watch.settled(outcome, users, STATUS[outcome], float(number))
-        if watch.verdict(float(number)) is not None:
+        if watch.stop_reason(float(number)) is not None:
             return number
     return 0
 
@@ -74,7 +74,7 @@ def test_no_single_status_stops_it_at_once(status):
     watched = watch()
     watched.settled(REJECTED, 1000, status, 1.0)
     watched.released(status, 1.0)
-    assert watched.verdict(1.0) is None
+    assert watched.stop_reason(1.0) is None
 
 
 # -- shares -----------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_no_single_status_stops_it_at_once(status):
 def test_a_service_that_takes_nobody_stops_the_run_after_so_many_users(outcome, advice):
     watched = watch()
     assert settle(watched, [outcome] * 100, users=100) == 20
-    reason = watched.verdict(20.0)
+    reason = watched.stop_reason(20.0)
     share = {REJECTED: "50", UNKNOWN: "25"}[outcome]
     assert reason.startswith(
         f"100.0 % of the last 2,000 users are {outcome.value} (the last of them: HTTP {STATUS[outcome]}), "
@@ -98,7 +98,7 @@ def test_where_there_was_no_answer_it_says_so():
     watched = watch()
     for number in range(20):
         watched.settled(UNKNOWN, 1000, None, float(number))
-    assert "(the last of them: no answer)" in watched.verdict(20.0)
+    assert "(the last of them: no answer)" in watched.stop_reason(20.0)
 
 
 def test_fewer_than_20_requests_prove_nothing_however_many_users_they_have():
@@ -114,10 +114,10 @@ def test_users_count_not_requests():
     for number in range(100):
         watched.settled(REJECTED, 1, 400, float(number))
         watched.settled(ACCEPTED, 1000, 204, float(number))
-    assert watched.verdict(100.0) is None
+    assert watched.stop_reason(100.0) is None
     for number in range(5):
         watched.settled(REJECTED, 10_000, 400, 100.0 + number)
-    assert watched.verdict(105.0) is not None
+    assert watched.stop_reason(105.0) is not None
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_share_stops_the_run_only_where_some_stretch_of_it_has_that_share(scri
     watched = watch(after=after, max_outage=None)
     for number, (outcome, users) in enumerate(script):
         watched.settled(outcome, users, 400, 0.0)
-        if watched.verdict(0.0) is not None:
+        if watched.stop_reason(0.0) is not None:
             stretches = [script[begin : number + 1] for begin in range(number + 1)]
             assert any(is_too_much(stretch, after) for stretch in stretches)
             break
@@ -188,9 +188,9 @@ def test_a_share_stops_the_run_only_where_some_stretch_of_it_has_that_share(scri
 def test_so_long_without_an_acceptance_stops_the_run():
     watched = watch(max_outage=600.0)
     watched.released(503, 599.9)
-    assert watched.verdict(599.9) is None
+    assert watched.stop_reason(599.9) is None
     watched.released(503, 4000.0)
-    assert watched.verdict(4000.0) == (
+    assert watched.stop_reason(4000.0) == (
         "nothing was accepted for 4,000 s (last: HTTP 503), the stop policy allows 600 s. "
         "See that the service is up, then resume"
     )
@@ -201,26 +201,26 @@ def test_each_acceptance_begins_it_anew():
     for now in range(0, 6000, 500):
         watched.settled(ACCEPTED, 1, 204, float(now))
         watched.released(None, now + 499.0)
-    assert watched.verdict(6000.0) is None
+    assert watched.stop_reason(6000.0) is None
     watched.settled(UNKNOWN, 1, None, 6100.0)
-    assert watched.verdict(6100.0) is not None
+    assert watched.stop_reason(6100.0) is not None
 
 
 def test_the_planning_is_no_part_of_it():
-    watched = Watch(StopPolicy(max_outage=10.0))
-    assert watched.verdict(1e6) is None
+    watched = StopMonitor(StopPolicy(max_outage=10.0))
+    assert watched.stop_reason(1e6) is None
     watched.started(1e6)
     watched.released(429, 1e6 + 9)
-    assert watched.verdict(1e6 + 9) is None
+    assert watched.stop_reason(1e6 + 9) is None
 
 
 def test_a_run_is_not_stopped_while_it_waits_as_it_was_told_but_by_the_next_failure():
     watched = watch(max_outage=600.0)
     watched.released(429, 1.0)
     for now in (600.0, 3000.0, 3601.0, 4200.0):
-        assert watched.verdict(now, paused_until=3601.0) is None
+        assert watched.stop_reason(now, paused_until=3601.0) is None
     watched.released(429, 3602.0)
-    assert "nothing was accepted for 3,602 s" in watched.verdict(3602.0, paused_until=7202.0)
+    assert "nothing was accepted for 3,602 s" in watched.stop_reason(3602.0, paused_until=7202.0)
 
 
 def test_or_by_the_next_success_saved():
@@ -228,25 +228,25 @@ def test_or_by_the_next_success_saved():
     watched.released(429, 1.0)
     watched.settled(ACCEPTED, 1, 204, 3602.0)
     watched.released(429, 3603.0)
-    assert watched.verdict(3603.0) is None
+    assert watched.stop_reason(3603.0) is None
 
 
 def test_requests_that_never_end_are_an_outage_too():
     watched = watch(max_outage=600.0)
     watched.settled(ACCEPTED, 1, 204, 10.0)
-    assert watched.verdict(609.9) is None
-    assert "nothing was accepted for 610 s (last: no answer at all)" in watched.verdict(620.0)
+    assert watched.stop_reason(609.9) is None
+    assert "nothing was accepted for 610 s (last: no answer at all)" in watched.stop_reason(620.0)
 
 
 def test_no_outage_is_too_long_where_that_is_off():
     watched = watch(max_outage=None)
     watched.released(503, 1e9)
-    assert watched.verdict(1e9) is None
+    assert watched.stop_reason(1e9) is None
 
 
 def test_the_first_reason_stays():
     watched = watch()
-    reason = watched.verdict(601.0)
+    reason = watched.stop_reason(601.0)
     assert reason is not None
     watched.settled(ACCEPTED, 1, 204, 602.0)
-    assert watched.verdict(1e6) == reason
+    assert watched.stop_reason(1e6) == reason

@@ -257,7 +257,7 @@ async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once()
     wheel, call = TimerWheel(asyncio.get_running_loop()), Call(("a",), b"", deadline, 1)
     call.waiter = asyncio.get_running_loop().create_future()
     content = Content(b"{}", None, Options(RetryPolicy.safe(), Timeout()))
-    entry = QueuedBatch(SimpleNamespace(timers=wheel), Batches(Batching(), LearnedSizes()).alone(content, call))
+    entry = QueuedBatch(SimpleNamespace(timers=wheel), Batches(Batching(), LearnedSizes()).create(content, call))
     entry.include(deadline)
     await asyncio.sleep(max(0.0, deadline - now()) + 0.1)
     assert call.waiter.result() is Failure.DEADLINE

@@ -40,7 +40,7 @@ def test_a_part_of_a_chunk_carries_its_users_only() -> None:
     header = Header(kind="broadcast", base_url="", max_users=3, max_bytes=1000, message=b"{}", custom_fields=b"[]")
     part = ChunkRequest.of(UserRange(7, 701, 703), chunk, header, 700)
     assert part.body() == b'{"userIds":["b","c"],"message":{},"customFields":[]}'
-    assert [half.positions for half in part.halves()] == [UserRange(7, 701, 702), UserRange(7, 702, 703)]
+    assert [half.positions for half in part.bisect()] == [UserRange(7, 701, 702), UserRange(7, 702, 703)]
 
 
 def test_a_part_larger_than_what_the_service_takes_is_halved_until_it_fits() -> None:

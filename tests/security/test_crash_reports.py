@@ -12,7 +12,7 @@ from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, CampaignRequest, ConfigurationError, PushClient
-from pushsdk._core.address import HeaderSecret, sealed
+from pushsdk._core.address import HeaderSecret, redacted
 from pushsdk.arrow import push_batches
 from pushsdk.claims import MemoryClaims
 
@@ -126,7 +126,7 @@ async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
 
 
 def test_what_is_made_of_a_sealed_text_is_sealed() -> None:
-    secret = sealed("abc def")
+    secret = redacted("abc def")
     made = [secret[1:], secret + "x", "x" + secret, secret * 2, secret.strip(), secret.upper(), secret.join("ab")]
     parts = [*secret, *secret.split(), *secret.partition(" "), secret.replace("a", "b"), secret.format()]
     assert {type(each) for each in (*made, *parts)} == {HeaderSecret}
