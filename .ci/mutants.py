@@ -1142,7 +1142,7 @@ RUNNING = [
     Mutant(
         "each chunk finds out for itself whether the message is to blame",
         RUNS + "sender.py",
-        "            async with self._asking:\n",
+        "            async with self._blame_lock:\n",
         "            if True:\n",
         "tests/runs/test_runs.py",
     ),
@@ -1156,7 +1156,7 @@ RUNNING = [
     Mutant(
         "the stop policy overlooks who was given up",
         RUNS + "sender.py",
-        "self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)",
+        "self._monitor.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)",
         "pass",
         "tests/runs/test_runs.py",
     ),
@@ -1261,7 +1261,7 @@ COMMANDS = [
     Mutant(
         "a disk that is full while it is planned asks for a resume",
         RUNS + "run_file/file.py",
-        'Outcome.NOT_SENT: "start the broadcast again: its plan was not finished and nothing was sent"',
+        'Outcome.NOT_SENT: "start the broadcast again: its plan is incomplete and nothing was sent"',
         'Outcome.NOT_SENT: "resume the run"',
         T_RUNS,
     ),
@@ -1372,8 +1372,8 @@ RUN_FILE = [
     Mutant(
         "rows of the log after its head are not missed",
         RUNS + "run_file/journal.py",
-        "or journal._seq != (there or 0) ",
-        "",
+        ", newest or 0) != (last, last_crc, last)",
+        ") != (last, last_crc)",
         T_JOURNAL + "damage.py",
     ),
     Mutant(

@@ -1,16 +1,15 @@
-"""What the client's ``broadcast``, ``send_each`` and ``resume`` do: open or plan the run, send it, report."""
+"""The client's ``broadcast``, ``send_each`` and ``resume``: open or plan the run, send it, report."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import shutil
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from pushsdk._runs.options import RunSettings
 from pushsdk._runs.pipeline import Pipeline
 from pushsdk._runs.plan import Header
 from pushsdk._runs.planner import Planner, PlanningStoppedError
-from pushsdk._runs.progress import Progress
+from pushsdk._runs.progress import planning_reporter
 from pushsdk._runs.report import BroadcastReport, report_of
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
@@ -72,7 +71,7 @@ async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
     settings.check()
     path = settings.path
     if path is None:
-        raise ConfigurationError("run is the path of a run file")
+        raise ConfigurationError("run must be the path of a run file, for example 'spring.run'")
     journal = await _opened(engine, lambda: Journal.open(path, write=True, durable=settings.durable))
     try:
         journal.check_planned()
@@ -80,9 +79,6 @@ async def resume(engine: Engine, settings: RunSettings) -> BroadcastReport:
         return await _send(engine, settings, journal)
     finally:
         journal.close()
-
-
-# -- the parts ------------------------------------------------------------------------------------------------------
 
 
 async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
@@ -98,13 +94,12 @@ async def _run(engine: Engine, settings: RunSettings, header: Header, plan: Plan
 
 
 async def _run_without_file(engine: Engine, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
-    """The same in a temporary file, so that memory does not grow with the audience; it goes with the report."""
+    """Use a temporary file, so memory does not grow with the audience. Deleted when the report is."""
     try:
         folder = tempfile.mkdtemp(prefix="pushsdk-")
     except OSError as error:
-        raise run_file_error(
-            None, f"no folder for it can be made ({error.strerror}): set TMPDIR, or pass run="
-        ) from None
+        why = f"its folder can't be created ({error.strerror}): set TMPDIR, or pass run="
+        raise run_file_error(None, why) from None
     try:
         journal = Journal.create(Path(folder, "run"), header)
         try:
@@ -119,12 +114,12 @@ async def _run_without_file(engine: Engine, settings: RunSettings, header: Heade
 
 
 def _remove(folder: str, guard: ProcessGuard) -> None:
-    if not guard.is_inherited:  # a child drops its copy of the report
+    if not guard.is_inherited:  # a forked child drops only its copy of the report
         shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _opened(engine: Engine, opening: Callable[[], Journal]) -> Journal:
-    """The journal that is opened away from the event loop; closed again where the caller is cancelled meanwhile."""
+    """Open a journal in a thread. Close it again if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(engine.offload(opening))
     try:
         journal: Journal = await asyncio.shield(task)
@@ -141,76 +136,72 @@ async def _plan_and_send(engine: Engine, settings: RunSettings, journal: Journal
             journal,
             offload=engine.offload,
             durable=settings.syncs,
-            tell=_teller(engine, settings),
+            report=planning_reporter(settings.guarded_on_progress, engine.enter()),
             stop=settings.stop,
         )
         engine.plans.add(planner)
         try:
             await plan(planner)
         except PlanningStoppedError:
-            return report_of(journal, run=settings.name, ending=planner.stop_reason)
+            return report_of(journal, run=settings.name, stop_reason=planner.stop_reason)
         finally:
             engine.plans.discard(planner)
     return await _send(engine, settings, journal)
 
 
 def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -> Journal:
-    """The sealed run at this path, if it is the same one, or a new one to be planned."""
-    if not os.path.lexists(path):
+    """Return the run at ``path``, or a new one to plan. Raise RunFileError if the file holds another run."""
+    journal = _open_planned(path, durable)
+    if journal is None:
         return Journal.create(path, header, durable=durable)
     try:
-        journal = Journal.open(path, write=True, durable=durable)
-    except RunFileError:
-        if not _is_empty(path):
-            raise
-        # A planner that was killed before its first commit.
-        return Journal.create(path, header, durable=durable)
-    if not journal.sealed:
-        journal.close()
-        return Journal.create(path, header, durable=durable)
-    try:
-        there = journal.header
-        _check_base_url(engine, there, path)
-        if there.kind != header.kind:
-            other, own = _KINDS[there.kind], _KINDS[header.kind]
-            raise run_file_error(path, f"it is a run of {other}, not of {own}: give each broadcast a file of its own")
-        if (there.message, there.custom_fields) != (header.message, header.custom_fields):
-            raise run_file_error(
-                path, "it has another message or other custom fields: give each broadcast a file of its own"
-            )
-        if there.dedupe != header.dedupe:
-            raise run_file_error(
-                path, f"it was planned with {_DUPLICATES[there.dedupe]}: ask for the same, or resume it"
-            )
-        if there.source != header.source:
-            raise run_file_error(
-                path,
-                "its users came from somewhere else, or the source has changed since: resume it, or give another path",
-            )
+        planned = journal.header
+        _check_base_url(engine, planned, path)
+        if planned.kind != header.kind:
+            found, asked = _KINDS[planned.kind], _KINDS[header.kind]
+            raise run_file_error(path, f"it is a run of {found}, not of {asked}: {_OWN_FILE}")
+        if (planned.message, planned.custom_fields) != (header.message, header.custom_fields):
+            raise run_file_error(path, f"it has another message or other custom_fields: {_OWN_FILE}")
+        if planned.dedupe != header.dedupe:
+            raise run_file_error(path, f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it")
+        if planned.source != header.source:
+            why = "its users came from another source, or the source has changed: resume it, or pass another path"
+            raise run_file_error(path, why)
     except BaseException:
         journal.close()
         raise
     return journal
 
 
-def _is_empty(path: Path) -> bool:
+def _open_planned(path: Path, durable: bool) -> Journal | None:
+    """Return the run at ``path``; None if there is none, or its plan was never completed, so nothing was sent."""
+    if not os.path.lexists(path):
+        return None
     try:
-        return os.lstat(path).st_size == 0
-    except OSError:
-        return False
+        journal = Journal.open(path, write=True, durable=durable)
+    except RunFileError:
+        # An empty file is left by a planner that was killed before its first commit.
+        with suppress(OSError):
+            if os.lstat(path).st_size == 0:
+                return None
+        raise
+    if journal.sealed:
+        return journal
+    journal.close()
+    return None
 
 
 async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> BroadcastReport:
     loop = engine.enter()
-    runner = Pipeline(journal, settings, engine)
+    pipeline = Pipeline(journal, settings, engine)
     started = loop.time()
-    engine.runs.add(runner)
+    engine.runs.add(pipeline)
     watched = None if engine.observer is None else engine.observer.run(journal.users, journal.chunks)
     try:
-        await runner.run()
+        await pipeline.run()
     finally:
-        engine.runs.discard(runner)
-        engine.ended(runner)
+        engine.runs.discard(pipeline)
+        engine.ended(pipeline)
         if watched is not None:
             tally = journal.tally()
             watched.end({outcome: getattr(tally, outcome.lower()) for outcome in Outcome})
@@ -249,33 +240,9 @@ def _header(
 
 def _check_base_url(engine: Engine, header: Header, path: Path) -> None:
     if header.base_url != engine.settings.base_url:
-        raise run_file_error(
-            path, f"it was planned for another base_url, {printable(header.base_url)}: resume it with that one"
-        )
+        why = f"it was planned for another base_url, {printable(header.base_url)}: resume it with that one"
+        raise run_file_error(path, why)
 
 
-_KINDS = {"broadcast": "one message for all users", "each": "a message of its own for each user"}
-_DUPLICATES = {True: "duplicates left out", False: "duplicates left in"}
-
-
-def _teller(engine: Engine, settings: RunSettings) -> Callable[[int], None]:
-    """Tells ``on_progress`` how many users are planned, about twice a second; from whichever thread plans."""
-    on_progress = settings.tell
-    if on_progress is None:
-        return lambda users: None
-    loop = engine.enter()
-    due, ours = -math.inf, threading.get_ident()
-    started = time.monotonic()
-
-    def tell(users: int) -> None:
-        nonlocal due
-        now = time.monotonic()
-        if now >= due:
-            due = now + 0.5
-            progress = Progress(stage="planning", planned=users, not_sent=users, seconds=now - started)
-            if threading.get_ident() == ours:
-                on_progress(progress)
-            else:
-                loop.call_soon_threadsafe(on_progress, progress)
-
-    return tell
+_KINDS = {"broadcast": "one message for all users", "each": "one message per user"}
+_OWN_FILE = "give each broadcast its own run file"

@@ -1,9 +1,9 @@
-"""The log of a run in its run file: claims users before the first byte of their request, settles them after.
+"""The log of a run in its run file: users are claimed before the first byte of their request, and settled after.
 
-Events are committed in groups: what comes in one turn of the event loop, or while a commit is under way, shares the
-next commit. A commit that need not reach the disk takes tens of microseconds and is made in the event loop: a thread
-would cost more, and under load up to 5 ms of latency, the interpreter's switch interval. A commit that must reach the
-disk, or that waits for the lock of another program, is made in a thread.
+Group commit: the events of one turn of the event loop, or of the time that a commit takes, share the next commit. A
+commit without a sync takes tens of microseconds and is made in the event loop; a thread would cost more, and under load
+up to 5 ms of latency, the interpreter's switch interval. A commit that syncs, or that waits for the lock of another
+program, is made in a thread.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import Offload
 from pushsdk._runs.plan import ChunkRequest, Event, StopReason, UserRange
+from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
 __all__ = ["RunFileLog"]
@@ -28,63 +29,63 @@ class _Group:
     """Events that share a commit."""
 
     def __init__(self, ended: asyncio.Future[None]) -> None:
-        #: Resolved when the events have been committed, or can't be.
+        #: Resolved once the commit has succeeded or failed.
         self.ended = ended
         self.events: list[Event] = []
-        #: Resolved with ``ended``: callers that wait for their events.
+        #: Futures of the callers that wait for their events. Resolved after ``ended``.
         self.added: list[asyncio.Future[None]] = []
-        #: The commit was begun, and waits if it has to. Set by ``_write``.
+        #: True once the commit has started in a thread. Set by ``_write``.
         self.is_begun = False
 
 
 class RunFileLog:
-    """Writes the claims and the statuses of the users of a run. See ``RunLog``."""
+    """The ``RunLog`` of a run file: writes the claims and the statuses of its users."""
 
     def __init__(
         self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload, durable: bool = False
     ) -> None:
-        """``durable``: a claim is on the disk before its request leaves."""
+        """``durable`` claims are on the disk before their requests are sent."""
         self._journal = journal
         self._loop = loop
         self._offload = offload
         self._durable = durable
         # The events of the next commit. Set by ``_add``.
         self._pending: _Group | None = None
-        # The commit that a thread is making.
+        # The commit that runs in a thread.
         self._task: asyncio.Future[object] | None = None
-        #: The error of the first commit that failed: nothing was committed since.
+        #: The error of the first failed commit. Nothing was committed after that.
         self.failed: BaseException | None = None
 
     def give_up_claims(self) -> None:
-        """Settle as UNKNOWN what an earlier process claimed: from now on whatever is CLAIMED is in flight."""
+        """Settle as UNKNOWN the users whom a killed process left CLAIMED. From now on CLAIMED means in flight."""
         unknown = UserStatus(UserState.UNKNOWN, None, NEVER_SETTLED)
-        for piece in self._journal.ranges(frozenset({UserState.CLAIMED})):
-            self.settle(piece, unknown)
+        for positions in self._journal.ranges(frozenset({UserState.CLAIMED})):
+            self.settle(positions, unknown)
 
     def claim_of(self, request: ChunkRequest, *, resent: bool) -> RunFileClaim:
         """See ``RunLog``."""
         return RunFileClaim(self, request, resent=resent)
 
     async def claim(self, users: UserRange, *, resent: bool) -> bool:
-        """Return True when the claim is committed, False if it can't be: then nothing may be sent."""
-        # Each caller has its own future: a cancelled one must not take along the others that share its commit.
+        """Commit a claim. Return False if that fails; then nothing may be sent."""
+        # One future per caller: a cancelled caller must not cancel the others that share the commit.
         added = self._loop.create_future()
         self._add((users.start, users.stop, _RESENT if resent else _CLAIMED)).added.append(added)
         await added
         return self.failed is None
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
-        """Have the status of these users written with the next commit."""
+        """Write the status of users with the next commit."""
         self._add((users.start, users.stop, status))
 
     def deadline(self) -> float:
-        """See ``RunLog``. These claims never expire."""
+        """Return infinity: these claims never expire."""
         return math.inf
 
     async def flush(self) -> None:
-        """Wait until everything so far is committed, or can't be; ``check`` tells which.
+        """Wait until all events so far are committed or have failed; then call ``check``.
 
-        A cancellation waits for that as well: the file must not be closed under a thread that writes to it.
+        A cancelled caller waits as well: the file must not be closed while a thread writes to it.
         """
         cancelled: asyncio.CancelledError | None = None
         while (end := self._next_end()) is not None:
@@ -96,16 +97,16 @@ class RunFileLog:
             raise cancelled
 
     def check(self) -> None:
-        """Raises RunFileError if something could not be committed."""
+        """Raise RunFileError if a commit has failed."""
         error = self.failed
         if isinstance(error, RunFileError):
             raise error
         if error is not None:
-            why = f"the run can't be recorded any more: {type(error).__name__}"
-            raise RunFileError(why, outcome=Outcome.UNKNOWN) from None
+            why = f"a commit failed ({type(error).__name__}), so nothing more was recorded or sent: resume the run"
+            raise run_file_error(self._journal.path, why, outcome=Outcome.UNKNOWN) from None
 
     async def record_stop(self, reason: StopReason | None) -> None:
-        """Write why the sending ended before its end, or that it did not."""
+        """Write the reason of an early end; None for a complete run."""
         if self._durable:
             await self._offload(functools.partial(self._journal.record_stop, reason))
         else:
@@ -143,22 +144,22 @@ class RunFileLog:
     def _end_in_thread(self, group: _Group, task: asyncio.Future[object]) -> None:
         self._task = None
         if task.cancelled():
-            # As all tasks are when a loop is closed; perhaps before the commit began.
+            # All tasks are cancelled when a loop is closed, perhaps before the commit has started.
             if not group.is_begun:
                 self._write(group)
-        elif (error := task.exception()) is not None:  # such as a thread that can't be started
+        elif (error := task.exception()) is not None:  # for example no thread could be started
             self.failed = error
         self._end(group)
         if self._pending is not None:
             self._begin_in_thread(self._pending)
 
     def _write(self, group: _Group, *, at_once: bool = False) -> bool:
-        """Return False if the commit has to wait for another program, and was not to."""
+        """Commit. Return False if ``at_once`` and another program has locked the file."""
         if self.failed is None:
             group.is_begun = not at_once
             try:
                 return self._journal.commit(group.events, at_once=at_once)
-            except Exception as error:  # noqa: BLE001 - whatever it is: the events are not known to be committed
+            except Exception as error:  # noqa: BLE001 - raised by ``check``
                 self.failed = error
         return True
 
@@ -172,7 +173,7 @@ class RunFileLog:
 
 
 class RunFileClaim:
-    """See ``UsersClaim``. Every status is written, also of an attempt that came to no claim."""
+    """The ``UsersClaim`` of a run file. Writes every status, also after an attempt without a claim."""
 
     def __init__(self, log: RunFileLog, request: ChunkRequest, *, resent: bool) -> None:
         self._log = log
@@ -184,5 +185,5 @@ class RunFileClaim:
         return self._request if await self._log.claim(self._request.positions, resent=self._resent) else None
 
     def settle(self, status: UserStatus) -> None:
-        # A claim that is still to be committed is committed before this.
+        # Events keep their order, so a claim that is still pending is committed before this status.
         self._log.settle(self._request.positions, status)

@@ -1,4 +1,4 @@
-"""What a caller asks for of a run, beside the users and the message: kept as it was given, and checked."""
+"""The options of one run, as the client's methods take them, and their checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RunPath = str | os.PathLike[str]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """As the client's methods take them. Not checked until ``check`` is called."""
+    """The options of one run. Unchecked until ``check`` is called."""
 
     run: RunPath | None
     stop: asyncio.Event | None
@@ -32,10 +32,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     stop_policy: StopPolicy | None = None
     on_progress: OnProgress | None = None
     limit: int | None = None
-    """Users to send to at most, before the run is left for later; None is all."""
+    """The number of users after which the run pauses; None for no limit."""
     durable: bool = False
     path: Path | None = None
-    """Of the run file, absolute whatever the working directory becomes. Set here."""
+    """The absolute path of the run file. Set here, so a later change of the working directory has no effect."""
 
     def __post_init__(self) -> None:
         path = Path(os.path.abspath(self.run)) if isinstance(self.run, (str, os.PathLike)) else None
@@ -43,36 +43,40 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def name(self) -> str | None:
-        """The run file as a report names it."""
+        """Return the run file's path for the report."""
         return None if self.path is None else str(self.path)
 
     @property
     def resend(self) -> bool:
-        """Whether users that may have been pushed are pushed again."""
+        """Return True if users with an unknown outcome are sent to again."""
         return self.on_unknown == "resend"
 
     @property
     def syncs(self) -> bool:
-        """Whether each commit has to reach the disk: a temporary file is gone with the power in any case."""
+        """Return True if each commit must reach the disk. A temporary file does not survive a power failure anyway."""
         return self.durable and self.path is not None
 
     @property
-    def tell(self) -> OnProgress | None:
-        """Return ``on_progress``, made unable to break a run."""
+    def guarded_on_progress(self) -> OnProgress | None:
+        """Return ``on_progress`` with its exceptions logged."""
         return None if self.on_progress is None else guarded("on_progress", self.on_progress)
 
     def check(self) -> None:
-        """Raises ConfigurationError where something is not what it has to be."""
+        """Raise ConfigurationError if an option has a wrong type or value."""
         if self.on_unknown not in ("skip", "resend"):
-            raise ConfigurationError("on_unknown is 'skip' or 'resend'")
+            raise ConfigurationError(f"on_unknown must be 'skip' or 'resend'; got {self.on_unknown!r}")
         if self.stop_policy is not None and not isinstance(self.stop_policy, StopPolicy):
-            raise ConfigurationError("stop_policy is a StopPolicy, as StopPolicy(rejected=0.1)")
+            raise _wrong_type("stop_policy", "a StopPolicy, for example StopPolicy(rejected=0.1)", self.stop_policy)
         if self.on_progress is not None and not callable(self.on_progress):
-            raise ConfigurationError("on_progress is a callable that takes one Progress")
+            raise _wrong_type("on_progress", "a callable that takes one Progress", self.on_progress)
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
-            raise ConfigurationError("stop is an asyncio.Event: set it to end the broadcast early")
+            raise _wrong_type("stop", "an asyncio.Event: set it to end the run early", self.stop)
         limit = self.limit
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise ConfigurationError("limit is a number of users, 1 or more")
-        if self.run is not None and not isinstance(self.run, (str, os.PathLike)):
-            raise ConfigurationError("run is the path of a file, as 'spring.run'")
+            raise ConfigurationError(f"limit must be a number of users, 1 or more; got {limit!r}")
+        if self.run is not None and self.path is None:
+            raise _wrong_type("run", "the path of a run file, for example 'spring.run'", self.run)
+
+
+def _wrong_type(name: str, rule: str, value: object) -> ConfigurationError:
+    return ConfigurationError(f"{name} must be {rule}; got {type(value).__name__}")

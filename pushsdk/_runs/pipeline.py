@@ -46,20 +46,20 @@ class Pipeline:
             resends=settings.resend,
         )
         self._sender.message.accepted = journal.tally().accepted > 0
-        self._work = self._agenda()
+        self._work = self._ranges_to_send()
         self._read: deque[tuple[UserRange, Chunk, bool]] = deque()
-        # Parts that were given up, still pending: a user never tried alone is not rejected if others may be accepted.
+        # Requests given up, users still PENDING: users never tried alone are not rejected while others may be accepted.
         self._untried: list[Rejected[ChunkRequest]] = []
         self._left = math.inf if settings.limit is None else settings.limit
-        self._meter = ProgressReporter(journal, settings.tell, now=self._loop.time())
-        # True if the limit left something for later. Set by ``_next``.
-        self._limited = False
-        # Why the plan can't be read any more. Set by ``_next``.
-        self._broken: RunFileError | None = None
+        self._progress = ProgressReporter(journal, settings.guarded_on_progress, now=self._loop.time())
+        # True if the limit left users for a later run. Set by ``_next``.
+        self._is_limited = False
+        # The error that reading the plan raised. Set by ``_next``.
+        self._read_error: RunFileError | None = None
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the sending ended before its end."""
+        """The reason for an early end; None so far, or if all was sent."""
         return self._sender.stop_reason
 
     def stop(self, by: StopCause, reason: str) -> None:
@@ -67,42 +67,43 @@ class Pipeline:
         self._sender.stop(by, reason)
 
     async def run(self) -> None:
-        """Send until all is complete, or the run is stopped. Raises RunFileError if its file can't be written."""
+        """Send until the run is complete or stopped. Raise RunFileError if the run file can't be read or written."""
         self._log.give_up_claims()
-        self._tell()
-        ticker = self._loop.create_task(self._sender.tick(self._tell))
+        self._report()
+        ticker = self._loop.create_task(self._sender.tick(self._report))
         stop = self._settings.stop
-        waker = None if stop is None else self._loop.create_task(self._await_stop(stop))
+        stop_waiter = None if stop is None else self._loop.create_task(self._await_stop(stop))
         try:
             while True:
                 async with asyncio.TaskGroup() as workers:
                     for _ in range(min(self._engine.settings.limits.in_flight, self._journal.chunks)):
                         workers.create_task(self._worker())
-                if not self._try_again():
+                if not self._retry_given_up():
                     break
         except* Exception as group:  # noqa: BLE001 - raised again, without its group
             raise _first(group) from None
         finally:
-            for task in (ticker, waker):
+            for task in (ticker, stop_waiter):
                 if task is not None:
                     task.cancel()
             await self._log.flush()
         self._log.check()
-        if self._broken is not None:
-            raise self._broken
-        if self.stop_reason is None and self._limited:
-            self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached")
+        if self._read_error is not None:
+            raise self._read_error
+        if self.stop_reason is None and self._is_limited:
+            self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
         if self.stop_reason != self._journal.stop_reason:
             await self._log.record_stop(self.stop_reason)
-        self._tell()
+        self._report()
 
     # -- the work -------------------------------------------------------------------------------------------------
 
-    def _agenda(self) -> Iterator[tuple[UserRange, bool]]:
-        """Yield the pieces to send, and whether each is in doubt. Those come last: there may be none to send."""
+    def _ranges_to_send(self) -> Iterator[tuple[UserRange, bool]]:
+        """Yield the users to send to, and True if their last outcome is unknown. Unknown users come last."""
+        # Listed now: users who become UNKNOWN during this run are not resent.
         resends = list(self._journal.ranges(IN_DOUBT)) if self._settings.resend else []
-        pending = ((piece, False) for piece in self._journal.ranges(PENDING))
-        return itertools.chain(pending, ((piece, True) for piece in resends))
+        pending = ((positions, False) for positions in self._journal.ranges(PENDING))
+        return itertools.chain(pending, ((positions, True) for positions in resends))
 
     def _next(self) -> tuple[UserRange, Chunk, bool] | None:
         self._log.check()
@@ -110,46 +111,46 @@ class Pipeline:
             try:
                 self._read_ahead()
             except RunFileError as error:
-                # Requests in flight can still complete, and be recorded.
-                self._broken = error
+                # Requests in flight can still complete and be recorded.
+                self._read_error = error
                 self.stop("failure", "its plan can't be read")
         if self.stop_reason is not None or not self._read:
             return None
         if self._left <= 0:
-            self._limited = True
+            self._is_limited = True
             return None
-        piece, chunk, in_doubt = self._read.popleft()
-        if piece.users > self._left:
-            piece = UserRange(piece.chunk, piece.start, piece.start + int(self._left))
-            self._limited = True
-        self._left -= piece.users
-        return piece, chunk, in_doubt
+        positions, chunk, in_doubt = self._read.popleft()
+        if positions.users > self._left:
+            positions = UserRange(positions.chunk, positions.start, positions.start + int(self._left))
+            self._is_limited = True
+        self._left -= positions.users
+        return positions, chunk, in_doubt
 
     def _read_ahead(self) -> None:
-        count = max(1, min(READ_AHEAD, READ_AHEAD_BYTES // self._journal.header.max_bytes))
-        ahead = list(itertools.islice(self._work, count))
-        chunks = self._journal.load([piece.chunk for piece, _ in ahead])
-        self._read.extend((piece, chunk, in_doubt) for (piece, in_doubt), chunk in zip(ahead, chunks, strict=True))
+        most = max(1, min(READ_AHEAD, READ_AHEAD_BYTES // self._journal.header.max_bytes))
+        for positions, in_doubt in itertools.islice(self._work, most):
+            self._read.append((positions, self._journal.load(positions.chunk), in_doubt))
 
     async def _worker(self) -> None:
         while (task := self._next()) is not None:
-            piece, chunk, in_doubt = task
-            request = ChunkRequest.of(piece, chunk, self._journal.header, self._journal.first_user(piece.chunk))
+            positions, chunk, in_doubt = task
+            first = self._journal.first_user(positions.chunk)
+            request = ChunkRequest.of(positions, chunk, self._journal.header, first)
             self._untried += await self._sender.deliver(request, in_doubt=in_doubt)
 
-    def _try_again(self) -> bool:
-        """At the end: send what was given up, if the message was accepted for any user of the run; else reject it."""
+    def _retry_given_up(self) -> bool:
+        """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""
         untried, self._untried = self._untried, []
         if self.stop_reason is not None:
             return False
         if self._sender.message.accepted and self._journal.header.message is not None:
             self._left += sum([part.users for part, _ in untried])
             self._work = iter([(part.positions, False) for part, _ in untried])
-            # Read ahead, and beyond the limit.
+            # What is left was read ahead, beyond the limit.
             self._read.clear()
             return bool(untried)
-        # After a limit the run goes on another time, and its message may be accepted then.
-        for part, verdict in [] if self._limited else untried:
+        # A limited run is resumed later, and its message may be accepted then.
+        for part, verdict in [] if self._is_limited else untried:
             self._sender.reject(part, verdict)
         return False
 
@@ -157,12 +158,12 @@ class Pipeline:
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self.stop("asked", "it was asked to stop")
+        self.stop("asked", "the caller asked for a stop")
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         sender, now = self._sender, self._loop.time()
         paused = max(0.0, self._engine.limiter.paused_until - now)
-        self._meter.tell(now, paused=paused, waiting=sender.is_waiting, trouble=sender.trouble)
+        self._progress.report(now, paused=paused, waiting=sender.is_waiting, trouble=sender.trouble)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

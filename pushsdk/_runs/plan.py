@@ -1,4 +1,4 @@
-"""The plan of a run and the events that its journal is made of. Values only: who stores and who sends is elsewhere."""
+"""The plan of a run and the events in its journal. Values only: others store and send them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ __all__ = ["ChunkRequest", "Event", "Header", "StopCause", "StopReason", "UserRa
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is about. Stored with the plan, and compared when the run is taken up again; holds no key."""
+    """The identity of a run: stored with the plan and compared on resume. Contains no Api-Key."""
 
     kind: Literal["broadcast", "each"]
     base_url: str
     message: bytes | None = None
-    """As JSON; None where each chunk has its own."""
+    """The message as JSON; None if each chunk has its own."""
     custom_fields: bytes | None = None
     source: str = ""
-    """Words that name where the user ids came from."""
+    """A description of the source of the user ids."""
     max_users: int
     max_bytes: int
     dedupe: bool = True
     policy: dict[str, Any] = {}
-    """What was asked about repeats, as plain JSON, for people."""
+    """The retry options as plain JSON, for people who inspect the file."""
     created: float = 0.0
     """Seconds since the epoch."""
     version: str = ""
-    """Of the package that planned it."""
+    """Version of pushsdk that planned the run."""
 
     def __repr__(self) -> str:
         return f"Header({self.kind!r}, {self.base_url!r}, source={self.source!r})"
 
 
 class UserRange(msgspec.Struct, frozen=True, gc=False):
-    """The users ``start`` to ``stop`` - 1 of the plan, who are all in chunk number ``chunk``; counted from 0."""
+    """The users ``start`` to ``stop`` - 1 of the plan, counted from 0, all in chunk number ``chunk``."""
 
     chunk: int
     start: int
@@ -51,29 +51,29 @@ class UserRange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def users(self) -> int:
-        """How many."""
+        """Number of users."""
         return self.stop - self.start
 
 
 StopCause = Literal["stop_policy", "refused", "failure", "limit", "asked", "closed"]
-"""The reason for an early end: the stop policy; a refused Api-Key (401, 403); a failure that every other request would
+"""The cause of an early end: the stop policy; a refused Api-Key (401, 403); a failure that every other request would
 meet, such as a bad certificate; ``limit``; ``stop`` or Ctrl-C; a closed client."""
 
 
 class StopReason(msgspec.Struct, frozen=True):
-    """That a run was ended before its end."""
+    """The reason why a run ended early."""
 
     by: StopCause
     reason: str
-    """In words."""
+    """Cause and fix, in words."""
 
 
 Event = tuple[int, int, UserStatus]
-"""One change in the log: from this moment the users ``start`` to ``stop`` - 1 of the plan have this status."""
+"""One change in the log: the users ``start`` to ``stop`` - 1 of the plan have this status from now on."""
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One request: its users and its bytes. Cut by ``_core.splitting.Splitter``, each user a unit of its own."""
+    """One request: its users and its bytes. Split by ``_core.splitting.Splitter``, one unit per user."""
 
     positions: UserRange
     ids: bytes
@@ -82,7 +82,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @classmethod
     def of(cls, positions: UserRange, chunk: Chunk, header: Header, first: int) -> ChunkRequest:
-        """Return the request for users of this chunk, whose first user is at position ``first``."""
+        """Return the request for some users of a chunk. ``first`` is the position of the chunk's first user."""
         start, stop = positions.start - first, positions.stop - first
         ids = chunk.ids if positions.users == chunk.users else _encode(chunk.user_ids()[start:stop])
         if chunk.message is not None:
@@ -94,33 +94,33 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def users(self) -> int:
-        """How many."""
+        """Number of users."""
         return self.positions.users
 
     @property
     def units(self) -> range:
-        """The units that a rejection is pinned down to: its users."""
+        """The units that a rejection is narrowed down to: positions of users."""
         return range(self.positions.start, self.positions.stop)
 
     @property
     def frame(self) -> int:
-        """Bytes of the body that are not ids."""
+        """Number of bytes in the body beside the ids."""
         return FRAME + len(self.message) + len(self.custom_fields or b"")
 
     def body(self) -> bytes:
-        """The request's body."""
+        """Return the request's body."""
         return wire.push_body(b"[" + self.ids + b"]", self.message, self.custom_fields)
 
     def bisect(self, history: tuple[Attempt, ...] = ()) -> list[ChunkRequest]:
-        """Two parts of about half the users."""
+        """Return two requests with about half the users each."""
         return self.split(history, [(self.users + 1) // 2])
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[ChunkRequest]:
-        """The parts between these places among the users. The attempts before are in the journal."""
-        piece, ids = self.positions, Chunk(self.users, self.ids).user_ids()
+        """Return the requests between these indexes. ``history`` is not kept: the journal has it."""
+        positions, ids = self.positions, Chunk(self.users, self.ids).user_ids()
         return [
             ChunkRequest(
-                UserRange(piece.chunk, piece.start + start, piece.start + stop),
+                UserRange(positions.chunk, positions.start + start, positions.start + stop),
                 _encode(ids[start:stop]),
                 self.message,
                 self.custom_fields,
@@ -129,7 +129,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         ]
 
     def within(self, sizes: LearnedSizes) -> Iterator[ChunkRequest]:
-        """The part, in halves until each is what the service was found to take."""
+        """Yield the request, halved until each part is as small as the service is known to accept."""
         if sizes.fits(self.users, self.frame, len(self.ids)):
             yield self
             return

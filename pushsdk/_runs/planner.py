@@ -1,4 +1,4 @@
-"""From what a caller hands over to a sealed plan: ids or requests are checked, made distinct, encoded, and stored."""
+"""The planning of a run: ids or requests are checked, made distinct, encoded and stored, then the plan is sealed."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from pushsdk._runs.run_file.journal import Journal
 
 __all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
 
-# What is taken from a caller's iterable between two turns of the event loop: so many items, or what comes in so many
-# seconds, looked at after some.
+# The event loop gets a turn after this many items of a caller's iterable or this many seconds. The clock is read once
+# per CHECK_EVERY items.
 BLOCK = 1000
-SOME = 50
-PATIENCE = 0.02
-# Chunks stored in one transaction: 10,000 users at the usual size, or 512 requests of send_each.
-TOGETHER = 10
-TOGETHER_EACH = 512
+BLOCK_SECONDS = 0.02
+CHECK_EVERY = 50
+# Chunks stored in one transaction: 10,000 users at the default size, or 512 requests of send_each.
+CHUNKS_PER_COMMIT = 10
+CHUNKS_PER_COMMIT_EACH = 512
 
 
 class PlanningStoppedError(Exception):
-    """It was asked to stop while the plan was being made."""
+    """Raised to end a planning that was asked to stop."""
 
 
 class Planner:
-    """Fills one journal. ``tell`` is called with the users planned so far, from the thread that plans."""
+    """Fills one journal. Calls ``report`` with the number of users planned so far, from the thread that plans."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class Planner:
         *,
         offload: Offload,
         durable: bool,
-        tell: Callable[[int], None],
+        report: Callable[[int], None],
         stop: asyncio.Event | None,
     ) -> None:
         self._journal = journal
         self._header = journal.header
         self._offload = offload
-        self._tell = tell
+        self._report = report
         self._stop = stop
         self._durable = durable
-        #: Why the planning ends before its end. Set by ``end``, also for a thread that plans.
+        #: The reason for an early end. Set by ``stop``, also while another thread plans.
         self.stop_reason: StopReason | None = None
         self._waiting: list[Chunk] = []
         self._ids: list[str] = []
@@ -62,91 +62,93 @@ class Planner:
         self._duplicates = 0
 
     async def broadcast(self, user_ids: object) -> None:
-        """Plan one message to these users, an Audience or an iterable of ids, and seal it."""
+        """Plan one message to an Audience or an iterable of ids, and seal the plan."""
         if isinstance(user_ids, ChunkSource):
-            await self._away(lambda: self._from_audience(user_ids))
+            await self._in_thread(lambda: self._plan_audience(user_ids))
         else:
-            await self._from_ids(user_ids)
-        await self._stored(lambda: self._journal.seal(duplicates=self._duplicates))
+            await self._plan_ids(user_ids)
+        await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
 
     async def each(self, requests: object) -> None:
-        """Plan these requests, one by one, and seal it."""
+        """Plan requests with one message each, and seal the plan."""
         if isinstance(requests, RequestSource):
-            await self._away(lambda: self._from_batches(requests))
+            await self._in_thread(lambda: self._plan_source(requests))
         else:
             async with aclosing(blocks_of("requests", requests)) as blocks:
                 async for block in blocks:
-                    self._take_in(block)
-                    await self._stored(lambda: self._store(TOGETHER_EACH))
-        await self._stored(lambda: self._store(1))
-        await self._stored(lambda: self._journal.seal(duplicates=self._duplicates))
+                    self._add_requests(block)
+                    await self._write(lambda: self._store(CHUNKS_PER_COMMIT_EACH))
+        await self._write(lambda: self._store(1))
+        await self._write(lambda: self._journal.seal(duplicates=self._duplicates))
 
     def stop(self, by: StopCause, reason: str) -> None:
-        """Have it raise PlanningStoppedError at the next block."""
+        """Raise PlanningStoppedError at the next block, in the code that plans."""
         if self.stop_reason is None:
-            self.stop_reason = StopReason(by, f"{reason} before its plan was finished: nothing was sent")
+            self.stop_reason = StopReason(by, f"{reason} before its plan was complete: nothing was sent")
 
-    async def _away(self, work: Callable[[], Any]) -> Any:
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
         task = asyncio.ensure_future(self._offload(work))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self.stop("asked", "it was cancelled")
+            self.stop("asked", "the call was cancelled")
             await settled(task)
             raise
 
-    async def _stored(self, work: Callable[[], object]) -> None:
-        """Do what writes to the file: in a thread where that waits for the disk."""
+    async def _write(self, work: Callable[[], object]) -> None:
+        """Write to the file; in a thread if that waits for the disk."""
         if self._durable:
-            await self._away(work)
+            await self._in_thread(work)
         else:
             work()
 
-    # -- users of one message -----------------------------------------------------------------------------------
+    # -- one message for all ------------------------------------------------------------------------------------
 
-    def _from_audience(self, audience: ChunkSource) -> None:
+    def _plan_audience(self, audience: ChunkSource) -> None:
         header = self._header
         for chunks in audience.chunks(
             fixed=self._fixed(), max_users=header.max_users, max_bytes=header.max_bytes, distinct=header.dedupe
         ):
             self._waiting.extend(chunks)
-            self._store(TOGETHER)
+            self._store(CHUNKS_PER_COMMIT)
         self._store(1)
         self._duplicates = audience.duplicates
 
-    async def _from_ids(self, user_ids: object) -> None:
+    async def _plan_ids(self, user_ids: object) -> None:
         if isinstance(user_ids, str):
-            raise ValidationError("user_ids is one str: pass a list, or use send() for one user")
+            raise ValidationError(
+                "user_ids must be an iterable of ids; got str: pass a list, or use send() for one user"
+            )
         with Distinct() as distinct:
             async with aclosing(blocks_of("user_ids", user_ids)) as blocks:
                 async for block in blocks:
                     self._check(block)
                     self._taken += len(block)
                     for ids in distinct.add(block) if self._header.dedupe else [block]:
-                        self._plan(ids)
-                    await self._stored(lambda: self._store(TOGETHER))
+                        self._add_ids(ids)
+                    await self._write(lambda: self._store(CHUNKS_PER_COMMIT))
             rest = iter(distinct.finish())
-            while (ids := await self._away(lambda: next(rest, None))) is not None:
-                self._plan(ids)
-                await self._stored(lambda: self._store(TOGETHER))
-            self._plan((), last=True)
-            await self._stored(lambda: self._store(1))
+            while (ids := await self._in_thread(lambda: next(rest, None))) is not None:
+                self._add_ids(ids)
+                await self._write(lambda: self._store(CHUNKS_PER_COMMIT))
+            self._add_ids((), last=True)
+            await self._write(lambda: self._store(1))
             self._duplicates = distinct.duplicates
 
     def _fixed(self) -> int:
         return len(self._header.message or b"") + len(self._header.custom_fields or b"")
 
     def _check(self, ids: Sequence[object]) -> None:
-        """Raises ValidationError that says which id it is, by its number."""
+        """Raise ValidationError with the number of the wrong id in the whole input."""
         try:
-            wire.encode_user_ids(ids)  # type: ignore[arg-type] # that is the question
+            wire.encode_user_ids(ids)  # type: ignore[arg-type] # checked here
         except ValidationError as error:
-            # As $.userIds[3]: counted from 0, within this block.
-            place, _, wrong = str(error).partition(": ")
-            number = self._taken + int(place.partition("[")[2].rstrip("]")) + 1
-            raise ValidationError(f"user id number {number}: {wrong}") from None
+            # The error names the id as $.userIds[3], counted from 0 within this block.
+            location, _, problem = str(error).partition(": ")
+            number = self._taken + int(location.partition("[")[2].rstrip("]")) + 1
+            raise ValidationError(f"user id number {number}: {problem}") from None
 
-    def _plan(self, ids: Sequence[str], *, last: bool = False) -> None:
+    def _add_ids(self, ids: Sequence[str], *, last: bool = False) -> None:
         header = self._header
         self._ids.extend(ids)
         whole = len(self._ids) if last else len(self._ids) // header.max_users * header.max_users
@@ -158,15 +160,15 @@ class Planner:
             )
             del self._ids[:whole]
 
-    # -- requests of their own ----------------------------------------------------------------------------------
+    # -- one message per request --------------------------------------------------------------------------------
 
-    def _from_batches(self, requests: RequestSource) -> None:
+    def _plan_source(self, requests: RequestSource) -> None:
         for batch in requests.batches():
-            self._take_in(batch)
-            self._store(TOGETHER_EACH)
+            self._add_requests(batch)
+            self._store(CHUNKS_PER_COMMIT_EACH)
         self._duplicates += requests.duplicates
 
-    def _take_in(self, requests: Iterable[object]) -> None:
+    def _add_requests(self, requests: Iterable[object]) -> None:
         for request in requests:
             self._waiting.append(self._request(request))
             self._taken += 1
@@ -182,14 +184,14 @@ class Planner:
         self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
 
-    def _store(self, together: int) -> None:
-        """Store what waits, if it is so many chunks, tell, and look whether to go on."""
-        if len(self._waiting) >= together:
+    def _store(self, at_least: int) -> None:
+        """Store the waiting chunks if there are enough; report; raise PlanningStoppedError if stopped."""
+        if len(self._waiting) >= at_least:
             self._journal.add(self._waiting)
             self._waiting = []
-        self._tell(self._journal.users)
+        self._report(self._journal.users)
         if self._stop is not None and self._stop.is_set():
-            self.stop("asked", "it was asked to stop")
+            self.stop("asked", "the caller asked for a stop")
         if self.stop_reason is not None:
             raise PlanningStoppedError
 
@@ -201,35 +203,34 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
         unknown = sorted(map(str, request.keys() - {"userIds", "message", "customFields"}))
         if unknown:
             raise ValidationError(
-                f"$: {count(len(unknown), 'field')} that a push request does not have; "
-                "it has userIds, message, customFields"
+                f"$: {count(len(unknown), 'unknown field')}; a push request has userIds, message, customFields"
             )
         users, message, fields = (request.get(name, UNSET) for name in ("userIds", "message", "customFields"))
     else:
-        raise ValidationError(f"expected a PushRequest or a mapping, got {type(request).__name__}")
+        raise ValidationError(f"a request must be a PushRequest or a mapping; got {type(request).__name__}")
     for name, value in (("userIds", users), ("message", message)):
         if value is UNSET:
             raise ValidationError(f"$.{name} is missing")
     if fields is None:
-        raise ValidationError("$.customFields is null: leave it out")
+        raise ValidationError("$.customFields must be an object; got null: leave the field out")
     return users, message, None if fields is UNSET else fields
 
 
 async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
-    """The items in blocks, with a turn of the event loop between two of them; a slow source makes small ones.
+    """Yield the items in blocks, with a turn of the event loop between them. A slow source makes small blocks.
 
-    Raises ValidationError for what is neither an iterable nor an async one; what it raises itself passes through.
+    Raises ValidationError if ``items`` is not iterable. Errors of ``items`` pass through.
     """
     block: list[Any] = []
     if isinstance(items, AsyncIterable):
         source = aiter(items)
-        due = time.monotonic() + PATIENCE
+        due = time.monotonic() + BLOCK_SECONDS
         try:
             async for item in source:
                 block.append(item)
                 if len(block) >= BLOCK or time.monotonic() >= due:
                     yield block
-                    block, due = [], time.monotonic() + PATIENCE
+                    block, due = [], time.monotonic() + BLOCK_SECONDS
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -237,14 +238,14 @@ async def blocks_of(name: str, items: object) -> AsyncGenerator[list[Any]]:
             yield block
         return
     if not isinstance(items, Iterable) or isinstance(items, (str, Mapping, bytes, bytearray, memoryview)):
-        raise ValidationError(f"{name} is an iterable or an async iterable, not {type(items).__name__}")
+        raise ValidationError(f"{name} must be an iterable or an async iterable; got {type(items).__name__}")
     iterator: Iterator[Any] = iter(items)
-    due = time.monotonic() + PATIENCE
-    while some := list(itertools.islice(iterator, SOME)):
-        block += some
+    due = time.monotonic() + BLOCK_SECONDS
+    while items_read := list(itertools.islice(iterator, CHECK_EVERY)):
+        block += items_read
         if len(block) >= BLOCK or time.monotonic() >= due:
             yield block
             await asyncio.sleep(0)
-            block, due = [], time.monotonic() + PATIENCE
+            block, due = [], time.monotonic() + BLOCK_SECONDS
     if block:
         yield block

@@ -1,5 +1,9 @@
-"""How far a run is: a reading twice a second, its rate over the last seconds, and who is told."""
+"""The progress of a run: a reading twice a second, its rate over the last readings, and the caller's callback."""
 
+import asyncio
+import math
+import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Literal
@@ -10,33 +14,33 @@ from pushsdk._core.user_states import UserState
 from pushsdk._public import set_public_module
 from pushsdk._runs.run_file.journal import Journal
 
-__all__ = ["TICK", "OnProgress", "Progress", "ProgressReporter"]
+__all__ = ["TICK", "OnProgress", "Progress", "ProgressReporter", "planning_reporter"]
 
 TICK = 0.5  # seconds between two readings
 RATE_OVER = 10  # readings that the rate is measured over
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far a broadcast is, as ``on_progress`` is told about twice a second."""
+    """The progress of a run: users by outcome, and how fast they are settled."""
 
     stage: Literal["planning", "sending", "waiting"]
-    """``waiting`` while nothing may be sent: a pause that the service asked for, or the wait after a failure."""
+    """``waiting`` while nothing may be sent: during a pause that the service asked for, or after a failure."""
     planned: int = 0
     accepted: int = 0
     rejected: int = 0
     unknown: int = 0
     not_sent: int = 0
-    """Users who wait for their turn."""
+    """Users still to be sent to."""
     in_flight: int = 0
-    """Users of the requests that are on their way."""
+    """Users of the requests in flight."""
     seconds: float = 0.0
-    """Since this process took the run up."""
+    """Seconds since this process started or resumed the run."""
     rate: float = 0.0
     """Users settled per second, over the last seconds."""
     eta: float | None = None
-    """Seconds until the end at this rate; None where it can't be told."""
+    """Seconds until the end at this rate; None if the rate is 0."""
     trouble: str = ""
-    """What the last failure was, in words, where nothing was accepted since."""
+    """The last failure, in words; empty once a request has been accepted since."""
     paused: float = 0.0
     """Seconds until the service's pause ends."""
 
@@ -45,7 +49,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressReporter:
-    """Reads the journal's tally and tells ``on_progress``. Times are seconds on the caller's clock."""
+    """Reads the journal's tally and calls ``on_progress``. Times are seconds on the caller's clock."""
 
     def __init__(self, journal: Journal, on_progress: OnProgress | None, *, now: float) -> None:
         self._journal = journal
@@ -57,15 +61,15 @@ class ProgressReporter:
         states = self._journal.states
         return states.users - states.count(UserState.PENDING) - states.count(UserState.CLAIMED)
 
-    def tell(self, now: float, *, paused: float, waiting: bool, trouble: str) -> None:
-        """Take a reading and tell it: ``paused`` seconds are left of the service's pause."""
+    def report(self, now: float, *, paused: float, waiting: bool, trouble: str) -> None:
+        """Take a reading and report it. ``paused`` is the rest of the service's pause, in seconds."""
         if self._on_progress is None:
             return
         tally, settled = self._journal.tally(), self._settled()
         in_flight = self._journal.states.count(UserState.CLAIMED)
         self._readings.append((now, settled))
-        before, had = self._readings[0]
-        rate = (settled - had) / (now - before) if now > before else 0.0
+        first_time, first_settled = self._readings[0]
+        rate = (settled - first_settled) / (now - first_time) if now > first_time else 0.0
         progress = Progress(
             stage="waiting" if paused or waiting else "sending",
             planned=self._journal.users,
@@ -81,6 +85,27 @@ class ProgressReporter:
             paused=paused,
         )
         self._on_progress(progress)
+
+
+def planning_reporter(on_progress: OnProgress | None, loop: asyncio.AbstractEventLoop) -> Callable[[int], None]:
+    """Return a function that reports the number of planned users, at most twice a second, from any thread."""
+    if on_progress is None:
+        return lambda users: None
+    due, loop_thread = -math.inf, threading.get_ident()
+    started = time.monotonic()
+
+    def report(users: int) -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now >= due:
+            due = now + TICK
+            progress = Progress(stage="planning", planned=users, not_sent=users, seconds=now - started)
+            if threading.get_ident() == loop_thread:
+                on_progress(progress)
+            else:
+                loop.call_soon_threadsafe(on_progress, progress)
+
+    return report
 
 
 set_public_module(__name__)

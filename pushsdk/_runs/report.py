@@ -1,4 +1,4 @@
-"""What a broadcast returns: the counts, and from its run file who got it and who did not."""
+"""The report of a broadcast: its counts, and the outcome of every user as read from the run file."""
 
 import csv
 import os
@@ -19,18 +19,17 @@ from pushsdk._runs.run_file.journal import Journal, Row
 __all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
-# What a spreadsheet takes for the start of a formula, or strips to get at one (OWASP, CSV injection).
+# A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """What became of a broadcast: users by outcome, ``planned`` in all.
+    """The result of a broadcast: ``planned`` users in all, by outcome.
 
-    ``not_sent`` are those whose turn has not come, or who came back untaken: a resume sends to them. ``unknown`` are
-    held: a resume sends to them only when told. ``resent`` of all were sent again after an UNKNOWN, and may have been
-    pushed twice. ``duplicates`` ids of the source were left out. ``seconds`` is how long the sending took in this
-    process; ``stopped`` says why it ended before its end, None where it did not; ``run`` names the run file, if there
-    is one.
+    A resume sends to the ``not_sent`` users. It skips the ``unknown`` users unless you pass ``on_unknown="resend"``.
+    ``resent`` users were sent to again after an unknown outcome, and may have been pushed twice. ``duplicates`` ids of
+    the source were left out. ``seconds`` is the time that this process spent sending. ``stopped`` is the reason for an
+    early end, with its fix; None if the run is complete. ``run`` is the path of the run file; None without one.
     """
 
     planned: int = 0
@@ -45,14 +44,14 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     stopped_by: StopCause | None = None
     run: str | None = None
     in_use: bool = False
-    """Whether another process was sending it: then the users of its requests on their way are among the unknown."""
+    """True if another process was sending the run: the users of its requests in flight count as unknown."""
     file: str = ""
-    """Where ``rows`` reads: the run file, or without one a temporary file that goes with this report."""
+    """The file that ``rows`` reads: the run file, or a temporary file that is deleted with this report."""
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
-        """Every planned user, or those with this outcome, in the plan's order; read from the file while you iterate.
+        """Yield every planned user, or the users with this outcome, in the plan's order. Reads while you iterate.
 
-        Raises RunFileError where the file is gone or damaged.
+        Raises RunFileError if the file is missing or damaged.
         """
         journal = Journal.open(Path(self.file), write=False)
         try:
@@ -61,13 +60,13 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             journal.close()
 
     def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
-        """Write the rows as CSV, safe to open in a spreadsheet, and return how many ids were changed for that.
+        """Write the rows as CSV that is safe to open in a spreadsheet. Return the number of ids changed for that.
 
-        An id that a spreadsheet might run as a formula (it begins with = + - @, a tab or a line break) gets a ``'``
-        before it; ``write_jsonl`` writes it as it is.
+        An id that a spreadsheet might run as a formula (a first character of = + - @, tab or line break) is written
+        with a ``'`` before it. ``write_jsonl`` changes no id.
         """
         file.write(",".join(COLUMNS) + "\n")
-        # All of them quoted: an id may hold a carriage return, which csv leaves bare otherwise.
+        # Quote all: the csv module leaves a carriage return in an id bare otherwise.
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         changed = 0
         for row in self.rows(outcome):
@@ -80,20 +79,20 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return changed
 
     def write_jsonl(self, file: TextIO, outcome: Outcome | None = None) -> None:
-        """Write the rows as JSON lines with the same keys, every id as it is."""
+        """Write the rows as JSON lines with the same keys and unchanged ids."""
         encode = msgspec.json.Encoder().encode
         for row in self.rows(outcome):
             file.write(encode(row).decode() + "\n")
 
     def raise_for_failures(self) -> None:
-        """Raises BroadcastError unless every planned user was accepted."""
+        """Raise BroadcastError unless every planned user was accepted."""
         if self.accepted == self.planned:
             return
         counts = {Outcome.UNKNOWN: self.unknown, Outcome.NOT_SENT: self.not_sent, Outcome.REJECTED: self.rejected}
-        told = ", ".join(f"{number} {outcome.value}" for outcome, number in counts.items() if number)
+        failed = ", ".join(f"{number} {outcome.value}" for outcome, number in counts.items() if number)
         why = f"; stopped: {self.stopped}" if self.stopped else ""
         error = BroadcastError(
-            f"{self.accepted:,} of {count(self.planned)} accepted, {told}{why}; see .report",
+            f"{self.accepted:,} of {count(self.planned)} accepted, {failed}{why}; see .report",
             outcome=next(outcome for outcome, number in counts.items() if number),
         )
         error.report = self
@@ -101,11 +100,11 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 def report_of(
-    journal: Journal, *, run: str | None, seconds: float = 0.0, ending: StopReason | None = None
+    journal: Journal, *, run: str | None, seconds: float = 0.0, stop_reason: StopReason | None = None
 ) -> BroadcastReport:
-    """The report of a journal as it stands; ``ending`` where the journal can't know it."""
+    """Return the report of a journal. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
     tally = journal.tally()
-    ending = ending or journal.stop_reason
+    stop_reason = stop_reason or journal.stop_reason
     return BroadcastReport(
         planned=journal.users,
         accepted=tally.accepted,
@@ -115,25 +114,25 @@ def report_of(
         resent=tally.resent,
         duplicates=journal.duplicates,
         seconds=seconds,
-        stopped=None if ending is None else ending.reason,
-        stopped_by=None if ending is None else ending.by,
+        stopped=None if stop_reason is None else stop_reason.reason,
+        stopped_by=None if stop_reason is None else stop_reason.by,
         run=run,
         file=str(journal.path),
     )
 
 
 def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
-    """The report of a run file, as it stands; nothing is sent.
+    """Return the report of a run file. Sends nothing, and works while another process is sending.
 
-    Works while another process is sending. Raises RunFileError where it can't be read, or was never planned whole.
+    Raises RunFileError if the file can't be read or its plan is incomplete.
     """
     path = Path(os.path.abspath(run))
-    # Before it is read: who had been on his way when it was, was so because somebody was sending.
+    # Ask for the lock before reading: users in flight at the time of reading then prove that the writer was alive.
     in_use = RunFilePath(path, write=False).in_use
     journal = Journal.open(path, write=False)
     try:
         if in_use and not journal.sealed:
-            raise run_file_error(path, "its plan is being made by another process: look again when it is sending")
+            raise run_file_error(path, "another process is still planning it: read it again once it is sending")
         journal.check_planned()
         return msgspec.structs.replace(report_of(journal, run=str(path)), in_use=in_use)
     finally:

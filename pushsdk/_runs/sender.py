@@ -1,6 +1,7 @@
-"""The sending of chunks: slot, claim, verdict, decision; then settle, split or wait. The log is given.
+"""The sending of chunks: slot, claim, attempt, decision; then settle, split or wait.
 
-``_core.decisions`` decides what follows a verdict, ``_core.splitting`` how a rejected chunk is split.
+``_core.decisions`` decides the next step after a verdict, ``_core.splitting`` how a rejected chunk is split. The log is
+a run file (``log``) or a claim store (``pushsdk.arrow``).
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ logger = logging.getLogger("pushsdk")
 
 
 class UsersClaim(Protocol):
-    """The claim of one attempt to send a request, in a log. See ``_io.sender.Claimant``."""
+    """The claim of one attempt in a log. See ``_io.sender.Claimant``."""
 
     users: int
-    """Users of the request; once the claim is made, only those that were granted."""
+    """Number of users of the request; once the claim is made, number of claimed users."""
 
     async def make(self) -> ChunkRequest | None:
-        """Return the request without the users whose claim was refused; None if nothing may be sent."""
+        """Claim. Return the request without the users whose claim was refused; None if nothing may be sent."""
         ...
 
     def settle(self, status: UserStatus) -> None:
-        """Write the status of the users after the attempt. A claim that is still being made holds no more."""
+        """Write the status of the users after the attempt. Withdraw a claim that is still being made."""
         ...
 
 
 class RunLog(Protocol):
-    """The memory of a run: a claim is in it before the first byte of its request leaves, its status after."""
+    """The durable record of a run: a claim before the first byte of each request, a status after."""
 
     def claim_of(self, request: ChunkRequest, *, resent: bool) -> UsersClaim:
-        """Return the claim of one attempt, not made yet. ``resent`` if an earlier attempt was UNKNOWN."""
+        """Return the claim of one attempt, not made yet. ``resent``: an earlier attempt was UNKNOWN."""
         ...
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
@@ -58,7 +59,7 @@ class RunLog(Protocol):
         ...
 
     def deadline(self) -> float:
-        """Return when a request that is claimed now must be complete."""
+        """Return the loop time by which a request that is claimed now must be complete."""
         ...
 
 
@@ -97,7 +98,7 @@ _PENDING, _UNKNOWN = UserStatus(UserState.PENDING), UserStatus(UserState.UNKNOWN
 
 
 class ChunkSender:
-    """Delivers chunks, whole or split, until they are complete or the sending stops. Made inside the event loop."""
+    """Sends chunks, whole or split, until their users are settled or the sending stops. Made inside the event loop."""
 
     def __init__(
         self,
@@ -110,13 +111,13 @@ class ChunkSender:
         varied: bool,
         resends: bool = False,
     ) -> None:
-        """``varied`` if every chunk has its own message; ``resends`` if requests with an UNKNOWN outcome are resent."""
+        """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent."""
         self._engine = engine
         self._log = log
         self._loop = engine.enter()
         self._limiter = engine.limiter
         self._split_on = engine.settings.batching.split_on
-        # One attempt per claim: retries are made here, outside the retry budget.
+        # One attempt per claim: ``_send`` retries, outside the retry budget.
         self._policy = msgspec.structs.replace(
             policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None
         )
@@ -124,51 +125,51 @@ class ChunkSender:
         self._timeout = msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None))
         self._varied = varied
         self._resends = resends
-        # Deliveries under way; when ``_now`` was called last, and the seconds that are no sending so far.
+        # Deliveries in progress; the last clock reading of ``_now``; the seconds so far that were not spent sending.
         self._deliveries = 0
-        self._asked = self._loop.time()
-        self._left_out = 0.0
-        self._watch = StopMonitor(stop_policy or StopPolicy())
-        self._watch.started(self._now())
-        # Requests that wait, for a slot or after a failure: the end wakes them.
+        self._clock_read = self._loop.time()
+        self._excluded = 0.0
+        self._monitor = StopMonitor(stop_policy or StopPolicy())
+        self._monitor.started(self._now())
+        # Requests that wait for a slot or after a failure: ``stop`` wakes them.
         self._waiting: set[DeadlineScope] = set()
         self._pausing = 0
-        #: The answers to the message of all chunks.
+        #: The record of responses to the message of all chunks.
         self.message = MessageRecord()
-        # Held by the chunk that finds out whether the message is to blame.
-        self._asking = asyncio.Lock()
-        # One request queues for a slot, the others behind it here: else no send() would get a turn.
-        self._line = asyncio.Lock()
-        #: The last failure in words, while nothing has been accepted since. Set by ``_count``.
+        # Held by the chunk that tests whether the message is to blame.
+        self._blame_lock = asyncio.Lock()
+        # One request waits in the limiter's queue, the others here: otherwise no send() would get a slot.
+        self._slot_lock = asyncio.Lock()
+        #: The last failure in words; empty once a request has been accepted since. Set by ``_count``.
         self.trouble = ""
-        #: Why the sending ended before its end. Set by ``end``.
+        #: The reason for an early end. Set by ``stop``.
         self.stop_reason: StopReason | None = None
 
     @property
     def is_waiting(self) -> bool:
-        """True while nothing is in flight, because of earlier failures."""
+        """Return True if nothing is in flight because of earlier failures."""
         return bool(self._pausing) and not self._limiter.in_flight
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Start nothing more; requests in flight complete."""
         if self.stop_reason is None:
             self.stop_reason = StopReason(by, reason)
-            logger.info("the broadcast stops: %s", reason)
+            logger.info("the run stops: %s", reason)
         for scope in tuple(self._waiting):
             scope.expire(Failure.CLOSED)
 
-    async def tick(self, tell: Callable[[], object] = lambda: None) -> None:
-        """Call ``tell`` and check the stop policy twice a second until cancelled, even if no request completes."""
+    async def tick(self, report: Callable[[], object] = lambda: None) -> None:
+        """Call ``report`` and check the stop policy twice a second until cancelled, even if no request completes."""
         while True:
             await asyncio.sleep(TICK)
-            tell()
-            self._check_brake(self._now())
+            report()
+            self._check_stop_policy(self._now())
 
     async def deliver(self, whole: ChunkRequest, *, in_doubt: bool = False) -> list[Rejected[ChunkRequest]]:
         """Send a request, whole or split, until all of its users are settled or the sending stops.
 
-        ``in_doubt`` if an earlier attempt was UNKNOWN: then it is never split. Returns the parts that were given up,
-        because the message seems to be to blame: they are still pending, ``reject`` them or deliver them later.
+        ``in_doubt``: an earlier attempt was UNKNOWN, so the request is never split. Returns the parts that were given
+        up because the message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
         """
         self._now()
         self._deliveries += 1
@@ -179,7 +180,7 @@ class ChunkSender:
             self._deliveries -= 1
 
     def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
-        """Settle a part that was given up: the message was rejected for every user who was tried alone."""
+        """Settle a part that was given up as REJECTED: the message was rejected for every user tried alone."""
         self._engine.counters.users[Outcome.REJECTED] += part.users
         self._log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
 
@@ -208,32 +209,32 @@ class ChunkSender:
     async def _split(self, splitter: Splitter[ChunkRequest]) -> list[Rejected[ChunkRequest]]:
         """Send the parts, wave by wave. Return the parts that were given up."""
         if self._is_open_question():
-            # One chunk finds out whether the message is to blame. The others wait for that chunk.
-            async with self._asking:
+            # One chunk tests whether the message is to blame. The others wait for the result.
+            async with self._blame_lock:
                 while self._is_open_question() and await self._send_wave(splitter):
                     pass
         while await self._send_wave(splitter):
             pass
-        # Parts that are too large, as smaller ones are, stay pending.
-        rest = [each for each in splitter.rest() if each[1].status != TOO_LARGE]
+        # Parts that are too large stay pending: even a single user was too large.
+        rest = [(part, verdict) for part, verdict in splitter.rest() if verdict.status != TOO_LARGE]
         if self.stop_reason is not None or not rest:
             return []
         now = self._now()
-        self._watch.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
-        self._check_brake(now)
+        self._monitor.settled(Outcome.REJECTED, sum([part.users for part, _ in rest]), rest[0][1].status, now)
+        self._check_stop_policy(now)
         return rest
 
     def _is_open_question(self) -> bool:
         return not (self._varied or self.message.accepted or self.message.is_rejected)
 
     async def _send_wave(self, splitter: Splitter[ChunkRequest]) -> bool:
-        """Send the next parts; False if nothing is left to send."""
+        """Send the next parts. Return False if nothing is left to send."""
         if self.stop_reason is not None or not (wave := splitter.next_wave()):
             return False
         async with asyncio.TaskGroup() as sending:
             parts = [sending.create_task(self._send_part(splitter, part)) for part in wave]
         if not all(part.result() for part in parts):
-            # Some parts have no verdict yet, so the culprit is unknown. All parts stay open.
+            # Some parts have no verdict yet, so the culprit is unknown. Leave all parts pending.
             splitter.rest()
         return True
 
@@ -245,7 +246,7 @@ class ChunkSender:
         return verdict is not None
 
     def _report(self, splitter: Splitter[ChunkRequest], part: ChunkRequest, verdict: Verdict) -> bool:
-        """Pass the verdict on a part on. Return False if the part is to be split."""
+        """Report the verdict on a part to the splitter. Return False if the part is to be split."""
         is_settled = splitter.report(part, verdict)
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             step, status = decide(verdict, split_on=frozenset() if is_settled else self._split_on)
@@ -262,7 +263,7 @@ class ChunkSender:
     async def _send(self, request: ChunkRequest, *, in_doubt: bool = False) -> Verdict | None:
         """Send a request until its verdict is final. Return None if the sending stops, or all claims are refused.
 
-        A request to split (REJECTED, with a status to split on) is settled as pending, and left to the caller.
+        A request to split (REJECTED, with a status in ``split_on``) is settled as PENDING; the caller splits it.
         """
         resends = tries = 0
         status = _PENDING
@@ -283,7 +284,7 @@ class ChunkSender:
                 return verdict
             self._count(claim.users, status, final=step is Step.SETTLE)
             if step is Step.SETTLE:
-                # Rejected while in doubt: the caller must not split the request.
+                # Rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
                 is_unknown = status.state is UserState.UNKNOWN
                 return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if is_unknown else verdict
             if step is Step.LEAVE:
@@ -311,19 +312,19 @@ class ChunkSender:
         )
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
-        """Count how a request to so many users ended; not ``final`` if the request is about to be sent again."""
+        """Count the status of a request's users. Not ``final``: the request is about to be sent again."""
         now = self._now()
         if final and status.state is not UserState.PENDING:
             outcome = OUTCOMES[status.state]
             self._engine.counters.users[outcome] += users
-            self._watch.settled(outcome, users, status.status, now)
+            self._monitor.settled(outcome, users, status.status, now)
         else:
-            self._watch.released(status.status, now)
+            self._monitor.released(status.status, now)
         self.trouble = status.reason
         if status.state is UserState.ACCEPTED:
             self.message.accepted = True
         else:
-            self._check_brake(now)
+            self._check_stop_policy(now)
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -332,12 +333,12 @@ class ChunkSender:
             return 0.0
         attempt, longest = verdict.attempts[-1], self._policy.max_retry_after
         if attempt.retry_after is not None:
-            # Bounded as the client's pause is: a service that asks for a day may be broken.
+            # Bounded like the client's pause: a service that asks for a day may be broken.
             attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, longest))
         return self._policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
 
     async def _take_slot(self, users: int) -> bool:
-        """Wait for a slot; False if the sending stops first."""
+        """Wait for a slot. Return False if the sending stops first."""
         if self.stop_reason is not None:
             return False
         if self._limiter.try_acquire(users):
@@ -346,7 +347,7 @@ class ChunkSender:
         self._waiting.add(scope)
         try:
             with scope:
-                async with self._line:
+                async with self._slot_lock:
                     if self._limiter.try_acquire(users):
                         return True
                     return await self._limiter.acquire(users, math.inf) is None
@@ -355,7 +356,7 @@ class ChunkSender:
         return False
 
     async def _wait(self, seconds: float) -> bool:
-        """Wait after a failure; False if the sending stops first."""
+        """Wait after a failure. Return False if the sending stops first."""
         if self.stop_reason is not None:
             return False
         scope = DeadlineScope(self._engine.timers, math.inf)
@@ -372,26 +373,26 @@ class ChunkSender:
     # -- the stop policy ------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
-        """Return the seconds of sending: the loop's clock while there are deliveries, and while the loop runs.
+        """Return the seconds of sending: the loop's clock without times of no delivery and of a stopped process.
 
-        ``tick`` calls this twice a second, so a longer gap is time in which the loop was blocked or stopped.
+        ``tick`` calls this twice a second, so the loop was blocked or stopped during a longer gap.
         """
         now = self._loop.time()
-        gap = now - self._asked
-        self._left_out += max(0.0, gap - 2 * TICK) if self._deliveries else gap
-        self._asked = now
-        return now - self._left_out
+        gap = now - self._clock_read
+        self._excluded += max(0.0, gap - 2 * TICK) if self._deliveries else gap
+        self._clock_read = now
+        return now - self._excluded
 
-    def _check_brake(self, now: float) -> None:
-        reason = self._watch.stop_reason(now, paused_until=self._limiter.paused_until - self._left_out)
+    def _check_stop_policy(self, now: float) -> None:
+        reason = self._monitor.stop_reason(now, paused_until=self._limiter.paused_until - self._excluded)
         if reason is not None:
             self.stop("stop_policy", reason)
 
     def _leave(self, verdict: Verdict) -> None:
-        """Leave users pending whose request is too large, and stop if every other request would be."""
+        """Leave the users of a request that is too large PENDING, and stop if all requests have its message."""
         if not (self._varied or self.message.accepted):
             self._stop_for(verdict)
 
     def _stop_for(self, verdict: Verdict) -> None:
-        """Stop, because no other request would fare better."""
+        """Stop because every other request would fail, too."""
         self.stop("refused" if verdict.status in REFUSED else "failure", stop_reason(verdict))

@@ -164,7 +164,7 @@ def test_without_a_brake_it_goes_on_to_the_end(broadcast, service, folder):
 def test_a_limit_is_no_failure_but_somebody_is_left(broadcast, service):
     ended = broadcast("--limit", "2")
     assert ended.code == 1
-    assert "stopped: the limit of 2 users is reached" in ended.err
+    assert "stopped: the limit of 2 users is reached: resume for the rest" in ended.err
     assert "to send the rest:  pushsdk resume spring.run\n" in ended.err
 
 
@@ -249,7 +249,7 @@ def test_a_disk_that_is_full_while_it_is_planned_asks_for_a_new_start(service, f
     limited = f"trap '' XFSZ; ulimit -f 100; {words}"
     ended = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, service.requests) == (2, 0)
-    assert "start the broadcast again: its plan was not finished and nothing was sent" in ended.stderr
+    assert "start the broadcast again: its plan is incomplete and nothing was sent" in ended.stderr
     assert "resume" not in ended.stderr
 
 
@@ -277,7 +277,7 @@ def test_a_plan_that_was_never_finished_is_planned_anew_but_not_resumed(broadcas
     for name in ("status", "resume", "report"):
         ended = command(name, "spring.run")
         assert (ended.code, ended.out) == (2, "")
-        assert "its plan was never finished and nothing was sent" in ended.err
+        assert "its plan is incomplete and nothing was sent" in ended.err
     assert broadcast().code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
 
@@ -343,7 +343,7 @@ def test_it_asks_before_sending_elsewhere(broadcast, service, monkeypatch):
 
 def test_one_user_is_not_many(broadcast, service, folder):
     (folder / "ids.txt").write_text("ann\nbob\n")
-    assert "stopped: the limit of 1 user is reached" in broadcast("--limit", "1").err
+    assert "stopped: the limit of 1 user is reached: resume for the rest" in broadcast("--limit", "1").err
     assert "Push to the 1 user left of spring.run at" in broadcast("--base-url", AWAY).err
 
 
@@ -453,7 +453,7 @@ def test_ended_at_once_before_there_is_a_plan_it_is_interrupted_all_the_same(bro
     monkeypatch.setattr(AsyncPushClient, "broadcast", cancelled)
     ended = broadcast()
     assert (ended.code, ended.out) == (130, "")
-    assert "its plan was never finished and nothing was sent" in ended.err
+    assert "its plan is incomplete and nothing was sent" in ended.err
 
 
 # -- status and report --------------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ def test_status_says_how_it_stands_and_sends_nothing(mixed, command, service):
     assert ended.code == 1
     assert "rejected      1\n" in ended.out
     assert ended.err.splitlines() == [
-        "stopped: the limit of 1,002 users is reached",
+        "stopped: the limit of 1,002 users is reached: resume for the rest",
         "to send the rest:  pushsdk resume spring.run  # with the options of the run, for example --rate",
     ]
     assert service.requests == before

@@ -262,7 +262,7 @@ def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path
     journal = Journal.open(tmp_path / "a.run", write=False)
     vandalise(tmp_path / "a.run", what + statement)
     with pytest.raises(RunFileError, match="damaged"):
-        journal.load([journal.chunks - 1])
+        journal.load(journal.chunks - 1)
     journal.close()
 
 
@@ -270,7 +270,7 @@ def test_a_file_that_is_torn_while_it_is_open_is_not_read(tmp_path: Path) -> Non
     journal = make_run(tmp_path / "a.run", (1,) * 50)
     os.truncate(tmp_path / "a.run", runfile.PAGE)
     with pytest.raises(RunFileError, match="damaged"):
-        journal.load([0])
+        journal.load(0)
     journal.close()
 
 

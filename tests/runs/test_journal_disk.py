@@ -71,7 +71,7 @@ FAULTS = [
     ("COMMIT", "SQLITE_FULL", "the disk is full: make room, then resume the run"),
     ("INSERT INTO log", "SQLITE_IOERR_WRITE", "the disk failed"),
     ("UPDATE head", "SQLITE_FULL", "the disk is full"),
-    ("BEGIN", "SQLITE_BUSY", "another program keeps it locked"),
+    ("BEGIN", "SQLITE_BUSY", "another program has locked it"),
     ("BEGIN", "SQLITE_READONLY_DBMOVED", "it may not be written"),
     ("BEGIN", "SQLITE_CANTOPEN", "it can't be opened"),
     ("COMMIT", "", "it is damaged"),
@@ -131,7 +131,7 @@ def test_a_write_that_is_broken_off_is_the_last(
     with pytest.raises(type(interruption)):
         journal.write([CLAIM])
     faulty[-1].fault = None
-    with pytest.raises(RunFileError, match="an earlier write was broken off"):
+    with pytest.raises(RunFileError, match="an earlier write was interrupted"):
         journal.write([CLAIM])
     assert journal.states.count(CLAIMED) == 0
     journal.close()
@@ -148,7 +148,7 @@ def test_a_plan_that_can_not_be_written_was_never_sent(tmp_path: Path, faulty: l
     }
     for _ in range(2):
         with pytest.raises(
-            RunFileError, match="start the broadcast again: its plan was not finished and noth"
+            RunFileError, match="start the broadcast again: its plan is incomplete and nothing w"
         ) as caught:
             uses[step]()
         assert caught.value.outcome is Outcome.NOT_SENT
@@ -257,7 +257,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path, durable: str) -> None:
     assert [error.removeprefix(str(tmp_path)) for error in errors] == [
         "/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
         "/a.run: the disk is full: make room, then resume the run (SQLITE_FULL)",
-        f"/b.run: the disk is full: make room, then {runfile._AGAIN[Outcome.NOT_SENT]} (SQLITE_FULL)",
+        f"/b.run: the disk is full: make room, then {runfile._NEXT_STEP[Outcome.NOT_SENT]} (SQLITE_FULL)",
     ]
 
 
@@ -309,7 +309,7 @@ def test_a_log_of_another_kind_beside_it_is_not_worked_into_it(tmp_path: Path, w
         other.execute("CREATE TABLE theirs (id INTEGER)")
         path.with_name("a.run-wal").write_bytes((tmp_path / "other-wal").read_bytes())
     other.close()
-    with pytest.raises(RunFileError, match=r"there is a -wal file beside it"):
+    with pytest.raises(RunFileError, match=r"a -wal file is beside it"):
         Journal.open(path, write=write)
     assert path.read_bytes() == before
 

@@ -205,7 +205,7 @@ if parent == 0:
     journal = Journal.open(path, write=True)
     child = os.fork()
     if child == 0:
-        for use in (lambda: journal.write([event(CLAIMED, 3, 5)]), lambda: journal.load([0])):
+        for use in (lambda: journal.write([event(CLAIMED, 3, 5)]), lambda: journal.load(0)):
             try:
                 use()
             except RunFileError as error:
@@ -243,10 +243,10 @@ def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path: Path)
     make_run(path).close()
     lines = run("-c", FORKED, path, tmp_path / "go").splitlines()
     assert [line.removeprefix(f"{path}: ") for line in lines] == [
-        "it was opened by the process that this one was forked from: open it here",
-        "it was opened by the process that this one was forked from: open it here",
+        "it was opened before this process was forked: open it here",
+        "it was opened before this process was forked: open it here",
         "end",
-        "it is in use by another process: wait for that, or end it",
+        "it is in use by another process: wait until it ends, or end it",
         "3",
     ]
 

@@ -94,7 +94,7 @@ def test_a_symbolic_link_is_refused(tmp_path: Path, use: Callable[[Path], Journa
         make_run(tmp_path / target).close()
     link = tmp_path / "link.run"
     link.symlink_to(tmp_path / target)
-    with pytest.raises(RunFileError, match=r"link\.run: it is a symbolic link: give the path of the file itself"):
+    with pytest.raises(RunFileError, match=r"link\.run: it is a symbolic link: pass the path of the file itself"):
         use(link)
     assert sorted(os.listdir(tmp_path)) == sorted({"link.run", *([target] if target == "a run" else [])})
 
@@ -104,14 +104,14 @@ def test_a_folder_or_a_pipe_is_no_run_file(tmp_path: Path, use: Callable[[Path],
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "pipe"):
-        with pytest.raises(RunFileError, match=f"{name}: it is not a file: give the path of a run file"):
+        with pytest.raises(RunFileError, match=f"{name}: it is not a file: pass the path of a run file"):
             use(tmp_path / name)
 
 
 @EVERY_USE
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
     with pytest.raises(
-        RunFileError, match=r"none/a\.run: the folder can't be used: No such file or directory"
+        RunFileError, match=r"none/a\.run: its folder can't be used: No such file or directory"
     ) as caught:
         use(tmp_path / "none" / "a.run")
     assert caught.value.path == str(tmp_path / "none" / "a.run")
@@ -167,9 +167,9 @@ def test_a_folder_that_may_not_be_written_to_can_be_read_from(folder: Path) -> N
     make_run(folder / "a.run").close()
     folder.chmod(0o500)
     with nobody(folder):
-        with pytest.raises(RunFileError, match=r"b\.run: the folder can't be used: Permission denied"):
+        with pytest.raises(RunFileError, match=r"b\.run: its folder can't be used: Permission denied"):
             Journal.create(folder / "b.run", BROADCAST)
-        with pytest.raises(RunFileError, match=r"a\.run: the folder can't be used: Permission denied"):
+        with pytest.raises(RunFileError, match=r"a\.run: its folder can't be used: Permission denied"):
             Journal.open(folder / "a.run", write=True)
         journal = Journal.open(folder / "a.run", write=False)
         assert journal.users == 5
@@ -200,7 +200,7 @@ def test_what_has_to_be_rolled_back_where_nothing_may_be_written_says_so(folder:
     says = leave_half_done(folder / "a.run")
     (folder / "a.run").chmod(0o400)
     with nobody(folder):
-        with pytest.raises(RunFileError, match="its writer was killed: open it once where file and folder may be"):
+        with pytest.raises(RunFileError, match="its writer was killed: open it once with write access"):
             Journal.open(folder / "a.run", write=False)
         (folder / "a.run").chmod(0o600)
         journal = Journal.open(folder / "a.run", write=False)
@@ -209,7 +209,9 @@ def test_what_has_to_be_rolled_back_where_nothing_may_be_written_says_so(folder:
 
 
 @pytest.mark.parametrize(
-    ("there", "words"), [([], "it can't be created"), (["a.run"], "it can't be planned anew")], ids=["no file", "empty"]
+    ("there", "words"),
+    [([], "it can't be created"), (["a.run"], "plan can't be removed")],
+    ids=["no file", "empty"],
 )
 def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder: Path, there: list[str], words: str) -> None:
     for name in ("a.run-lock", *there):
@@ -246,12 +248,12 @@ def test_one_journal_writes_and_any_number_read(
     path = tmp_path / "a.run"
     journal = make_run(path)
     for _ in range(2):
-        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process: wait for that, or end it"):
+        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another process: wait until it ends"):
             use(path)
     readers = [Journal.open(path, write=False) for _ in range(2)]
     journal.write([event(CLAIMED, 0, 3)])
     for reader in readers:
-        assert reader.load([0, 1]) == journal.load([0, 1])
+        assert [reader.load(n) for n in (0, 1)] == [journal.load(n) for n in (0, 1)]
         reader.close()
     # The readers' end and the refused ones' took nothing away from it.
     with pytest.raises(RunFileError, match="in use"):
@@ -281,7 +283,7 @@ def test_a_lock_file_that_was_left_behind_is_no_lock(tmp_path: Path) -> None:
 
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "a.run-lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RunFileError, match="the folder can't be used"):
+    with pytest.raises(RunFileError, match="its folder can't be used"):
         Journal.create(tmp_path / "a.run", BROADCAST)
     assert os.listdir(tmp_path) == ["a.run-lock"]
 
@@ -340,13 +342,13 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
     journal = make_run(tmp_path / "a.run")
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(RunFileError, match="this one was forked from: open it here"):
+        with pytest.raises(RunFileError, match="before this process was forked: open it here"):
             journal.write([event(CLAIMED, 0, 3)])
         journal.close()
     connection = journal._file._db
     assert connection.execute("PRAGMA application_id").fetchone() == (runfile.APPLICATION,)
     connection.close()
-    journal._file._place.release()
+    journal._file._run_path.release()
 
 
 def test_an_error_can_be_pickled_and_keeps_the_path(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def reasons(path: Path) -> set[str]:
         # The connection is had, and nothing claimed yet.
         ("pushsdk._runs.log.RunFileLog.claim", 0),
         # What is claimed may have left, for all that the next process can know.
-        ("pushsdk._io.fast_post.Head.write", 10),
+        ("pushsdk._io.fast_post.RequestHead.write", 10),
     ],
 )
 async def test_a_claim_is_made_between_the_connection_and_the_first_byte(

@@ -136,7 +136,7 @@ async def test_without_dedupe_every_id_is_a_push() -> None:
     [
         (["a", 7], "user id number 2: expected a str, got int"),
         (["a", "b", "", "c"], "user id number 3: the user id is empty"),
-        ("user-1", "one str"),
+        ("user-1", "got str: pass a list"),
         (b"user-1", "an iterable"),
         ({"a": 1}, "an iterable"),
         (None, "an iterable"),
@@ -184,9 +184,9 @@ async def test_an_iterable_that_raises_midway_sends_nothing_and_is_planned_anew(
     async with client_of(service) as client:
         with pytest.raises(RuntimeError, match="the database is gone"):
             await client.broadcast(broken(), MESSAGE, run=tmp_path / "run")
-        with pytest.raises(RunFileError, match="never finished and nothing was sent: start the broadcast again"):
+        with pytest.raises(RunFileError, match="incomplete and nothing was sent: start the broadcast again"):
             read_report(tmp_path / "run")
-        with pytest.raises(RunFileError, match="never finished"):
+        with pytest.raises(RunFileError, match="its plan is incomplete"):
             await client.resume(tmp_path / "run")
         assert service.sent == []
         report = await client.broadcast(users(3), MESSAGE, run=tmp_path / "run")
@@ -216,9 +216,9 @@ async def test_each_request_has_its_own_message(run: Path | None) -> None:
         ({"userIds": ["a"]}, r"number 1: \$.message is missing"),
         (PushRequest(message=MESSAGE), r"number 1: \$.userIds is missing"),
         ({"userIds": ["a"], "message": MESSAGE, "customFields": None}, "null"),
-        ({"userIds": ["a"], "message": MESSAGE, "title": 1}, "1 field"),
+        ({"userIds": ["a"], "message": MESSAGE, "title": 1}, "1 unknown field"),
         ({"userIds": [1], "message": MESSAGE}, "userIds"),
-        ("a", "expected a PushRequest or a mapping, got str"),
+        ("a", "a request must be a PushRequest or a mapping; got str"),
     ],
 )
 @virtual
@@ -439,7 +439,7 @@ async def test_a_limit_ends_the_run_there_and_a_resume_goes_on(tmp_path: Path) -
         report = await client.broadcast(users(20), MESSAGE, run=tmp_path / "run", limit=6)
         judge(report, service, users(20))
         assert (report.accepted, report.not_sent) == (6, 14)
-        assert (report.stopped, report.stopped_by) == ("the limit of 6 users is reached", "limit")
+        assert (report.stopped, report.stopped_by) == ("the limit of 6 users is reached: resume for the rest", "limit")
         assert read_report(tmp_path / "run").stopped_by == "limit"
         report = await client.resume(tmp_path / "run")
     judge(report, service, users(20))
@@ -459,7 +459,7 @@ async def test_a_stop_ends_the_run_after_what_is_on_its_way() -> None:
         report = await running
     judge(report, service, users(100))
     assert (report.accepted, report.unknown, report.not_sent) == (8, 0, 92)
-    assert report.stopped == "it was asked to stop"
+    assert report.stopped == "the caller asked for a stop"
 
 
 @virtual
@@ -550,8 +550,11 @@ async def test_a_finished_run_is_not_sent_again(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"message": {"title": {"en": "Other"}}}, "another message"),
-        ({"custom_fields": {"a": 2}}, "another message or other custom fields"),
-        ({"base_url": "https://other.example"}, "another base_url, https://push.example/api: resume it with that one"),
+        ({"custom_fields": {"a": 2}}, "another message or other custom_fields"),
+        (
+            {"base_url": "https://other.example"},
+            "another base_url, https://push.example/api: resume it with that base_url",
+        ),
     ],
 )
 @virtual
@@ -660,7 +663,7 @@ async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path:
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run", limit=10)
         assert (report.planned, report.duplicates) == (100, 3)
-        with pytest.raises(RunFileError, match="somewhere else"):
+        with pytest.raises(RunFileError, match="another source"):
             await client.broadcast(Crowd(users(100), "another"), MESSAGE, run=tmp_path / "run")
         report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run")
     judge(report, service, users(100))
@@ -680,7 +683,7 @@ async def test_requests_may_come_in_batches_and_their_source_is_remembered(tmp_p
     async with client_of(service) as client:
         report = await client.send_each(Letters(), run=tmp_path / "run", limit=2)
         assert (report.planned, report.duplicates) == (6, 2)
-        with pytest.raises(RunFileError, match="somewhere else"):
+        with pytest.raises(RunFileError, match="another source"):
             await client.send_each([], run=tmp_path / "run")
         report = await client.send_each(Letters(), run=tmp_path / "run")
     judge(report, service, ["a", "aa", "b", "bb", "c", "cc"])

@@ -98,7 +98,7 @@ def seen(journal: Journal) -> object:
         journal.users,
         journal.stop_reason,
         journal.tally(),
-        journal.load(range(journal.chunks)),
+        [journal.load(number) for number in range(journal.chunks)],
         list(journal.states.runs()),
         list(journal.rows()),
     )

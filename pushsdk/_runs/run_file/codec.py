@@ -1,6 +1,6 @@
-"""The rows of a run file: from values to checksummed bytes, and back. Pure.
+"""The codec of a run file's rows: values to checksummed bytes, and back. Pure.
 
-What comes back is what went in, or `Damaged` is raised.
+Decoding returns the encoded value or raises ``Damaged``.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ __all__ = [
     "unpack",
 ]
 
-# Small chunks share a row of about so many bytes: a row each would make planning and opening slower.
+# Bytes per row, about. Small chunks share a row: one row per chunk makes planning and opening slower.
 PACK = 16 * 1024
 
 T = TypeVar("T")
 
 LogEntry = Sequence[Event] | StopReason | None
-"""What one row of the log holds: the events of a commit, or why a process ended the run (None: it did not)."""
+"""One row of the log: the events of a commit, or the reason of an early end (None: the run is complete)."""
 
-#: Number of its first chunk, users of each chunk, what each sends, checksum.
+#: Number of the first chunk, users per chunk, bodies, checksum.
 PlanRow = tuple[int, bytes, bytes, int]
-#: Number from 1, entry, checksum that goes on from the row before.
+#: Number from 1, entry, checksum that continues the checksum of the row before.
 LogRow = tuple[int, bytes, int]
 
 
 class Damaged(Exception):
-    """This is not what was written."""
+    """The bytes are not the bytes that were written."""
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True):
-    """The plan is complete, and this is what it is."""
+    """The summary of a complete plan."""
 
     chunks: int
     users: int
     duplicates: int
     digest: bytes
-    """Over the checksums of its rows."""
+    """SHA-256 over the checksums of the plan's rows."""
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """What the run is about."""
+    """The header, and the seal once the plan is complete."""
 
     header: Header
     seal: Seal | None
@@ -73,13 +73,13 @@ _decode_entry = msgspec.msgpack.Decoder(list[Event] | StopReason | None).decode
 
 
 def meta_row(meta: Meta) -> tuple[bytes, int]:
-    """As data and checksum."""
+    """Return data and checksum."""
     data = _encode(meta)
     return data, crc32(data)
 
 
 def read_meta(row: Sequence[object]) -> tuple[Meta, int]:
-    """The other way."""
+    """Return the meta data and the checksum of a row."""
     match row:
         case (bytes(data), int(crc)) if crc == crc32(data):
             return _decoded(_decode_meta, data), crc
@@ -87,19 +87,19 @@ def read_meta(row: Sequence[object]) -> tuple[Meta, int]:
 
 
 def pack(chunks: Iterable[Chunk], first: int) -> Iterator[PlanRow]:
-    """The rows for chunks from number ``first`` on."""
-    waiting: list[Chunk] = []
+    """Yield the rows for these chunks. ``first`` is the number of the first chunk."""
+    packed: list[Chunk] = []
     room = PACK
     for chunk in chunks:
         size = len(chunk.ids) + len(chunk.message or b"") + len(chunk.custom_fields or b"")
-        if waiting and size > room:
-            yield _plan_row(waiting, first)
-            first += len(waiting)
-            waiting, room = [], PACK
-        waiting.append(chunk)
+        if packed and size > room:
+            yield _plan_row(packed, first)
+            first += len(packed)
+            packed, room = [], PACK
+        packed.append(chunk)
         room -= size
-    if waiting:
-        yield _plan_row(waiting, first)
+    if packed:
+        yield _plan_row(packed, first)
 
 
 def _plan_row(chunks: Sequence[Chunk], first: int) -> PlanRow:
@@ -113,12 +113,12 @@ def _plan_crc(first: int, sizes: bytes, bodies: bytes) -> int:
 
 
 def digested(row: PlanRow) -> bytes:
-    """What the plan's digest takes in of a row."""
+    """Return a row's contribution to the plan's digest."""
     return b"%d," % row[3]
 
 
 def read_sizes(row: PlanRow, first: int) -> list[int]:
-    """Of the row that has to begin with chunk number ``first`` only the users of each: opening needs no more."""
+    """Return the users per chunk of the row that must begin with chunk number ``first``. Opening needs no bodies."""
     sizes, _ = _checked(row)
     if row[0] != first:
         raise Damaged
@@ -126,7 +126,7 @@ def read_sizes(row: PlanRow, first: int) -> list[int]:
 
 
 def unpack(row: PlanRow) -> tuple[int, list[Chunk]]:
-    """The number of the first chunk, and the chunks."""
+    """Return the number of the first chunk, and the chunks."""
     sizes, bodies = _checked(row)
     return row[0], [Chunk(users, *body) for users, body in zip(sizes, _decoded(_decode_bodies, bodies), strict=True)]
 
@@ -139,13 +139,13 @@ def _checked(row: Sequence[object]) -> tuple[list[int], bytes]:
 
 
 def log_row(entry: LogEntry, seq: int, crc: int) -> LogRow:
-    """The row number ``seq`` after one with checksum ``crc``."""
+    """Return row number ``seq``. ``crc`` is the checksum of the row before."""
     data = _encode(entry)
     return seq, data, crc32(data, crc)
 
 
 def read_entry(row: Sequence[object], seq: int, crc: int) -> tuple[LogEntry, int]:
-    """Of the row that has to be number ``seq`` after one with checksum ``crc``: the entry, and its own checksum."""
+    """Return entry and checksum of the row that must be number ``seq``. ``crc`` is the checksum of the row before."""
     match row:
         case (number, bytes(data), int(own)) if number == seq and own == crc32(data, crc):
             return _decoded(_decode_entry, data), own
@@ -153,7 +153,7 @@ def read_entry(row: Sequence[object], seq: int, crc: int) -> tuple[LogEntry, int
 
 
 def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
-    # Whole by its checksum, so this is the work of another hand, or of another version.
+    # The checksum is right, so another program or version wrote this row.
     try:
         return decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""The run file as SQLite keeps it: its place, how it is made, opened, locked and written, and what its errors mean.
+"""The run file in SQLite: path, lock, creation, opening, commits and errors. The journal decides on its rows.
 
-What is in its rows is the journal's business. A rollback journal, not a WAL: after each commit the file alone is the
-truth. One connection, one thread at a time, one process.
+It has a rollback journal, not a write-ahead log, so after each commit the file is complete without a file beside it.
+One connection, one thread at a time, one process.
 """
 
 from __future__ import annotations
@@ -18,76 +18,79 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock, objection
 from pushsdk._io.forks import ProcessGuard
+from pushsdk._sqlite import connect
 
 __all__ = ["Connection", "RunFile", "RunFilePath", "run_file_error"]
 
 Connection = sqlite3.Connection
 
-# In the first page, where `file` and SQLite's tools look: "push", and the version of what is in the tables.
+# In the first page, where `file` and SQLite's tools find them: "push", and the version of the schema.
 APPLICATION = 0x70757368
 FORMAT = 2
 PAGE = 4096
 SCHEMA = (
-    # One row: what the run is about, and once the plan is complete its seal.
+    # One row: the header, and the seal once the plan is complete.
     "CREATE TABLE meta (id INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL)",
-    # One row: the last row of the log, so that its loss is noticed.
+    # One row: number and checksum of the log's last row, to detect its loss.
     "CREATE TABLE head (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    # Several chunks per row; `first` is the number of the first of them.
+    # Several chunks per row; `first` is the number of the row's first chunk.
     "CREATE TABLE plan (first INTEGER PRIMARY KEY, sizes BLOB NOT NULL, bodies BLOB NOT NULL, crc INTEGER NOT NULL)",
-    # The events of one commit per row; the crc goes on from the row before.
+    # The events of one commit per row; the crc continues the crc of the row before.
     "CREATE TABLE log (seq INTEGER PRIMARY KEY, events BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
-# Seconds to wait for a reader that is in the middle of a page, or for somebody's backup.
-PATIENCE = 30.0
+# Seconds to wait for the lock of a reader or a backup.
+LOCK_TIMEOUT = 30.0
 
-# The module decodes SQLite's words, and these may quote a damaged file.
+# sqlite3 decodes SQLite's messages, which may quote the bytes of a damaged file.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-# By the beginning of SQLite's name of the error.
-_WHY = (
-    ("SQLITE_FULL", "the disk is full: make room, then {again}"),
-    ("SQLITE_BUSY", "another program keeps it locked (a backup, a database browser): end that, then {again}"),
-    ("SQLITE_READONLY_ROLLBACK", "its writer was killed: open it once where file and folder may be written"),
+# Reasons by the start of SQLite's error name.
+_REASONS = (
+    ("SQLITE_FULL", "the disk is full: make room, then {next_step}"),
+    ("SQLITE_BUSY", "another program has locked it (a backup, a database browser): end that, then {next_step}"),
+    (
+        "SQLITE_READONLY_ROLLBACK",
+        "its writer was killed: open it once with write access to file and folder",
+    ),
     ("SQLITE_READONLY", "it may not be written: check the permissions of file and folder"),
     ("SQLITE_CANTOPEN", "it can't be opened: check the permissions of file and folder"),
-    ("SQLITE_IOERR", "the disk failed: check the disk and its free space, then {again}"),
+    ("SQLITE_IOERR", "the disk failed: check the disk and its free space, then {next_step}"),
     ("SQLITE_NOTADB", "it is not a run file"),
     ("SQLITE_TOOBIG", "a request is too large for a run file"),
-    ("SQLITE_CONSTRAINT", "another process has written to it, which no lock kept from that: nothing more is written"),
+    ("SQLITE_CONSTRAINT", "another process has written to it despite the lock: end that process, then resume the run"),
 )
-# What to do after a failed commit, by what the failure says of the users: a plan that was not sealed can't be resumed.
-_AGAIN = {
-    Outcome.NOT_SENT: "start the broadcast again: its plan was not finished and nothing was sent",
+# The fix after a failed commit, by the outcome of the users: an incomplete plan can't be resumed.
+_NEXT_STEP = {
+    Outcome.NOT_SENT: "start the broadcast again: its plan is incomplete and nothing was sent",
     Outcome.UNKNOWN: "resume the run",
 }
-# Not: use an older copy. That would push again to those who were reached since.
-_DAMAGED = "it is damaged, so who was reached can't be told from it any more; a new run would push to all of them again"
-_EMPTY = "it is empty, nothing was planned in it"
+_DAMAGED = "it is damaged, so its outcomes are lost: a new run, or an older copy, would push to users again"
+_EMPTY = "it is empty, nothing was planned in it: start the broadcast again"
 
 
 def run_file_error(path: Path | None, why: str, *, outcome: Outcome | None = None) -> RunFileError:
-    """The error for a run file, in the words that all of them have in common."""
+    """Return the error for a run file. ``why`` is the broken rule and its fix, for after the path."""
     error = RunFileError(f"{path or 'the temporary run file'}: {why}", outcome=outcome)
     error.path = str(path or "")
     return error
 
 
 class RunFilePath:
-    """Where a run file is or is to be, and whether this process may write there."""
+    """The path of a run file that may not exist yet, and its lock while this process writes to it."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
-        """Raises RunFileError where another process, or another journal of this one, writes to it."""
+        """Lock the file for writing. Raise RunFileError if another process or journal has locked it."""
         self.path = path
-        # Gives the lock back; set while it is held.
+        # Releases the lock; set while the lock is held.
         self._release: Callable[[], None] | None = None
         try:
-            # The same place has the same lock, whatever way led there.
+            # Resolved, so all paths to one file lead to one lock.
             self.path = path = path.parent.resolve(strict=True) / path.name
             if write:
                 self._release = lock(self._lock)
         except BlockingIOError:
-            raise run_file_error(path, "it is in use by another process: wait for that, or end it") from None
+            raise run_file_error(path, "it is in use by another process: wait until it ends, or end it") from None
         except (OSError, ValueError) as error:
-            raise run_file_error(path, f"the folder can't be used: {_words(error)}") from None
+            raise run_file_error(path, f"its folder can't be used: {_message(error)}") from None
 
     @property
     def _lock(self) -> Path:
@@ -95,113 +98,113 @@ class RunFilePath:
 
     @property
     def in_use(self) -> bool:
-        """Whether it is being written to now, by another process or by another journal of this one."""
+        """Return True if another process or journal is writing to the file now."""
         return is_locked(self._lock)
 
     def release(self) -> None:
-        """Let others write. Once is enough."""
+        """Release the lock. Safe to call again."""
         if self._release is not None:
             release, self._release = self._release, None
             release()
 
-    def look(self) -> int:
-        """The bytes of the file. Raises RunFileError where there is none, or something else than a file."""
+    def check(self) -> int:
+        """Return the file's size in bytes. Raise RunFileError if there is no regular file that is safe to use."""
         try:
-            found = os.lstat(self.path)
+            file = os.lstat(self.path)
         except (OSError, ValueError) as error:
-            raise run_file_error(self.path, f"it can't be opened: {_words(error)}") from None
-        if stat.S_ISLNK(found.st_mode):
-            raise run_file_error(self.path, "it is a symbolic link: give the path of the file itself")
-        if not stat.S_ISREG(found.st_mode):
-            raise run_file_error(self.path, "it is not a file: give the path of a run file")
-        if why := objection(found):
+            raise run_file_error(self.path, f"it can't be opened: {_message(error)}") from None
+        if stat.S_ISLNK(file.st_mode):
+            raise run_file_error(self.path, "it is a symbolic link: pass the path of the file itself")
+        if not stat.S_ISREG(file.st_mode):
+            raise run_file_error(self.path, "it is not a file: pass the path of a run file")
+        if why := objection(file):
             raise run_file_error(self.path, why)
         if os.path.lexists(f"{self.path}-wal"):
-            # SQLite would work it into the file.
-            raise run_file_error(self.path, "there is a -wal file beside it, which is none of a run's: move that away")
-        return found.st_size
+            # SQLite would write the log into the file.
+            raise run_file_error(self.path, "a -wal file is beside it, which no run makes: move that file away")
+        return file.st_size
 
     def make(self) -> bool:
-        """Create the file, empty and for its owner only; False where there is something already."""
+        """Create the file, empty and private. Return False if the path exists."""
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except FileExistsError:
             return False
         except OSError as error:
-            raise run_file_error(self.path, f"it can't be created: {_words(error)}") from None
-        with suppress(OSError, AttributeError):  # a mask may have taken bits away; not on Windows
+            raise run_file_error(self.path, f"it can't be created: {_message(error)}") from None
+        with suppress(OSError, AttributeError):  # the umask may have removed bits; not on Windows
             os.fchmod(file, 0o600)
         os.close(file)
         return True
 
     def clear(self) -> None:
-        """Remove the file, and what a killed writer left beside it."""
+        """Remove the file and its rollback journal."""
         try:
             self.path.unlink()
             self.path.with_name(self.path.name + "-journal").unlink(missing_ok=True)
         except OSError as error:
-            raise run_file_error(self.path, f"it can't be planned anew: {_words(error)}") from None
+            raise run_file_error(self.path, f"its incomplete plan can't be removed: {_message(error)}") from None
 
 
-def _words(error: OSError | ValueError) -> str:
+def _message(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
 class RunFile:
-    """One open run file. Raises RunFileError, whatever SQLite raises."""
+    """One open run file. Raises RunFileError for every error of SQLite."""
 
-    def __init__(self, place: RunFilePath, db: sqlite3.Connection, *, write: bool) -> None:
-        self.path = place.path
-        self._place = place
+    def __init__(self, run_path: RunFilePath, db: sqlite3.Connection, *, write: bool) -> None:
+        self.path = run_path.path
+        self._run_path = run_path
         self._db = db
-        # A forked child shares the connection, and must not use it.
+        # A forked child inherits the connection and must not use it.
         self._guard = ProcessGuard()
-        # Why nothing can be written; set by the first failure. A failed sync is never tried again: the system may
-        # have dropped what it could not write, and say yes the next time.
-        self._failed = None if write else "it was opened for reading only"
+        # Why nothing can be written; set by the first failure. A failed fsync is never retried: the system may have
+        # dropped the pages that it could not write, and would report success the next time.
+        self._failed = None if write else "it was opened for reading only: open it with write=True"
         self._closed = False
-        # Whether it waits for other programs' locks. Set by ``commit``.
-        self._patient = True
+        # True if a commit waits for the locks of other programs. Set by ``commit``.
+        self._waits = True
 
     @classmethod
-    def create(cls, place: RunFilePath, *, durable: bool) -> RunFile:
-        """Make the empty file at ``place`` ready for its schema."""
-        return cls(place, _connect(place, "mode=rw"), write=True)._prepared(
+    def create(cls, run_path: RunFilePath, *, durable: bool) -> RunFile:
+        """Open the empty file at ``run_path`` for ``build``."""
+        return cls(run_path, _connect(run_path, "mode=rw"), write=True)._prepared(
             lambda file: file._for_writing(durable=durable)
         )
 
     @classmethod
-    def open(cls, place: RunFilePath, *, write: bool, durable: bool = False) -> RunFile:
-        """Open the file at ``place``, once it has been seen to be a run file, and to be whole as SQLite sees it.
+    def open(cls, run_path: RunFilePath, *, write: bool, durable: bool = False) -> RunFile:
+        """Open the file at ``run_path`` after checking that it is an intact run file.
 
-        Also a reader opens it for writing where it may: what a killed writer left half done has to be rolled back.
+        A reader opens it for writing too if permitted: SQLite must roll back the commit of a killed writer.
         """
-        if not place.look():
-            raise run_file_error(place.path, _EMPTY)
-        _identify(place)
+        if not run_path.check():
+            raise run_file_error(run_path.path, _EMPTY)
+        _identify(run_path)
 
         def prepare(file: RunFile) -> None:
             file._db.execute("PRAGMA cell_size_check = ON")
             file._check_schema()
             if write:
-                # A reader does without: it would keep the writer waiting, and what it reads has checksums.
+                # Not for a reader: the check would block the writer, and the rows have checksums.
                 file._check_structure()
                 file._for_writing(durable=durable)
-                file._db.execute("UPDATE head SET seq = 0 WHERE 0")  # is it allowed to?
+                file._db.execute("UPDATE head SET seq = 0 WHERE 0")  # fails without write access
             else:
                 file._db.execute("PRAGMA query_only = ON")
 
-        return cls(place, _connect(place, "mode=rw"), write=write)._prepared(prepare)
+        return cls(run_path, _connect(run_path, "mode=rw"), write=write)._prepared(prepare)
 
     def build(self) -> None:
-        """The tables of a new file; within the first commit, so that there never is half a schema."""
+        """Create the tables of a new file. Called in the first commit, so the schema is complete or absent."""
         self._db.execute(f"PRAGMA application_id = {APPLICATION}")
         self._db.execute(f"PRAGMA user_version = {FORMAT}")
         for statement in SCHEMA:
             self._db.execute(statement)
 
     def read(self, sql: str, *values: int) -> list[Any]:
-        """All rows at once: a statement that is left open would keep the writer waiting."""
+        """Return all rows. An open statement would block the writer."""
         self._check_usable()
         try:
             return self._db.execute(sql, values).fetchall()
@@ -209,19 +212,19 @@ class RunFile:
             raise run_file_error(self.path, _why(error)) from None
 
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
-        """Do ``work`` in one transaction. After one failure every later call fails, with the same words.
+        """Do ``work`` in one transaction. After a failure every later call fails with the same reason.
 
-        ``outcome`` is what the error says of the users where it fails. Where another program keeps the file locked it
-        waits for ``PATIENCE``; ``at_once`` it does not wait: False, and nothing is done, so try again otherwise.
+        ``outcome`` is the outcome of the users if the commit fails. If another program has locked the file, wait for
+        ``LOCK_TIMEOUT`` seconds; with ``at_once`` return False instead, and nothing was done.
         """
         self._check_usable()
         if self._failed is not None:
             raise run_file_error(self.path, self._failed, outcome=outcome)
         execute = self._db.execute
         try:
-            if at_once is self._patient:
-                execute(f"PRAGMA busy_timeout = {0 if at_once else int(PATIENCE * 1000)}")
-                self._patient = not at_once
+            if at_once is self._waits:
+                execute(f"PRAGMA busy_timeout = {0 if at_once else int(LOCK_TIMEOUT * 1000)}")
+                self._waits = not at_once
             execute("BEGIN IMMEDIATE")
             work(self._db)
             execute("COMMIT")
@@ -231,19 +234,19 @@ class RunFile:
                 with suppress(*_ERRORS):
                     execute("ROLLBACK")
                 return False
-            why = _why(error, _AGAIN[outcome])
+            why = _why(error, _NEXT_STEP[outcome])
             self._fail(why)
             raise run_file_error(self.path, why, outcome=outcome) from error
         except BaseException:
-            self._fail("an earlier write was broken off")
+            self._fail("an earlier write was interrupted: open it again")
             raise
 
     def damaged(self) -> RunFileError:
-        """What it holds is not what was written."""
+        """Return the error for a file whose content is not what was written."""
         return run_file_error(self.path, _DAMAGED)
 
     def close(self) -> None:
-        """Give back the file and the lock. May be called again, and after anything."""
+        """Close the file and release the lock. Safe to call again, and after a failure."""
         if self._closed:
             return
         self._closed = True
@@ -251,11 +254,11 @@ class RunFile:
             return
         with suppress(*_ERRORS):
             if self._failed is None:
-                # The rollback journal, which is kept between commits, is not needed any more.
+                # Remove the rollback journal, which is kept between commits.
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
-        self._place.release()
+        self._run_path.release()
 
     def _prepared(self, prepare: Callable[[RunFile], None]) -> RunFile:
         try:
@@ -272,20 +275,20 @@ class RunFile:
         if self._closed:
             raise run_file_error(self.path, "it has been closed: open it again")
         if self._guard.is_inherited:
-            raise run_file_error(self.path, "it was opened by the process that this one was forked from: open it here")
+            raise run_file_error(self.path, "it was opened before this process was forked: open it here")
 
     def _fail(self, why: str) -> None:
         self._failed = why
-        # Readers, this process too, get to see what was committed before.
+        # So that readers, in this process too, see the last commit.
         with suppress(*_ERRORS):
             self._db.execute("ROLLBACK")
 
     def _for_writing(self, *, durable: bool) -> None:
         db = self._db
         db.execute(f"PRAGMA page_size = {PAGE}")
-        # A journal that is kept between commits is the cheapest.
+        # Keeping the rollback journal between commits is cheapest.
         db.execute("PRAGMA journal_mode = PERSIST")
-        # Killing the process loses nothing that the system has been given: only a power failure needs the disk.
+        # A killed process loses nothing that the system has received; only a power failure does.
         db.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'OFF'}")
         if durable:
             _sync_folder(self.path.parent)
@@ -293,7 +296,7 @@ class RunFile:
     def _check_schema(self) -> None:
         schema = tuple(sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master"))
         if schema != _SCHEMA_BYTES:
-            # Nothing: its writer was killed within the first commit, which has been rolled back by now.
+            # No schema: the writer was killed in the first commit, which opening has rolled back.
             raise self.damaged() if schema else run_file_error(self.path, _EMPTY)
 
     def _check_structure(self) -> None:
@@ -304,47 +307,45 @@ class RunFile:
 _SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
 
 
-def _connect(place: RunFilePath, options: str) -> sqlite3.Connection:
+def _connect(run_path: RunFilePath, options: str) -> sqlite3.Connection:
     try:
-        uri = f"{place.path.as_uri()}?{options}"
-        db = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        db = connect(run_path.path, timeout=LOCK_TIMEOUT, options=options)
     except _ERRORS as error:
-        raise run_file_error(place.path, _why(error)) from None
-    # A damaged text must not raise from within.
+        raise run_file_error(run_path.path, _why(error)) from None
+    # Decoding a damaged text would raise.
     db.text_factory = bytes
     return db
 
 
-def _identify(place: RunFilePath) -> None:
-    """Refuse what is not ours before anything is done to it.
+def _identify(run_path: RunFilePath) -> None:
+    """Raise RunFileError if the file is no run file of this version, before anything is done to it.
 
-    ``immutable`` takes no lock, rolls nothing back and makes no file; and unlike a descriptor of our own, closing it
-    leaves alone the locks that SQLite holds on the file for another journal of this process.
+    ``immutable`` takes no lock, rolls nothing back and makes no file. Unlike closing a descriptor of our own, closing
+    this connection keeps the locks that SQLite holds on the file for another journal of this process.
     """
-    db = _connect(place, "mode=ro&immutable=1")
+    db = _connect(run_path, "mode=ro&immutable=1")
     try:
-        # Or it would refuse a file that a commit under way, or one that was killed, has not made longer yet.
+        # Without it SQLite refuses a file that is still shorter than a commit in progress, or a killed one, needs.
         db.execute("PRAGMA writable_schema = ON")
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
     except _ERRORS as error:
-        # So says an SQLite file of the other kind of journal, which is none of ours.
+        # SQLite says CANTOPEN for a file with a write-ahead log, which no run file has.
         foreign = _name(error) == "SQLITE_CANTOPEN"
-        raise run_file_error(place.path, "it is not a run file" if foreign else _why(error)) from None
+        raise run_file_error(run_path.path, "it is not a run file" if foreign else _why(error)) from None
     finally:
         db.close()
     if application != APPLICATION:
-        raise run_file_error(place.path, "it is not a run file")
+        raise run_file_error(run_path.path, "it is not a run file")
     if version > FORMAT:
-        raise run_file_error(place.path, "it was made by a newer pushsdk: update this one")
-    if 0 < version < FORMAT:
-        raise run_file_error(place.path, "it was made by an older pushsdk: resume it with that one")
+        raise run_file_error(run_path.path, "it was made by a newer pushsdk: update this one")
     if version != FORMAT:
-        raise run_file_error(place.path, _DAMAGED)
+        older = "it was made by an older pushsdk: resume it with that version"
+        raise run_file_error(run_path.path, older if version > 0 else _DAMAGED)
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the name of the file is on the disk, too. Where a folder can't be synced, there is nothing to do."""
+    """Sync the file's name to the disk, if the system can sync a folder."""
     with suppress(OSError):
         file = os.open(folder, os.O_RDONLY)
         try:
@@ -353,10 +354,10 @@ def _sync_folder(folder: Path) -> None:
             os.close(file)
 
 
-def _why(error: Exception, again: str = "try again") -> str:
+def _why(error: Exception, next_step: str = "try again") -> str:
     name = _name(error)
-    why = next((why for start, why in _WHY if name.startswith(start)), _DAMAGED)
-    return why.format(again=again) + (f" ({name})" if name else "")
+    why = next((why for start, why in _REASONS if name.startswith(start)), _DAMAGED)
+    return why.format(next_step=next_step) + (f" ({name})" if name else "")
 
 
 def _name(error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""The journal of a run: its plan, its log of events, and what they add up to now. Nothing here awaits.
+"""The journal of a run: its plan, its log of events, and the state of every user now. Nothing here awaits.
 
-How the rows of the run file make a whole: the seal counts the plan and has a digest of it, each row of the log goes on
-from the one before, and the head names the last. What is missing anywhere, or changed, is noticed.
+Missing and changed rows are detected: the seal counts and digests the plan, the checksum of each row of the log
+continues the checksum of the row before, and the head names the log's last row.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_fi
 
 __all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal", "Row", "Tally"]
 
-# Rows per query: a reader keeps the writer waiting no longer than one takes, and holds no more in memory.
+# Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
 
-# One statement, so that all of it is of one commit.
+# One statement, so all values are of the same commit.
 _SELECT_ENDS = "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head"
 _SELECT_PLAN = "SELECT first, sizes, bodies, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
 _SELECT_PACK = "SELECT first, sizes, bodies, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
@@ -55,14 +55,14 @@ IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
 
 
 class Tally(msgspec.Struct, kw_only=True):
-    """Users by what is known of them; together they are the plan's users, but for ``resent``."""
+    """Users by outcome. Without ``resent`` the sum is the number of planned users."""
 
     accepted: int = 0
     rejected: int = 0
     unknown: int = 0
     not_sent: int = 0
     resent: int = 0
-    """Users of requests that were sent again although the first try was UNKNOWN. Each may have been pushed twice."""
+    """Users who were sent to again after an UNKNOWN outcome. Each may have been pushed twice."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -71,69 +71,68 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     user_id: str
     outcome: Outcome
     status: int | None = None
-    """The HTTP status of the last answer; None where there was none."""
+    """HTTP status of the last response; None without a response."""
     reason: str = ""
-    """Why it was not accepted, in words."""
+    """The reason why the user was not accepted."""
 
     def __repr__(self) -> str:
         return f"Row({self.outcome.value}, status={self.status}, reason={self.reason!r})"
 
 
 class Journal:
-    """One run, in a file of its own. For one thread at a time."""
+    """One run and its file. Made by ``create`` or ``open``. For one thread at a time."""
 
     def __init__(self, file: RunFile, header: Header) -> None:
-        """Use ``create`` or ``open``."""
         self._file = file
         self.header = header
-        #: The plan is complete. Set by ``seal``, as is the next one.
+        #: True once the plan is complete. Set by ``seal``, with ``duplicates``.
         self.sealed = False
-        #: Ids that came more than once, and count once.
+        #: Duplicate ids that were left out.
         self.duplicates = 0
-        #: Why the process that sent last ended before the end. Set by ``end``, and gone with the next ``write``.
+        #: The reason why the last process ended early. Set by ``record_stop``, reset by the next event.
         self.stop_reason: StopReason | None = None
-        # Both have everything that is in the file, and nothing else: changed after each commit.
+        # Both are changed after each commit, so they match the file.
         #: The status of every user, by position in the plan.
         self.states = UserStates()
-        # The position of the first user of each chunk, and at the end that of the next chunk.
+        # The position of each chunk's first user, then the position after the last user.
         self._offsets = array("Q", [0])
-        # Over the checksums of the plan's rows.
+        # SHA-256 over the checksums of the plan's rows.
         self._digest = hashlib.sha256()
         # Number and checksum of the log's last row.
         self._seq = 0
         self._crc = 0
-        # The row of the plan that was read last: number of its first chunk, and its chunks.
+        # The last row of the plan that was read: number of its first chunk, and its chunks.
         self._pack: tuple[int, list[Chunk]] = (0, [])
 
     @classmethod
     def create(cls, path: Path, header: Header, *, durable: bool = False) -> "Journal":
-        """Begin the plan of a new run at ``path``.
+        """Start the plan of a new run at ``path``. Replaces a plan that was never completed.
 
-        A plan that was never completed is begun anew. Raises RunFileError where there is anything else already.
-        ``durable``: what is committed also survives a power failure, at the price of some syncs per commit.
+        ``durable`` commits survive a power failure, at the price of some syncs per commit. Raises RunFileError if the
+        path holds anything else.
         """
         meta = meta_row(Meta(header, None))
-        place = RunFilePath(path, write=True)
+        run_path = RunFilePath(path, write=True)
         try:
-            while not place.make():
-                cls._make_room(place)
-            return cls._begin(RunFile.create(place, durable=durable), header, meta)
+            while not run_path.make():
+                cls._clear_incomplete(run_path)
+            return cls._begin(RunFile.create(run_path, durable=durable), header, meta)
         except BaseException:
-            place.release()
+            run_path.release()
             raise
 
     @classmethod
     def open(cls, path: Path, *, write: bool, durable: bool = False) -> "Journal":
-        """Open a run, checking all of it. Raises RunFileError where it is damaged, no run file, or in use.
+        """Open a run and check all of it. Raise RunFileError if it is damaged, no run file, or in use.
 
-        With ``write=False`` it may be in use: what had been committed is seen. What a killed writer left half done
-        is rolled back first, also then, so the file and its folder must be writable in that one case.
+        With ``write=False`` the file may be in use: the committed part is read. If a writer was killed in a commit,
+        the commit is rolled back first, which needs write access to the file and its folder.
         """
-        place = RunFilePath(path, write=write)
+        run_path = RunFilePath(path, write=write)
         try:
-            return cls._read(RunFile.open(place, write=write, durable=durable))
+            return cls._read(RunFile.open(run_path, write=write, durable=durable))
         except BaseException:
-            place.release()
+            run_path.release()
             raise
 
     def __repr__(self) -> str:
@@ -142,32 +141,30 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Path of the run file."""
         return self._file.path
 
     @property
     def chunks(self) -> int:
-        """Planned so far."""
+        """Number of chunks planned so far."""
         return len(self._offsets) - 1
 
     @property
     def users(self) -> int:
-        """Planned so far."""
+        """Number of users planned so far."""
         return self.states.users
 
     def check_planned(self) -> None:
-        """Raises RunFileError where the plan was never completed: nothing was sent of it, and nothing can be."""
+        """Raise RunFileError if the plan is incomplete: nothing was sent, and nothing can be."""
         if not self.sealed:
-            raise run_file_error(
-                self.path, "its plan was never finished and nothing was sent: start the broadcast again"
-            )
+            raise run_file_error(self.path, "its plan is incomplete and nothing was sent: start the broadcast again")
 
     def add(self, chunks: Sequence[Chunk]) -> None:
-        """The next chunks of the plan, in one transaction. Raises RunFileError where they can't be written."""
+        """Add the next chunks of the plan in one transaction. Raise RunFileError if that fails."""
         self._expect(sealed=False)
         sizes = [chunk.users for chunk in chunks]
         if min(sizes, default=1) < 1:
-            raise ValueError("a chunk without users can't be planned")
+            raise ValueError("a chunk must have users; got a chunk without users")
         rows = list(pack(chunks, self.chunks))
         insert = "INSERT INTO plan VALUES (?, ?, ?, ?)"
         self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
@@ -176,7 +173,7 @@ class Journal:
         self._extend(sizes)
 
     def seal(self, *, duplicates: int) -> None:
-        """The plan is complete: from now on it can be sent, and never changes."""
+        """Mark the plan as complete. From now on it can be sent and never changes."""
         self._expect(sealed=False)
         seal = Seal(self.chunks, self.users, duplicates, self._digest.digest())
         data, crc = meta_row(Meta(self.header, seal))
@@ -189,31 +186,30 @@ class Journal:
         self.sealed, self.duplicates, self._crc = True, duplicates, crc
 
     def write(self, events: Sequence[Event]) -> None:
-        """Note ``events``, in one transaction that is committed when this returns."""
+        """Commit and apply ``events``, in one transaction."""
         self.commit(events)
         self.apply(events)
 
     def commit(self, events: Sequence[Event], *, at_once: bool = False) -> bool:
-        """Commit ``events`` to the file, in one transaction. ``apply`` them afterwards, in the thread that reads.
+        """Commit ``events`` in one transaction. ``apply`` them afterwards, in the thread that reads.
 
-        Raises RunFileError where that fails: then they did not happen, as far as this journal goes, and nothing can
-        be written to it any more. False only with ``at_once``, where another program keeps the file locked: then
-        nothing was done, and a commit that waits is called for.
+        Raises RunFileError if that fails; the journal then accepts no further writes. Returns False only with
+        ``at_once``, if another program has locked the file: nothing was done, so commit again without ``at_once``.
         """
         self._expect(sealed=True)
         users = self.users
         if not all(0 <= start < stop <= users for start, stop, _ in events):
-            raise ValueError(f"an event about users that are not among the {users} of the plan")
+            raise ValueError(f"an event must be about users of the plan, 0 to {users - 1}")
         return not events or self._log(events, at_once=at_once)
 
     def apply(self, events: Sequence[Event]) -> None:
-        """Take over what has been committed."""
+        """Update the states with events that have been committed."""
         for start, stop, status in events:
             self.states.set(start, stop, status)
             self.stop_reason = None
 
     def record_stop(self, reason: StopReason | None) -> None:
-        """Note why the sending ended before its end, or that it did not. Raises RunFileError as ``commit`` does."""
+        """Record the reason of an early end, or None for a complete run. Raise RunFileError as ``commit`` does."""
         self._expect(sealed=True)
         self._log(reason)
         self.stop_reason = reason
@@ -222,7 +218,7 @@ class Journal:
         row = seq, _, crc = log_row(entry, self._seq + 1, self._crc)
 
         def work(db: Connection) -> None:
-            # Fails where another process has slipped in: it made that row.
+            # The INSERT fails if another process has written a row despite the lock.
             db.execute("INSERT INTO log VALUES (?, ?, ?)", row)
             db.execute("UPDATE head SET seq = ?, crc = ?", (seq, crc))
 
@@ -232,24 +228,29 @@ class Journal:
         return True
 
     def ranges(self, states: Container[UserState]) -> Iterator[UserRange]:
-        """Yield the users in these states in plan order, as runs of equal status cut at the borders of chunks.
+        """Yield the users in these states in plan order, as ranges of equal status within one chunk.
 
-        Events may be written while this is iterated: each piece is right when it is yielded. Users behind the piece
-        that was yielded last are not seen again.
+        Events may be written during the iteration: each range is correct when it is yielded, and no user before the
+        range is yielded later.
         """
-        for _, piece in self._runs(states):
-            yield piece
+        for _, positions in self._runs(states):
+            yield positions
 
     def first_user(self, chunk: int) -> int:
         """Return the position of the first user of a chunk."""
         return self._offsets[chunk]
 
-    def load(self, chunks: Sequence[int]) -> list[Chunk]:
-        """Chunks by number, in that order. Neighbours are cheap: they share a row."""
-        return [self._load(chunk) for chunk in chunks]
+    def load(self, number: int) -> Chunk:
+        """Return a chunk by its number. The next chunk is cheap: neighbors share a row."""
+        if not 0 <= number < self.chunks:
+            raise IndexError(f"chunk must be a number from 0 to {self.chunks - 1}; got {number}")
+        first, chunks = self._pack
+        if not first <= number < first + len(chunks):
+            first, chunks = self._pack = self._fetch(number)
+        return chunks[number - first]
 
     def tally(self) -> Tally:
-        """Users by what is known of them. Cheap."""
+        """Return the users by outcome. Cheap."""
         count = self.states.count
         return Tally(
             accepted=count(UserState.ACCEPTED),
@@ -260,35 +261,35 @@ class Journal:
         )
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
-        """Yield one row per planned user, in plan order; with ``outcome`` only the users that ended with it."""
+        """Yield one row per planned user in plan order; with ``outcome`` only the users with that outcome."""
         states = frozenset(state for state in UserState if outcome in (None, OUTCOMES[state]))
         chunk, ids = -1, [""]
-        for status, piece in self._runs(states):
-            if piece.chunk != chunk:
-                chunk, ids = piece.chunk, self._ids(piece.chunk)
+        for status, positions in self._runs(states):
+            if positions.chunk != chunk:
+                chunk, ids = positions.chunk, self._ids(positions.chunk)
             first = self._offsets[chunk]
-            for user in ids[piece.start - first : piece.stop - first]:
+            for user in ids[positions.start - first : positions.stop - first]:
                 yield _row(user, status)
 
     def close(self) -> None:
-        """Give back the file and the lock. May be called again, and after a failure."""
+        """Close the file and release the lock. Safe to call again, and after a failure."""
         self._file.close()
 
     @classmethod
-    def _make_room(cls, place: RunFilePath) -> None:
-        """Remove a plan of ours that was never completed: nothing can have been sent of it."""
-        if place.look():
+    def _clear_incomplete(cls, run_path: RunFilePath) -> None:
+        """Remove a plan that was never completed, so nothing was sent. Raise RunFileError for anything else."""
+        if run_path.check():
             try:
-                there = cls.open(place.path, write=False)
+                journal = cls.open(run_path.path, write=False)
             except RunFileError:
-                # Of a writer that was killed within its first commit nothing is left: opening it rolled that back.
-                if place.look():
+                # A writer was killed in its first commit: opening rolled that back, which left an empty file.
+                if run_path.check():
                     raise
             else:
-                there.close()
-                if there.sealed:
-                    raise run_file_error(place.path, "there is a run already: resume it, or give another path")
-        place.clear()
+                journal.close()
+                if journal.sealed:
+                    raise run_file_error(run_path.path, "it is a run already: resume it, or pass another path")
+        run_path.clear()
 
     @classmethod
     def _begin(cls, file: RunFile, header: Header, meta: tuple[bytes, int]) -> "Journal":
@@ -307,7 +308,7 @@ class Journal:
     @classmethod
     def _read(cls, file: RunFile) -> "Journal":
         try:
-            return cls._whole(file)
+            return cls._decode(file)
         except Damaged:
             file.close()
             raise file.damaged() from None
@@ -316,17 +317,17 @@ class Journal:
             raise
 
     @classmethod
-    def _whole(cls, file: RunFile) -> "Journal":
+    def _decode(cls, file: RunFile) -> "Journal":
         ends = file.read(_SELECT_ENDS)
         if len(ends) != 1:
             raise Damaged
-        *row, last, end, there = ends[0]
+        *row, last, last_crc, newest = ends[0]
         meta, crc = read_meta(row)
         journal = cls(file, meta.header)
         journal._crc = crc
         journal._read_plan(meta.seal)
         journal._read_log(last)
-        if (journal._seq, journal._crc) != (last, end) or journal._seq != (there or 0) or (last and not journal.sealed):
+        if (journal._seq, journal._crc, newest or 0) != (last, last_crc, last) or (last and not journal.sealed):
             raise Damaged
         return journal
 
@@ -344,10 +345,10 @@ class Journal:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
             for row in rows:
                 entry, crc = read_entry(row, self._seq + 1, self._crc)
-                self._take(entry)
+                self._apply_entry(entry)
                 self._seq, self._crc = self._seq + 1, crc
 
-    def _take(self, entry: LogEntry) -> None:
+    def _apply_entry(self, entry: LogEntry) -> None:
         if entry is None or isinstance(entry, StopReason):
             self.stop_reason = entry
             return
@@ -366,19 +367,11 @@ class Journal:
         position = chunk = 0
         while (run := next_run(states, position)) is not None:
             start, stop, status = run
-            # Mostly the next chunk: to search an array costs as much as all of this.
+            # Usually the next chunk: searching the array costs as much as the rest of the loop.
             if not offsets[chunk] <= start < offsets[chunk + 1]:
                 chunk = chunk + 1 if start == offsets[chunk + 1] else bisect_right(offsets, start) - 1
             position = min(stop, offsets[chunk + 1])
             yield status, UserRange(chunk, start, position)
-
-    def _load(self, number: int) -> Chunk:
-        if not 0 <= number < self.chunks:
-            raise IndexError(f"there is no chunk number {number} in a plan of {self.chunks}")
-        first, chunks = self._pack
-        if not first <= number < first + len(chunks):
-            first, chunks = self._pack = self._fetch(number)
-        return chunks[number - first]
 
     def _fetch(self, number: int) -> tuple[int, list[Chunk]]:
         with suppress(Damaged):
@@ -389,7 +382,7 @@ class Journal:
         raise self._file.damaged()
 
     def _ids(self, number: int) -> list[str]:
-        chunk = self._load(number)
+        chunk = self.load(number)
         with suppress(msgspec.MsgspecError):
             ids = chunk.user_ids()
             if len(ids) == chunk.users:
@@ -398,7 +391,7 @@ class Journal:
 
     def _expect(self, *, sealed: bool) -> None:
         if self.sealed is not sealed:
-            raise RuntimeError("the plan is complete" if self.sealed else "the plan is not complete yet: seal it first")
+            raise RuntimeError("the plan is complete" if self.sealed else "the plan is incomplete: seal it first")
 
 
 def _row(user: str, status: UserStatus) -> Row:
