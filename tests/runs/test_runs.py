@@ -553,7 +553,7 @@ async def test_a_finished_run_is_not_sent_again(tmp_path: Path) -> None:
         ({"custom_fields": {"a": 2}}, "another message or other custom_fields"),
         (
             {"base_url": "https://other.example"},
-            "another base_url, https://push.example/api: resume it with that base_url",
+            "another base_url, https://push.example/api: resume it with that one",
         ),
     ],
 )
