@@ -2540,7 +2540,7 @@ BY_ARROW = [
     Mutant(
         "users who are reported as not sent stay claimed if the store failed when they were given back",
         ARROW + "_dispatcher.py",
-        "            if opened.open() and entry.error is not None and not entry.is_written:\n",
+        "            if chunk.pending() and entry.error is not None and not entry.is_written:\n",
         "            if False:\n",
         T_ARROW + "dispatcher.py",
     ),
@@ -2555,9 +2555,9 @@ BY_ARROW = [
         "what another process gives back while a chunk is written is not sent",
         ARROW + "_dispatcher.py",
         """                await self._claims.written(entry, self._claims.latest())
-        if opened.open():
+        if chunk.pending():
 """,
-        "                pass\n        if opened.open():\n",
+        "                pass\n        if chunk.pending():\n",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
@@ -2606,7 +2606,7 @@ BY_ARROW = [
         "a chunk that can't be claimed is left without a word",
         ARROW + "_dispatcher.py",
         "            chunk.error = claim_error(request.error)\n",
-        "            chunk.is_left_open = True\n",
+        "            chunk.is_left_pending = True\n",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
@@ -2626,7 +2626,7 @@ BY_ARROW = [
     Mutant(
         "a slow consumer has chunks pile up",
         ARROW + "_dispatcher.py",
-        "len(self._log.chunks) + self._box.qsize() <",
+        "len(self._log.chunks) + self._outcomes.qsize() <",
         "len(self._log.chunks) <",
         T_ARROW + "lifetime.py",
     ),
@@ -2641,7 +2641,7 @@ BY_ARROW = [
         "an error of the input cuts off what was on its way",
         ARROW + "_dispatcher.py",
         "        if self._failure is None:\n            self._failure = error\n",
-        "        if self._failure is None:\n            self._failure = error\n            self._box.put(None)\n",
+        "        if self._failure is None:\n            self._failure = error\n            self._outcomes.put(None)\n",
         T_ARROW + "lifetime.py",
     ),
     Mutant(

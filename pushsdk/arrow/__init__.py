@@ -1,9 +1,9 @@
-"""Pushes from Apache Arrow's record batches, as engines hand them out: ``push_batches``. It knows no engine itself."""
+"""Pushes from Apache Arrow's record batches, for any engine that has them: ``push_batches``."""
 
 from __future__ import annotations
 
 try:
-    import pyarrow  # noqa: F401 - looked for
+    import pyarrow  # noqa: F401 - only checked
 except ModuleNotFoundError:
     raise ImportError("pushsdk.arrow needs pyarrow: pip install 'pushsdk[arrow]'") from None
 

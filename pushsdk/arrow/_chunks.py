@@ -1,4 +1,4 @@
-"""From the rows of a plan to chunks: checked, encoded, and each with the key and the fingerprint of its claim."""
+"""Chunks made from the rows of a plan: checked, encoded, each with the key and the fingerprint of its claim."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class PreparedChunk(NamedTuple):
-    """One row of the plan: what is claimed as one, in one request or in one for each user."""
+    """One row of the plan: users with one claim, sent in one request or in one request each."""
 
     name: str
-    """As an error shows it."""
+    """The chunk's id, for errors."""
     column: pa.Array
-    """The user ids, as texts."""
+    """The user ids, as strings."""
     users: list[str]
     payloads: tuple[Payload, ...]
-    """One for all, or one for each user."""
+    """One for all users, or one for each user."""
     key: str
     fingerprint: str
 
@@ -41,12 +41,12 @@ class PreparedChunk(NamedTuple):
 
     @property
     def is_personal(self) -> bool:
-        """Whether each user has a request of its own."""
+        """Return True if each user has a separate request."""
         return len(self.payloads) == len(self.users)
 
 
 class ChunkEncoder:
-    """How a chunk is made of a row. Raises ValidationError for a message or custom fields that can't be sent."""
+    """The encoder of a plan's rows. Raises ValidationError for a message or custom fields that can't be sent."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ChunkEncoder:
         max_users: int,
     ) -> None:
         if personal not in (None, "placeholders", "custom_fields"):
-            raise ValidationError('personal is "placeholders", "custom_fields" or None')
+            raise ValidationError(f'personal must be "placeholders", "custom_fields" or None; got {personal!r}')
         _check_run(run)
         self.personal = personal
         self._run = run
@@ -67,65 +67,53 @@ class ChunkEncoder:
         self._max_users = max_users
         self._message = wire.encode_message(message)
         self._custom_fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
-        self._base = dict(custom_fields or {})
-        self._original = message
+        self._unencoded = message, dict(custom_fields or {})
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedChunk]:
-        """The chunks of the plan. Raises ValidationError that names the column, and the chunk where it is about one."""
+        """Yield the chunks of the plan. Raises ValidationError that names the column and, if known, the chunk."""
         for batch in batches:
-            names, users = _names(batch), _lists(batch, USER_IDS)
-            fields = _lists(batch, FIELDS) if self.personal else None
+            names, users = _names(batch), _TextLists(batch, USER_IDS)
+            fields = _TextLists(batch, FIELDS) if self.personal else None
             for row, name in enumerate(names):
-                column = users(row, name)
-                yield self._chunk(name, column, None if fields is None else fields(row, name))
+                column = users.row(row, name)
+                yield self._chunk(name, column, None if fields is None else fields.row(row, name))
 
     def _chunk(self, chunk_id: str, column: pa.Array, fields: pa.Array | None) -> PreparedChunk:
         users = column.to_pylist()
         if len(users) > self._max_users:
-            raise _bad(
-                USER_IDS,
-                chunk_id,
-                f"{len(users)} users, and batching.max_users is {self._max_users}: plan smaller ones",
-            )
+            problem = f"{len(users)} users, and batching.max_users is {self._max_users}: plan smaller ones"
+            raise _chunk_error(USER_IDS, chunk_id, problem)
         if len(set(users)) < len(users):
-            raise _bad(USER_IDS, chunk_id, "an id comes more than once: plan distinct ids")
-        rows = None if fields is None else self._rows(chunk_id, fields, len(users))
+            raise _chunk_error(USER_IDS, chunk_id, "an id comes more than once: plan distinct ids")
+        rows = None if fields is None else _rows(chunk_id, fields, len(users))
         try:
-            digest = claim_key(self._run, chunk_id)
+            key = claim_key(self._run, chunk_id)
         except ValidationError:
-            raise _bad(CHUNK_ID, chunk_id, "use at most 255 bytes of UTF-8, without NUL") from None
+            raise _chunk_error(CHUNK_ID, chunk_id, "use at most 255 bytes of UTF-8, without NUL") from None
+        name = printable(chunk_id, 60)
         try:
             payloads = self._payloads(users, rows)
         except ValidationError as error:
-            raise ValidationError(f"chunk {printable(chunk_id, 60)}: {error}") from None
+            raise ValidationError(f"chunk {name}: {error}") from None
         fingerprint = fingerprint_of(_key(self._run, chunk_id), self._base_url, payloads)
-        return PreparedChunk(printable(chunk_id, 60), column, users, payloads, digest, fingerprint)
-
-    def _rows(self, chunk_id: str, fields: pa.Array, count: int) -> list[dict[str, Any]]:
-        if len(fields) != count:
-            raise _bad(FIELDS, chunk_id, f"values: {len(fields)}, user ids: {count}; one value for each id is needed")
-        rows = []
-        for place, text in enumerate(fields.to_pylist()):
-            try:
-                rows.append(_decode_fields(text))
-            except (msgspec.MsgspecError, RecursionError):
-                raise _bad(FIELDS, chunk_id, f"the value at {place} is no JSON object") from None
-        return rows
+        return PreparedChunk(name, column, users, payloads, key, fingerprint)
 
     def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
-        """One for all, or one for each."""
+        """Return one payload for all users, or one for each user if there are ``rows``."""
         if rows is None:
             return ((wire.encode_user_ids(users)[1:-1], self._message, self._custom_fields),)
-        each = zip(map(wire.encode_user_id, users), rows, strict=True)
-        if self.personal == "placeholders":
-            filled = ((user, fill(self._original, row)) for user, row in each)
-            return tuple([(user, wire.encode_message(message), self._custom_fields) for user, message in filled])
-        base, message = self._base, self._message
-        return tuple([(user, message, wire.encode_custom_fields({**base, **row})) for user, row in each])
+        message, custom_fields = self._unencoded
+        payloads: list[Payload] = []
+        for user, row in zip(map(wire.encode_user_id, users), rows, strict=True):
+            if self.personal == "placeholders":
+                payloads.append((user, wire.encode_message(fill(message, row)), self._custom_fields))
+            else:
+                payloads.append((user, self._message, wire.encode_custom_fields({**custom_fields, **row})))
+        return tuple(payloads)
 
 
 def claim_key(run: str, chunk_id: str) -> str:
-    """What a claim store knows a chunk by. Raises ValidationError."""
+    """Return the key of a chunk's claim. Raises ValidationError."""
     return digest_of(_key(run, chunk_id))
 
 
@@ -133,35 +121,9 @@ def _key(run: str, chunk_id: str) -> str:
     return f"{run}/{chunk_id}"
 
 
-class _Lists:
-    """A column of lists of texts."""
-
-    def __init__(self, name: str, column: pa.Array) -> None:
-        self._name = name
-        self._values = column.values
-        self._offsets = column.offsets.to_pylist()
-        self._is_there = column.is_valid().to_pylist()
-
-    def __call__(self, row: int, chunk_id: str) -> pa.Array:
-        """Those of a row, as strings."""
-        if not self._is_there[row]:
-            raise _bad(self._name, chunk_id, "it is null")
-        start, stop = self._offsets[row], self._offsets[row + 1]
-        if start == stop:
-            raise _bad(self._name, chunk_id, "it is empty: leave a chunk without users out")
-        values = self._values.slice(start, stop - start)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        if values.type != pa.string():
-            values = values.cast(pa.string())
-        if values.null_count:
-            raise _bad(self._name, chunk_id, f"{values.null_count} of {len(values)} values are null")
-        return values
-
-
 def _check_run(run: object) -> None:
     if not isinstance(run, str) or not run:
-        raise ValidationError("run is a str that is not empty: it names the run, whoever takes its plan up")
+        raise ValidationError("run must be a str that is not empty: every process that sends the plan uses the same")
     try:
         data = run.encode()
     except UnicodeEncodeError:
@@ -170,6 +132,41 @@ def _check_run(run: object) -> None:
         raise ValidationError("run holds a NUL or half a surrogate pair: use plain text")
     if len(data) > KEY_BYTES // 2:
         raise ValidationError(f"run is longer than {KEY_BYTES // 2} bytes of UTF-8")
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+class _TextLists:
+    """A column whose values are lists of texts."""
+
+    def __init__(self, batch: pa.RecordBatch, name: str) -> None:
+        column = _column(batch, name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        kind = column.type
+        if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
+            raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
+        self._name = name
+        self._values = column.values
+        self._offsets = column.offsets.to_pylist()
+        self._is_valid = column.is_valid().to_pylist()
+
+    def row(self, row: int, chunk_id: str) -> pa.Array:
+        """Return the list of a row, as strings."""
+        if not self._is_valid[row]:
+            raise _chunk_error(self._name, chunk_id, "it is null")
+        start, stop = self._offsets[row], self._offsets[row + 1]
+        if start == stop:
+            raise _chunk_error(self._name, chunk_id, "it is empty: leave a chunk without users out")
+        values = self._values.slice(start, stop - start)
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if values.type != pa.string():
+            values = values.cast(pa.string())
+        if values.null_count:
+            raise _chunk_error(self._name, chunk_id, f"{values.null_count} of {len(values)} values are null")
+        return values
 
 
 def _names(batch: pa.RecordBatch) -> list[str]:
@@ -183,22 +180,26 @@ def _names(batch: pa.RecordBatch) -> list[str]:
     return names
 
 
-def _lists(batch: pa.RecordBatch, name: str) -> _Lists:
-    column = _column(batch, name)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if not ((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)):
-        raise ValidationError(f"column {name} is of type {printable(str(kind), 60)}: a list of strings is needed")
-    return _Lists(name, column)
+def _rows(chunk_id: str, fields: pa.Array, users: int) -> list[dict[str, Any]]:
+    """Return the fields of each user, decoded."""
+    if len(fields) != users:
+        problem = f"values: {len(fields)}, user ids: {users}; one value for each id is needed"
+        raise _chunk_error(FIELDS, chunk_id, problem)
+    rows = []
+    for position, text in enumerate(fields.to_pylist()):
+        try:
+            rows.append(_decode_fields(text))
+        except (msgspec.MsgspecError, RecursionError):
+            raise _chunk_error(FIELDS, chunk_id, f"the value at {position} is no JSON object") from None
+    return rows
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    places = batch.schema.get_all_field_indices(name)
-    if len(places) != 1:
-        told = ", ".join(printable(each, 60) for each in batch.schema.names)
-        raise ValidationError(f"column {name} is {'there twice' if places else 'missing'}: the columns are {told}")
-    return batch.column(places[0])
+    indices = batch.schema.get_all_field_indices(name)
+    if len(indices) != 1:
+        names = ", ".join(printable(column, 60) for column in batch.schema.names)
+        raise ValidationError(f"column {name} is {'there twice' if indices else 'missing'}: the columns are {names}")
+    return batch.column(indices[0])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -207,5 +208,5 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _bad(column: str, chunk_id: str, text: str) -> ValidationError:
-    return ValidationError(f"column {column}, chunk {printable(chunk_id, 60)}: {text}")
+def _chunk_error(column: str, chunk_id: str, problem: str) -> ValidationError:
+    return ValidationError(f"column {column}, chunk {printable(chunk_id, 60)}: {problem}")

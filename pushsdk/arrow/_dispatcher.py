@@ -1,4 +1,4 @@
-"""The sending of chunks as they come in, while there is room: opens their claims, sends them, hands outcomes out."""
+"""Sending of chunks as they arrive: opens their claims, sends them while there is room, and returns outcomes."""
 
 from __future__ import annotations
 
@@ -26,50 +26,52 @@ from pushsdk.arrow._schemas import batch_of
 
 __all__ = ["AHEAD", "PlanSender"]
 
-
-# Chunks that wait on either side, beside those in flight: to be sent, and to be fetched.
+# Chunks that wait beside those in flight, on either side: to be sent, and to be fetched by the caller.
 AHEAD = 16
 
+# Functions that make the batch of a chunk's outcomes, called in the caller's thread.
 OutcomeQueue = SimpleQueue[Callable[[], object] | None]
 
 
 class ChunkInFlight:
-    """One chunk in flight."""
+    """A chunk from its claim to its outcomes."""
 
-    def __init__(self, chunk: PreparedChunk, number: int, entry: ClaimEntry) -> None:
-        self.chunk = chunk
-        #: Among the chunks of this dispatcher.
+    def __init__(self, prepared: PreparedChunk, number: int, entry: ClaimEntry) -> None:
+        self.prepared = prepared
+        #: Counts the chunks of the plan.
         self.number = number
         #: The claims of its users.
         self.entry = entry
-        #: Requests that are still to come. Set by ``PlanSender._expect``.
+        #: Requests that are not complete. Set by ``PlanSender._set_requests``.
         self.requests = 0
-        #: Users are left open for a later call: their request is too large, or the message seems to be to blame.
-        self.is_left_open = False
-        #: Why a claim failed: nothing more of the chunk is sent. Set by ``PartClaim``.
+        #: The rest is left to a later call: a request is too large, or the message may be the culprit.
+        self.is_left_pending = False
+        #: Error of a failed claim, which ends the chunk. Set by ``PartClaim``.
         self.error: Exception | None = None
 
-    def open(self) -> list[tuple[int, int]]:
-        """Return the users who are left to send to."""
-        return [(start, stop) for start, stop, each in self.entry.states().runs() if each.state is UserState.PENDING]
+    def pending(self) -> list[tuple[int, int]]:
+        """Return the ranges of users who are pending."""
+        runs = self.entry.states().runs()
+        return [(start, stop) for start, stop, status in runs if status.state is UserState.PENDING]
 
     def parts(self, ranges: Ranges) -> list[ChunkRequest]:
         """Return the requests for these users."""
-        chunk, number = self.chunk, self.number
-        if chunk.is_personal:
-            places = [place for start, stop in ranges for place in range(start, stop)]
-            return [ChunkRequest(UserRange(number, place, place + 1), *chunk.payloads[place]) for place in places]
-        ((_, message, custom_fields),) = chunk.payloads
+        payloads, number = self.prepared.payloads, self.number
+        if self.prepared.is_personal:
+            positions = [position for start, stop in ranges for position in range(start, stop)]
+            return [ChunkRequest(UserRange(number, at, at + 1), *payloads[at]) for at in positions]
+        ((_, message, custom_fields),) = payloads
         return [
             ChunkRequest(UserRange(number, start, stop), self.ids(((start, stop),)), message, custom_fields)
             for start, stop in ranges
         ]
 
     def ids(self, ranges: Ranges) -> bytes:
-        """Return these users of a chunk with one message, as they go over the wire."""
-        if list(ranges) == [(0, len(self.chunk.users))]:
-            return self.chunk.payloads[0][0]
-        return wire.encode_user_ids([user for start, stop in ranges for user in self.chunk.users[start:stop]])[1:-1]
+        """Return the encoded ids of these users. Only for a chunk with one message."""
+        users = self.prepared.users
+        if list(ranges) == [(0, len(users))]:
+            return self.prepared.payloads[0][0]
+        return wire.encode_user_ids([user for start, stop in ranges for user in users[start:stop]])[1:-1]
 
 
 class PartClaim:
@@ -94,14 +96,14 @@ class PartClaim:
         self.users = sum([stop - start for start, stop in request.claimed])
         if self.users == part.users:
             return part
-        # Another process has sent to the others.
+        # Another process has claimed the other users.
         return msgspec.structs.replace(part, ids=chunk.ids(request.claimed)) if request.claimed else None
 
     def settle(self, status: UserStatus) -> None:
         request, self._request = self._request, None
         if request is None:
             return
-        self._chunk.is_left_open |= status.status == TOO_LARGE
+        self._chunk.is_left_pending |= status.status == TOO_LARGE
         if request.done:
             self._log.settle(request.entry, request.claimed, status)
         else:
@@ -127,7 +129,7 @@ class ChunkLog:
 
 
 class PlanSender:
-    """Sends chunks as they come in, until the input ends or the sending stops. Made for one ``push_batches``."""
+    """Sends the chunks of one ``push_batches`` until the plan ends or the sending stops."""
 
     def __init__(
         self,
@@ -138,51 +140,52 @@ class PlanSender:
         log: ClaimLog,
         stop_policy: StopPolicy | None,
         varied: bool,
-        box: OutcomeQueue,
+        outcomes: OutcomeQueue,
     ) -> None:
         self._engine = engine
         self._loop = engine.enter()
         self._claims = log
         self._log = ChunkLog(log)
         self._sender = ChunkSender(engine, self._log, policy, timeout, stop_policy=stop_policy, varied=varied)
-        self._box = box
-        self._most = engine.settings.limits.in_flight
+        self._outcomes = outcomes
+        self._in_flight = engine.settings.limits.in_flight
         self._ready: deque[PreparedChunk] = deque()
-        # Requests of the chunks in flight that are still to be sent, or to be answered.
+        # Requests of the chunks in flight that are not complete.
         self._requests = 0
-        # Chunks so far, and the part of a rate that is held, if other clients have its other parts.
+        # Number of chunks begun.
         self._chunks = 0
+        # This client's share of the rate, None once its first request has been scheduled.
         self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
-        # An earlier process has sent some of the plan: then chunks are looked up before they take a slot.
+        # True if an earlier process sent some of the plan: then chunks are looked up before they take a slot.
         self._is_resumed = False
-        # True when nothing more comes in. Set by ``_feed``.
-        self._fed = False
+        # True when the plan has ended. Set by ``_feed``.
+        self._is_fed = False
         self._changed, self._taken = asyncio.Event(), asyncio.Event()
-        # An error that is raised at the end, where else the rest is reported as not sent. Set by ``_fail``.
+        # The first error, raised after the requests in flight have completed. Set by ``_fail``.
         self._failure: Exception | None = None
-        #: True while ``run`` waits for room for more outcomes: the thread that fetches one calls ``wake`` then.
-        self.waits = False
+        #: True while ``run`` waits for room: the thread that fetches outcomes then calls ``wake``.
+        self.is_waiting = False
 
     async def run(self, chunks: AsyncIterable[PreparedChunk]) -> None:
-        """Send until all is complete, or the sending stops. Raises what the input or the claim store raised."""
+        """Send until all is complete, or the sending stops. Raises errors of the input and of the claim store."""
         engine = self._engine
         engine.runs.add(self)
         feeder, ticker = self._loop.create_task(self._feed(chunks)), self._loop.create_task(self._sender.tick())
         try:
             async with asyncio.TaskGroup() as in_flight:
-                while (chunk := await self._next()) is not None:
+                while (prepared := await self._next()) is not None:
                     self._chunks += 1
-                    if (opened := self._opened(chunk)) is not None:
-                        in_flight.create_task(self._carry(opened))
+                    if (chunk := self._open(prepared)) is not None:
+                        in_flight.create_task(self._send_chunk(chunk))
         finally:
             for task in (feeder, ticker):
                 task.cancel()
             await asyncio.wait([feeder, ticker])
-            self.waits = False
+            self.is_waiting = False
             engine.runs.discard(self)
             engine.ended(self)
         if self._is_closed():
-            raise ClientClosedError("it was closed before the end of the plan: take the plan up again")
+            raise ClientClosedError("it was closed before the end of the plan: call again with the same plan and run")
         if self._failure is not None:
             raise self._failure
 
@@ -192,7 +195,7 @@ class PlanSender:
         self.wake()
 
     def wake(self) -> None:
-        """Have ``run`` look again for what it waits for."""
+        """Have ``run`` check again whether it can go on."""
         self._changed.set()
 
     # -- chunks in, outcomes out ----------------------------------------------------------------------------------
@@ -205,125 +208,122 @@ class PlanSender:
                 while len(self._ready) >= AHEAD:
                     self._taken.clear()
                     await self._taken.wait()
-        except Exception as error:  # noqa: BLE001 - the caller's, and raised there
+        except Exception as error:  # noqa: BLE001 - of the caller's iterable, raised to the caller
             self._fail(error)
-        self._fed = True
+        self._is_fed = True
         self.wake()
 
     async def _next(self) -> PreparedChunk | None:
-        """Return the next chunk, once there is room for it; None if there is none, or nothing more is wanted."""
+        """Return the next chunk when there is room for it; None if there is none, or if the sending has failed."""
         while True:
             self._changed.clear()
-            self.waits = True
+            self.is_waiting = True
             if self._failure is not None or self._is_closed():
                 return None
             if self._ready:
-                has_room = len(self._log.chunks) + self._box.qsize() < self._most + AHEAD
-                if has_room and (self._requests < self._most or self._sender.stop_reason is not None):
-                    self.waits = False
+                has_room = len(self._log.chunks) + self._outcomes.qsize() < self._in_flight + AHEAD
+                if has_room and (self._requests < self._in_flight or self._sender.stop_reason is not None):
+                    self.is_waiting = False
                     self._taken.set()
                     return self._ready.popleft()
-            elif self._fed:
+            elif self._is_fed:
                 return None
             await self._changed.wait()
 
     def _is_closed(self) -> bool:
-        """Return True if the client is closed: nobody fetches outcomes any more."""
-        ending = self._sender.stop_reason
-        return ending is not None and ending.by == "closed"
-
-    def _hand_out(self, opened: ChunkInFlight) -> None:
-        ending = self._sender.stop_reason
-        unsent = "" if ending is None else ending.reason
-        self._box.put(functools.partial(batch_of, opened.chunk.column, opened.entry.states(), unsent))
+        """Return True if the client is closed: then outcomes are no longer fetched."""
+        reason = self._sender.stop_reason
+        return reason is not None and reason.by == "closed"
 
     def _fail(self, error: Exception) -> None:
-        """Start nothing more; the error is raised when all has ended."""
+        """Start nothing more; raise the error when the requests in flight have completed."""
         if self._failure is None:
             self._failure = error
             self.stop("failure", f"stopped by {type(error).__name__}")
 
     # -- one chunk ------------------------------------------------------------------------------------------------
 
-    def _opened(self, chunk: PreparedChunk) -> ChunkInFlight | None:
-        """Return the chunk with its claims; None if it was claimed for another payload, which ends the sending."""
+    def _open(self, prepared: PreparedChunk) -> ChunkInFlight | None:
+        """Return the chunk with its claims; None after ``_fail`` if it was claimed for another payload."""
         try:
-            entry = self._claims.open(chunk.key, chunk.fingerprint, len(chunk.users))
+            entry = self._claims.open(prepared.key, prepared.fingerprint, len(prepared.users))
         except ValidationError:
-            self._fail(_other_payload(chunk))
+            self._fail(_other_payload(prepared))
             return None
-        opened = self._log.chunks[self._chunks] = ChunkInFlight(chunk, self._chunks, entry)
-        self._expect(opened, len(chunk.payloads))
-        return opened
+        chunk = self._log.chunks[self._chunks] = ChunkInFlight(prepared, self._chunks, entry)
+        self._set_requests(chunk, len(prepared.payloads))
+        return chunk
 
-    async def _carry(self, opened: ChunkInFlight) -> None:
-        """Send one chunk until all of it is settled, or the sending stops."""
-        entry = opened.entry
+    async def _send_chunk(self, chunk: ChunkInFlight) -> None:
+        """Send a chunk until all of its users are settled or the sending stops, and put its outcomes into the queue."""
+        entry = chunk.entry
         try:
-            await self._deliver_open(opened)
+            await self._send_pending(chunk)
             await self._claims.written(entry, self._claims.latest())
-            if opened.open() and entry.error is not None and not entry.is_written:
-                # Users who stay claimed are not reported as not sent.
+            if chunk.pending() and entry.error is not None and not entry.is_written:
+                # In the store these users are still claimed: reporting them as NOT_SENT would be wrong.
                 raise claim_error(entry.error)
         except ValidationError:
-            self._fail(_other_payload(opened.chunk))
-        except Exception as error:  # noqa: BLE001 - ClaimStoreError, or a bug of ours: raised to the caller
+            self._fail(_other_payload(chunk.prepared))
+        except Exception as error:  # noqa: BLE001 - ClaimStoreError or a bug, raised to the caller
             self._fail(error)
         else:
-            self._hand_out(opened)
+            reason = self._sender.stop_reason
+            unsent = "" if reason is None else reason.reason
+            self._outcomes.put(functools.partial(batch_of, chunk.prepared.column, entry.states(), unsent))
         finally:
             self._claims.close(entry)
-            del self._log.chunks[opened.number]
-            self._expect(opened, 0)
+            del self._log.chunks[chunk.number]
+            self._set_requests(chunk, 0)
 
-    async def _deliver_open(self, opened: ChunkInFlight) -> None:
-        """Send to the users who are open; again if other processes gave some of them back meanwhile."""
-        entry = opened.entry
-        if self._share is not None or self._is_resumed or opened.number == 1:
+    async def _send_pending(self, chunk: ChunkInFlight) -> None:
+        """Send to pending users, also to those whose claim another process withdraws meanwhile."""
+        entry = chunk.entry
+        if self._share is not None or self._is_resumed or chunk.number == 1:
             await self._claims.look(entry)
             self._is_resumed |= entry.is_known
-        if self._share is not None and opened.open():
-            # The first request waits for its turn among those that share the rate. What was sent before does not.
+        if self._share is not None and chunk.pending():
+            # The clients that share a rate send their first requests in turn. Chunks sent earlier take no turn.
             share, self._share = self._share, None
-            first = 1 if opened.chunk.is_personal else len(opened.chunk.users)
-            self._engine.limiter.rate_limiter.begin(self._loop.time(), first, share.place / share.of)
-        while self._sender.stop_reason is None and not opened.is_left_open and (ranges := opened.open()):
-            await self._send_open(opened, ranges)
+            users = 1 if chunk.prepared.is_personal else len(chunk.prepared.users)
+            self._engine.limiter.rate_limiter.begin(self._loop.time(), users, share.place / share.of)
+        while self._sender.stop_reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
+            await self._send_ranges(chunk, ranges)
             self._is_resumed |= entry.is_known
-            if opened.error is not None:
-                raise opened.error
-            if not opened.open():
-                # Users whom another process had and gave back are found when this is written.
+            if chunk.error is not None:
+                raise chunk.error
+            if not chunk.pending():
+                # The write shows the users whose claim another process withdrew.
                 await self._claims.written(entry, self._claims.latest())
-        if opened.open():
-            # Stopped, or left open: another process may know more of these users.
+        if chunk.pending():
+            # The sending stopped, or left them: another process may have settled some of these users.
             await self._claims.look(entry)
 
-    async def _send_open(self, opened: ChunkInFlight, ranges: Ranges) -> None:
-        parts = opened.parts(ranges)
-        self._expect(opened, len(parts))
+    async def _send_ranges(self, chunk: ChunkInFlight, ranges: Ranges) -> None:
+        parts = chunk.parts(ranges)
+        self._set_requests(chunk, len(parts))
         if len(parts) == 1:
-            await self._deliver_part(opened, parts[0])
+            await self._send_part(chunk, parts[0])
             return
         async with asyncio.TaskGroup() as sending:
             for part in parts:
-                sending.create_task(self._deliver_part(opened, part))
+                sending.create_task(self._send_part(chunk, part))
 
-    async def _deliver_part(self, opened: ChunkInFlight, part: ChunkRequest) -> None:
+    async def _send_part(self, chunk: ChunkInFlight, part: ChunkRequest) -> None:
         if await self._sender.deliver(part) and not self._sender.message.accepted:
-            # Users who were not sent to alone: they are rejected only by a run, at its end.
-            opened.is_left_open = True
-        self._expect(opened, opened.requests - 1)
+            # Only a run rejects, at its end, users who were never tried alone.
+            chunk.is_left_pending = True
+        self._set_requests(chunk, chunk.requests - 1)
 
-    def _expect(self, opened: ChunkInFlight, requests: int) -> None:
-        """So many requests of a chunk are still to come: they leave room for another chunk."""
-        self._requests += requests - opened.requests
-        opened.requests = requests
+    def _set_requests(self, chunk: ChunkInFlight, requests: int) -> None:
+        """Set the number of a chunk's requests that are not complete; fewer leave room for another chunk."""
+        self._requests += requests - chunk.requests
+        chunk.requests = requests
         self.wake()
 
 
 def _other_payload(chunk: PreparedChunk) -> ValidationError:
     return ValidationError(
         f"chunk {chunk.name}: it was claimed in this run for another payload (users, message, fields or base_url "
-        "differ), and was not sent: give each run a name of its own"
+        "differ), and was not sent: give each run its own name"
     )

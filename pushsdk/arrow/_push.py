@@ -1,4 +1,4 @@
-"""``push_batches``: a client and its loop in a thread of their own, and the thread that reads and hands out."""
+"""``push_batches``: a client in its own thread; the caller's thread reads batches and yields outcomes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pushsdk.sync.loop_thread import LoopThread, Reader, ThreadCall
 
 __all__ = ["push_batches"]
 
-# Seconds for what is on the wire when nobody wants the rest any more.
+# Seconds for the requests in flight when the generator is closed.
 DRAIN = 30.0
 
 
@@ -34,7 +34,7 @@ def push_batches(
     *,
     run: str,
     claims: Callable[[], ClaimStore],
-    # What is sent along
+    # What is sent
     custom_fields: Mapping[str, Any] | None = None,
     personal: Literal["placeholders", "custom_fields"] | None = None,
     # The client
@@ -44,85 +44,80 @@ def push_batches(
     stop_policy: StopPolicy | None = None,
     **options: Unpack[SendingOptions],
 ) -> Iterator[pa.RecordBatch]:
-    """Push the chunks of a frozen plan, each once whoever sends it, and yield what became of every user.
+    """Push each chunk of a frozen plan once, however many processes send it, and yield the outcome of every user.
 
     ``batches`` has the columns of ``plan_schema``, a row for each chunk: its ``chunk_id``, and at most
-    ``batching.max_users`` distinct ``user_ids``. What comes out has the columns of ``outcome_schema``, a row for each
-    user, in no particular order.
+    ``batching.max_users`` distinct ``user_ids``. The yielded batches have the columns of ``outcome_schema``, a row for
+    each user, in no particular order.
 
-    The users of a request are claimed in the store after its connection is open and before its first byte leaves,
-    under ``run`` and the ``chunk_id``, and settled after:
-    a process that takes the same plan up, after a crash or at the same time, sends to those only whom no other has
-    sent to. Users that are claimed and not settled are UNKNOWN: skipped. What was not sent, or refused for the moment,
-    is
-    retried as long as it takes; ``stop_policy`` says when to stop. The rest is NOT_SENT then, but for what is recorded
-    of an earlier call. Users who were rejected (400, 404, 410, ...) stay so: give them to another run. A 401, 403, 413
-    or
-    redirect is not about users, and leaves them NOT_SENT: the next call sends to them.
+    The users of a request are claimed in the store under ``run`` and the ``chunk_id``, after the connection is open and
+    before the first byte leaves, and settled afterwards. A process that gets the same plan, after a crash or at the
+    same time, sends only to users without a claim; users with a claim that was never settled are UNKNOWN and skipped.
+    Users that were not sent to, or rejected for the moment, are retried without a limit until ``stop_policy`` stops
+    the sending; then they are NOT_SENT, unless an earlier call recorded another outcome. Rejected users (400, 404, 410,
+    ...) stay rejected: send them in another run. A 401, 403, 413 or redirect is not about users: they are NOT_SENT, and
+    the next call sends to them.
 
-    ``personal`` is what the column ``fields`` is for: to fill the ``"placeholders"`` of title, subtitle and body, or as
-    the ``"custom_fields"`` of a user's request, over those given. Then every user has a separate request and claim,
-    all of them in one entry for the chunk.
+    With ``personal`` every user has a separate request and claim: the column ``fields`` fills the ``"placeholders"`` of
+    title, subtitle and body, or is added to ``custom_fields`` as the request's ``"custom_fields"``.
 
-    Claims expire: never take a plan up that is older than half of their ``claim_ttl``, and plan no user twice.
+    Claims expire: don't send a plan that is older than half of their ``claim_ttl``, and plan no user twice.
 
-    ``claims`` makes the claim store; it is called in the client's thread, and the store is closed at the end. The other
-    arguments are AsyncPushClient's. All ends with the generator: closed or dropped, what is on the wire has 30 s.
+    ``claims`` makes the claim store in the client's thread; the store is closed at the end. The other arguments are
+    those of AsyncPushClient. When the generator is closed or dropped, requests in flight get 30 s to complete.
 
-    Raises ConfigurationError or ValidationError at once where an argument is wrong; while it yields, ValidationError
-    for a row that can't be sent, ClaimStoreError where the store fails, and what ``batches`` raises: each after what
-    was on its way has ended, was settled and yielded. Their outcome is that of one chunk; of the others the store
-    knows: call again with the same plan and run.
+    Raises ConfigurationError or ValidationError at once if an argument is wrong. While iterating, raises
+    ValidationError for a row that can't be sent, ClaimStoreError if the store fails, and the errors of ``batches``:
+    each after the requests in flight have completed and were settled and yielded. Their ``outcome`` is about one chunk;
+    the store knows the others: call again with the same plan and run.
     """
     base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
     if not callable(claims):
-        raise ConfigurationError("claims is a callable that makes a claim store, as lambda: DirectoryClaims(path)")
+        got = type(claims).__name__
+        raise ConfigurationError(f"claims must be a callable, for example lambda: DirectoryClaims(path); got {got}")
     if stop_policy is not None and not isinstance(stop_policy, StopPolicy):
-        raise ConfigurationError("stop_policy is a StopPolicy, as StopPolicy(rejected=0.1)")
+        got = type(stop_policy).__name__
+        raise ConfigurationError(f"stop_policy must be a StopPolicy, for example StopPolicy(rejected=0.1); got {got}")
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._engine.settings
-    recipe = ChunkEncoder(
-        message,
-        custom_fields,
-        personal,
-        run=run,
-        base_url=settings.base_url,
-        max_users=settings.batching.max_users,
-    )
-    return _Push(client, claims, recipe, stop_policy).batches(batches)
+    base_url, max_users = settings.base_url, settings.batching.max_users
+    encoder = ChunkEncoder(message, custom_fields, personal, run=run, base_url=base_url, max_users=max_users)
+    return _Push(client, claims, encoder, stop_policy).batches(batches)
 
 
 class _Push:
-    """One call."""
+    """One call of ``push_batches``."""
 
     def __init__(
         self,
         client: AsyncPushClient,
         claims: Callable[[], ClaimStore],
-        recipe: ChunkEncoder,
+        encoder: ChunkEncoder,
         stop_policy: StopPolicy | None,
     ) -> None:
         self._client = client
         self._claims = claims
-        self._recipe = recipe
-        self._brake = stop_policy
+        self._encoder = encoder
+        self._stop_policy = stop_policy
         self._call = ThreadCall()
-        # Set in the loop's thread, by ``_work``.
+        # Set in the loop's thread, by ``_send``.
         self._store: ClaimStore | None = None
-        self._dispatcher: PlanSender | None = None
+        self._sender: PlanSender | None = None
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The outcomes; nothing is opened before the first is asked for."""
+        """Yield the outcomes. Nothing is opened before the first is asked for."""
         call = self._call
-        chunks = Reader(self._recipe.chunks(batches), call.callbacks.put, block=AHEAD // 2, step=1)
-        call.work = lambda: self._work(chunks)
+        chunks = Reader(self._encoder.chunks(batches), call.callbacks.put, block=AHEAD // 2, step=1)
+        call.work = lambda: self._send(chunks)
         thread = LoopThread(self._close)
         try:
             thread.start()
             thread.submit(call)
             for callback in thread.callbacks_of(call):
                 batch = callback()
-                self._make_room(thread)
+                if self._sender is not None and self._sender.is_waiting:
+                    with contextlib.suppress(RuntimeError):  # the loop has ended
+                        thread.loop.call_soon_threadsafe(self._sender.wake)
                 if batch is not None:
                     yield batch
             if call.error is not None:
@@ -131,31 +126,28 @@ class _Push:
             call.error = None
             _end(thread)
 
-    def _make_room(self, thread: LoopThread) -> None:
-        dispatcher = self._dispatcher
-        if dispatcher is not None and dispatcher.waits:
-            with contextlib.suppress(RuntimeError):  # the loop has come to its end
-                thread.loop.call_soon_threadsafe(dispatcher.wake)
-
     # -- in the loop ----------------------------------------------------------------------------------------------
 
-    async def _work(self, chunks: Reader) -> None:
+    async def _send(self, chunks: Reader) -> None:
         client = self._client
         store = self._claims()
         if not isinstance(store, ClaimStore):
-            raise ConfigurationError("claims() made no claim store, as pushsdk.claims.DirectoryClaims(path)")
+            got = type(store).__name__
+            raise ConfigurationError(
+                f"claims() must return a claim store, for example DirectoryClaims(path); got {got}"
+            )
         self._store = store
         options = client._options
-        self._dispatcher = PlanSender(
+        self._sender = PlanSender(
             client._engine,
             options.policy,
             options.timeout,
             log=ClaimLog(store, client._engine),
-            stop_policy=self._brake,
-            varied=self._recipe.personal is not None,
-            box=self._call.callbacks,
+            stop_policy=self._stop_policy,
+            varied=self._encoder.personal is not None,
+            outcomes=self._call.callbacks,
         )
-        await self._dispatcher.run(chunks)
+        await self._sender.run(chunks)
 
     async def _close(self, drain: float) -> DrainReport:
         try:
@@ -166,11 +158,11 @@ class _Push:
 
 
 def _end(thread: LoopThread) -> None:
-    """Have the thread end, and wait for that."""
+    """End the thread, and wait for its end unless this is the thread itself."""
     if thread.is_inherited or not thread.has_started:
         return
     if thread.is_current:
-        # Dropped, and collected by the very thread that would have to be waited for.
+        # The generator was dropped, and collected in the client's thread.
         thread.close_soon(DRAIN)
     else:
         thread.close(DRAIN)

@@ -1,4 +1,4 @@
-"""The columns that come in and go out, and the rows that go out."""
+"""The columns of plans and of outcomes, and the rows of a chunk's outcomes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,20 @@ CHUNK_ID, USER_IDS, FIELDS = "chunk_id", "user_ids", "fields"
 
 
 def plan_schema(personal: bool) -> pa.Schema:
-    """The columns of a plan, a row for each chunk: ``chunk_id``, ``user_ids`` and, where ``personal``, ``fields``.
+    """Return the columns of a plan, a row for each chunk: ``chunk_id``, ``user_ids`` and, if ``personal``, ``fields``.
 
     ``fields`` has a JSON object for each of the ``user_ids``, in their order.
     """
-    columns = [
-        pa.field(CHUNK_ID, pa.string(), nullable=False),
-        pa.field(USER_IDS, pa.list_(pa.field("element", pa.string(), nullable=False)), nullable=False),
-    ]
-    if personal:
-        columns.append(pa.field(FIELDS, pa.list_(pa.field("element", pa.string(), nullable=False)), nullable=False))
-    return pa.schema(columns)
+    texts = pa.list_(pa.field("element", pa.string(), nullable=False))
+    columns = {CHUNK_ID: pa.string(), USER_IDS: texts, **({FIELDS: texts} if personal else {})}
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
 
 
 def outcome_schema() -> pa.Schema:
-    """The columns of the outcomes, a row for each user: ``user_id``, ``outcome``, ``status`` and ``reason``.
+    """Return the columns of the outcomes, a row for each user: ``user_id``, ``outcome``, ``status`` and ``reason``.
 
-    ``outcome`` is the name of an ``Outcome``, ``status`` the HTTP status behind it, null where there is none, and
-    ``reason`` says in words why it was not accepted.
+    ``outcome`` is the name of an ``Outcome``, ``status`` the HTTP status or null, and ``reason`` says why a user was
+    not accepted.
     """
     return pa.schema(
         [
@@ -43,7 +39,7 @@ def outcome_schema() -> pa.Schema:
 
 
 def batch_of(column: pa.Array, states: UserStates, unsent: str) -> pa.RecordBatch:
-    """Return one row for each user. The ids are those that came in, not copied."""
+    """Return one row for each user. The ids are those of the plan, not copied."""
     runs = [(stop - start, status) for start, stop, status in states.runs()]
     columns = [
         pa.concat_arrays([pa.repeat(OUTCOMES[status.state].value, users) for users, status in runs]),
@@ -54,7 +50,7 @@ def batch_of(column: pa.Array, states: UserStates, unsent: str) -> pa.RecordBatc
 
 
 def _reason(status: UserStatus, unsent: str) -> str:
-    """Return why a user was not accepted; ``unsent`` if nothing was tried."""
+    """Return why a user was not accepted; ``unsent`` if the user was never tried."""
     if status.state is UserState.PENDING:
         return status.reason or unsent
     if status.state is UserState.CLAIMED:

@@ -77,7 +77,7 @@ class Run:
             log=ClaimLog(claims, engine),
             stop_policy=stop_policy,
             varied=personal is not None,
-            box=self.box,  # type: ignore[arg-type]
+            outcomes=self.box,  # type: ignore[arg-type]
         )
 
     async def send(self, users: int, *, size: int = 10, every: float = 0.0) -> dict[str, Told]:

@@ -75,14 +75,14 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env: PushI
 @pytest.mark.parametrize(
     ("wrong", "told_of"),
     [
-        ({"claims": None}, "claims is a callable"),
-        ({"run": ""}, "run is a str that is not empty"),
-        ({"run": 7}, "run is a str that is not empty"),
+        ({"claims": None}, "claims must be a callable"),
+        ({"run": ""}, "run must be a str that is not empty"),
+        ({"run": 7}, "run must be a str that is not empty"),
         ({"run": "a" * 400}, "run is longer than 256 bytes"),
         ({"run": "a\0b"}, "run holds a NUL"),
         ({"run": "\ud800"}, "half a surrogate pair"),
-        ({"personal": "text"}, "personal is"),
-        ({"stop_policy": 0.5}, "stop_policy is a StopPolicy"),
+        ({"personal": "text"}, "personal must be"),
+        ({"stop_policy": 0.5}, "stop_policy must be a StopPolicy"),
         ({"message": "Hello"}, "message"),
         ({"custom_fields": [1]}, "customFields"),
         ({"base_url": "push.example"}, "base_url"),
@@ -99,7 +99,7 @@ def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str,
 
 
 def test_a_factory_that_makes_no_store_is_told_so(push_env: PushInbox) -> None:
-    with pytest.raises(ConfigurationError, match=r"claims\(\) made no claim store"):
+    with pytest.raises(ConfigurationError, match=r"claims\(\) must return a claim store"):
         list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: None))  # type: ignore[arg-type, return-value]
     with pytest.raises(ZeroDivisionError):
         list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: 1 // 0))  # type: ignore[arg-type, return-value]
@@ -266,7 +266,7 @@ def test_closed_by_the_end_of_the_interpreter_it_does_not_seem_complete(push_env
     outcomes = push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=2))
     found = [next(outcomes)]
     next(iter(loop_thread._open)).close(30.0)
-    with pytest.raises(ClientClosedError, match="closed before the end of the plan: take the plan up again"):
+    with pytest.raises(ClientClosedError, match="closed before the end of the plan: call again"):
         found.extend(outcomes)
     said = {each for each, one in told(found).items() if one.outcome == "ACCEPTED"}
     assert said == set(push_env.users())
