@@ -22,7 +22,7 @@ from support.service_thread import Service, served
 import pushsdk
 import pushsdk.emulator
 from pushsdk import AsyncPushClient, MobilePush, Outcome, PushError, RetryPolicy, Timeout
-from pushsdk._core.outcome import NEEDS_A_FIX, TABLE, Attempt, Evidence, Failure, Rule, judge
+from pushsdk._core.outcome import TABLE, Attempt
 from pushsdk._core.rate_limit import CAPACITY, COST, REFUND
 from pushsdk.emulator import Fault
 
@@ -218,37 +218,9 @@ def test_the_pythons_are_those_of_the_metadata() -> None:
 # -- the tables ---------------------------------------------------------------------------------------------------
 
 
-def answer(row: Rule) -> str:
-    if (row.first, row.last) == (TABLE[-1].first, TABLE[-1].last):
-        return "any other status"
-    statuses = str(row.first) if row.first == row.last else f"{row.first}-{row.last}"
-    if row.needs_json:
-        return f"{statuses} with JSON or no body"
-    return f"{statuses} with Retry-After" if row.needs_retry_after else statuses
-
-
 def test_the_outcome_table_is_that_of_the_code() -> None:
-    of_statuses, (proven, anything_else) = tables()["answer"][:-2], tables()["answer"][-2:]
-    assert of_statuses == [[answer(row), row.outcome, "yes" if row.retryable else "no", row.meaning] for row in TABLE]
-    assert proven[:3] == ["no response, proven not to have left", "NOT_SENT", "yes"]
-    assert anything_else[:3] == ["anything else", "UNKNOWN", "no"]
-
-
-def judged(failure: Failure, *, started_writing: bool) -> Attempt:
-    evidence = Evidence(touched=True, started_writing=started_writing, failure=failure)
-    return judge(evidence, statuses={}, retry_on=RetryPolicy().retry_on, started=0.0, seconds=0.0)
-
-
-@pytest.mark.parametrize("failure", Failure, ids=lambda failure: failure.name)
-def test_the_last_two_rows_are_what_is_judged_without_a_response(failure: Failure) -> None:
-    not_left, left = judged(failure, started_writing=False), judged(failure, started_writing=True)
-    assert (not_left.outcome, not_left.retryable) == (Outcome.NOT_SENT, failure not in NEEDS_A_FIX)
-    assert (left.outcome, left.retryable) == (Outcome.UNKNOWN, False)
-
-
-def test_the_failures_that_need_a_person_are_named() -> None:
-    assert NEEDS_A_FIX - {Failure.SESSION} == {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY}
-    assert "not repeated after a TLS, certificate or proxy failure" in tables()["answer"][-2][3]
+    rows = [[rule.answer, rule.outcome, "yes" if rule.retryable else "no", rule.meaning] for rule in TABLE]
+    assert tables()["answer"] == rows
 
 
 UNSENT = Attempt(outcome=Outcome.NOT_SENT, retryable=True)

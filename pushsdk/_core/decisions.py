@@ -1,4 +1,4 @@
-"""The decision on a verdict: the next step, and the state of the users. One rule for runs, chunks and single calls."""
+"""The decision on a verdict: the next step, and the state of the users. The same for runs, chunks and single calls."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = [
     "stop_reason",
 ]
 
-# The service was never asked about the users: the key, the address or the size of the request is to blame.
+# Statuses about the key, the address or the size of a request, never about its users.
 REFUSED = frozenset({401, 403})
 REDIRECTS = range(300, 400)
 TOO_LARGE = 413
-# How often one process resends a request whose outcome is UNKNOWN, if resending was asked for.
+# Limit for one process and one request whose outcome is UNKNOWN, if resending was asked for.
 MAX_RESENDS = 3
 
 OUTCOMES = {
@@ -41,12 +41,12 @@ OUTCOMES = {
 class Step(Enum):
     """The next step with a request."""
 
-    SETTLE = "the state of its users is final, unless somebody asks to resend unknown users"
+    SETTLE = "the state of the users is final, unless unknown users are resent on request"
     RETRY = "nothing took effect: wait, then try again"
     SPLIT = "nothing took effect, and requests with fewer users may be accepted"
-    RESEND = "it may have taken effect, and resending was asked for: wait, then send it again"
+    RESEND = "the request may have taken effect, and resending was asked for: wait, then send again"
     LEAVE = "nothing took effect, and this request never will: leave its users pending"
-    STOP = "nothing took effect, and no other request would fare better: stop"
+    STOP = "nothing took effect, and no other request would succeed: stop"
 
 
 class Decision(NamedTuple):
@@ -56,7 +56,7 @@ class Decision(NamedTuple):
     status: UserStatus
 
 
-# The decision on nearly every request, and a member that is reached faster as a global.
+# The decision on nearly every request. Globals are faster to look up than enum members.
 _ACCEPTED = Outcome.ACCEPTED
 _DELIVERED = Decision(Step.SETTLE, UserStatus(UserState.ACCEPTED, 204))
 
@@ -64,10 +64,10 @@ _DELIVERED = Decision(Step.SETTLE, UserStatus(UserState.ACCEPTED, 204))
 def decide(
     verdict: Verdict, *, in_doubt: bool = False, resends: int | None = None, split_on: Set[int] = frozenset()
 ) -> Decision:
-    """Decide on the verdict on a request.
+    """Return the next step for a request, and the status of its users until then.
 
-    ``in_doubt`` says that an earlier attempt was UNKNOWN: the users stay UNKNOWN until an attempt is ACCEPTED, and
-    such a request is never split. ``resends`` counts how often it was resent; None if nobody asked for that.
+    ``in_doubt`` is True after an UNKNOWN attempt: the users stay UNKNOWN until an attempt is ACCEPTED, and the
+    request is never split. ``resends`` is the number of resends so far; None if resending was not asked for.
     """
     status, reason = _decisive(verdict)
     if verdict.outcome is _ACCEPTED:
@@ -86,7 +86,7 @@ def decide(
         return Decision(Step.SETTLE, unknown)
     if status in split_on:
         return Decision(Step.SPLIT, pending)
-    # If several calls shared the request, nobody can tell which of them was rejected.
+    # If several calls shared the request, the rejected call is unknown.
     if status == TOO_LARGE or verdict.shared:
         return Decision(Step.LEAVE, pending)
     return Decision(Step.SETTLE, UserStatus(UserState.REJECTED, status, reason))
@@ -99,15 +99,15 @@ def is_retryable(verdict: Verdict) -> bool:
     if not verdict.attempts:
         return verdict.outcome is Outcome.NOT_SENT
     last = verdict.attempts[-1]
-    # A call that ended before its next attempt: a part of it may never have been sent by itself, as behind a 413.
+    # The call ended before its next attempt. After a 413, some users were never sent a smaller request.
     return last.retryable or (last.outcome is Outcome.REJECTED and verdict.failure is not None)
 
 
 def stop_reason(verdict: Verdict) -> str:
-    """Return the reason why a run stops after this verdict, and what to do."""
+    """Return the reason why a run stops after this verdict, with a fix."""
     status, reason = _decisive(verdict)
     if status == 401:
-        fix = "the service does not take the Api-Key. Check the key, then resume"
+        fix = "the service does not accept the Api-Key. Check the key, then resume"
     elif status == 403:
         fix = "the Api-Key is not allowed to send this. Check its rights, then resume"
     elif status == TOO_LARGE:
@@ -115,12 +115,12 @@ def stop_reason(verdict: Verdict) -> str:
     elif status is not None and status in REDIRECTS:
         fix = "a redirect, which is never followed. Check base_url, then resume, or start a new run with the right one"
     else:
-        fix = "no request would get through. Fix that, then resume"
+        fix = "no request would succeed. Fix the cause, then resume"
     return f"{reason}: {fix}"
 
 
 def _decisive(verdict: Verdict) -> tuple[int | None, str]:
-    """Return the HTTP status and the reason of the attempt that decided, in fixed words: a body may quote ids."""
+    """Return the status and the reason of the attempt that decided. Both are fixed texts: a body may quote user ids."""
     for attempt in reversed(verdict.attempts):
         if attempt.outcome is verdict.outcome:
             return attempt.status, attempt.reason

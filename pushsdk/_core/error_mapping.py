@@ -1,11 +1,12 @@
-"""From a verdict to the error that a caller gets: its class, its words, its data.
+"""The exception for a verdict: class, text and data.
 
-Each caller gets an object of its own. The words come from fixed texts, statuses and class names only: a service's
-answer may quote ids or texts, so it is data (``body``), never text.
+Each caller gets its own object. Texts are made of fixed phrases, statuses and class names only: a response may quote
+user ids or texts, so its body is data, never text.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -42,18 +43,18 @@ _NOT_SENT: dict[Failure, type[NotSentError]] = {
     Failure.SESSION: ClientClosedError,
     Failure.QUEUE_FULL: QueueFullError,
 }
-_WHY_UNKNOWN = "it may have been enqueued, so sending it again may push twice"
-_LOOK_UP = "it may have been created: look its externalId up before you create it again"
+_PUSH_IN_DOUBT = "it may have been enqueued, so sending it again may push twice"
+_CAMPAIGN_IN_DOUBT = "it may have been created: look its externalId up before you create it again"
 
 
 def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: str | None = None) -> PushError:
-    """The error for a verdict that is not ACCEPTED."""
+    """Return the error for a verdict that is not ACCEPTED."""
     if verdict.outcome is Outcome.REJECTED:
         return _rejected(verdict, user_ids)
     if verdict.outcome is Outcome.UNKNOWN:
-        why = _LOOK_UP if external_id else _WHY_UNKNOWN
+        doubt = _CAMPAIGN_IN_DOUBT if external_id else _PUSH_IN_DOUBT
         unknown = OutcomeUnknownError(
-            f"outcome unknown: {_cause(verdict)}; {why}{_tries(verdict.attempts)}",
+            f"outcome unknown: {_cause(verdict)}; {doubt}{_tries(verdict.attempts)}",
             attempts=verdict.attempts,
             user_ids=user_ids,
         )
@@ -68,35 +69,35 @@ def error_for(verdict: Verdict, *, user_ids: tuple[str, ...] = (), external_id: 
 
 
 def closed_error() -> ClientClosedError:
-    """Return the error for a call on a closed client: unlike a call that the close cut off, it fails alike again."""
+    """Return the error for a call on a client that was closed before."""
     error = ClientClosedError("the client is closed: make a new one")
+    # Unlike a call that the close cut off: on the same client, the same call would fail again.
     error.retryable = False
     return error
 
 
 def partial_error(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> PartialError:
-    """The error for a call whose users ended differently. ``users`` gives the order of its ``outcomes``."""
-    ended = {user: verdict.outcome for part, verdict in parts for user in part}
-    outcomes = {user: ended[user] for user in users}
-    counts = {outcome: sum(1 for each in outcomes.values() if each is outcome) for outcome in Outcome}
-    worst = next(each for each in (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED) if counts[each])
-    told = ", ".join(f"{number} {outcome.value}" for outcome, number in counts.items() if number)
+    """Return the error for a call whose users have different outcomes. ``users`` is the order of ``outcomes``."""
+    unordered = {user: verdict.outcome for part, verdict in parts for user in part}
+    outcomes = {user: unordered[user] for user in users}
+    counts = Counter(outcomes.values())
+    summary = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
     error = PartialError(
-        f"the call's users ended differently: {told}; see .outcomes",
-        outcome=worst,
+        f"the call's users ended differently: {summary}; see .outcomes",
+        outcome=next(outcome for outcome in (Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED) if counts[outcome]),
         attempts=attempts_of(parts),
         user_ids=tuple(users),
     )
     error.outcomes = outcomes
-    again = [verdict for _, verdict in parts if retryable(verdict)]
-    error._open = bool(again)
+    open_verdicts = [verdict for _, verdict in parts if retryable(verdict)]
+    error._open = bool(open_verdicts)
     error.retryable = error._open and not (counts[Outcome.ACCEPTED] or counts[Outcome.UNKNOWN])
-    error.retry_after = max((each.retry_after for each in again if each.retry_after is not None), default=None)
+    error.retry_after = max((v.retry_after for v in open_verdicts if v.retry_after is not None), default=None)
     return error
 
 
 def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
-    """The error for a delivery that sent nothing: the verdict is on an earlier one with the same idempotency key."""
+    """Return the error for a call that sent nothing: another call with its idempotency key had the verdict."""
     if verdict.outcome is Outcome.UNKNOWN:
         return OutcomeUnknownError(
             "outcome unknown: another call with this idempotency_key claimed the users and has not settled: it "
@@ -114,16 +115,16 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...]) -> PushError:
 
 
 def retryable(verdict: Verdict) -> bool:
-    """Return True if the call may be made again as it is: its users are open, and no person has to fix a thing."""
-    # A broken key callable was asked again by the call itself: a store of secrets may be down for a moment.
+    """Return True if the same call may succeed later without a fix, and pushes no user twice."""
+    # The call itself asked the key callable again: a store of secrets may be down for a moment.
     keyless = bool(verdict.attempts) and verdict.attempts[-1].reason.startswith(Failure.CREDENTIALS)
     return is_retryable(verdict) and not keyless
 
 
 def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
-    said = next(each for each in reversed(verdict.attempts) if each.outcome is Outcome.REJECTED)
-    status = said.status or 0
-    throttled = said.retry_after is not None and said.retryable
+    rejection = next(attempt for attempt in reversed(verdict.attempts) if attempt.outcome is Outcome.REJECTED)
+    status = rejection.status or 0
+    throttled = rejection.retry_after is not None and rejection.retryable
     kind = RateLimitedError if throttled else _REJECTIONS.get(status, RejectedError)
     error = kind(
         f"rejected: HTTP {status}{_redirect(status, verdict.headers)}{_ended(verdict)}{_tries(verdict.attempts)}",
@@ -132,34 +133,34 @@ def _rejected(verdict: Verdict, user_ids: tuple[str, ...]) -> RejectedError:
     )
     error.status = status
     error.retryable = retryable(verdict)
-    # A copy: the HTTP library's own mapping may hold on to more than its items.
+    # A copy: the HTTP library's mapping may keep the whole response alive.
     error.headers = Headers(verdict.headers)
     error.body = (verdict.body or b"")[:BODY_KEPT]
     if isinstance(error, RateLimitedError):
-        error.retry_after = said.retry_after
+        error.retry_after = rejection.retry_after
     return error
 
 
 def _status_of(attempts: Sequence[Attempt], outcome: Outcome) -> int | None:
-    """The status of the last attempt that ended so."""
-    return next((each.status for each in reversed(attempts) if each.outcome is outcome), None)
+    """Return the status of the last attempt with this outcome."""
+    return next((attempt.status for attempt in reversed(attempts) if attempt.outcome is outcome), None)
 
 
 def _cause(verdict: Verdict) -> str:
-    decisive = next((each for each in reversed(verdict.attempts) if each.outcome is verdict.outcome), None)
+    decisive = next((attempt for attempt in reversed(verdict.attempts) if attempt.outcome is verdict.outcome), None)
     if decisive is None:
         return str(verdict.failure) if verdict.failure else "the call ended before its first attempt"
     return decisive.reason + _ended(verdict)
 
 
-# Why a request ended while its last attempt might have been repeated: worth a word of its own.
+# The text names these if they ended a request whose last attempt was retryable.
 _OUR_REASONS = frozenset({Failure.DEADLINE, Failure.PAUSED, Failure.BUDGET, Failure.CLOSED})
 
 
 def _ended(verdict: Verdict) -> str:
-    said = verdict.attempts[-1].reason if verdict.attempts else ""
-    if verdict.failure in _OUR_REASONS and not said.startswith(str(verdict.failure)):
-        return f"; not repeated: {verdict.failure}"
+    reason = verdict.attempts[-1].reason if verdict.attempts else ""
+    if verdict.failure in _OUR_REASONS and not reason.startswith(str(verdict.failure)):
+        return f"; not retried: {verdict.failure}"
     return ""
 
 
@@ -168,12 +169,12 @@ def _tries(attempts: Sequence[Attempt]) -> str:
 
 
 def _redirect(status: int, headers: Mapping[str, str]) -> str:
-    """The host that a redirect names: where to look for the right base_url. Nothing else of it is shown."""
+    """Return the host of a redirect, a hint at the right base_url. The rest of the URL is not shown."""
     if not 300 <= status < 400:
         return ""
     host: str | None = None
     with suppress(ValueError):
         host = urlsplit(headers.get("Location", "")).hostname
-    # 253 is the longest name that DNS has.
+    # DNS names have at most 253 characters.
     named = f" to {host}" if host and len(host) <= 253 and host.isascii() and host.isprintable() else ""
     return f", a redirect{named}: not followed, set base_url to where the service is"

@@ -1,7 +1,6 @@
-"""The errors, one tree, by what the caller can do next.
+"""The exceptions, named by what the caller can do next.
 
-They are plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in
-a text or repr.
+Plain data: picklable, without payload or key; user ids only in ``user_ids`` and ``outcomes``, never in a text or repr.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,16 +30,15 @@ __all__ = [
 
 
 class PushError(Exception):
-    """Base of every error of this package.
+    """Base of all exceptions of this package.
 
-    ``outcome`` says what happened to all of the call's users, ``attempts`` what was tried on the wire, oldest
-    first, and ``user_ids`` whom it concerns (empty for a campaign).
+    ``outcome`` is the outcome for all users of the call, ``attempts`` are the tries on the wire, oldest first, and
+    ``user_ids`` the users concerned (empty for a campaign).
 
-    ``retryable`` is True where the same call again, with the same ``idempotency_key`` if any, can push nobody twice
-    and may succeed: somebody was never sent, or refused for the moment. A worker gives such a job back to its queue. It
-    is False for what only a person can fix: 401, 403, a certificate, TLS, a proxy, a closed client or session, a
-    callable that gives no key.
-    ``retry_after`` is what the service asked to wait before, in seconds, where it said so.
+    ``retryable`` is True if the same call, with the same ``idempotency_key`` if any, may succeed later and can push no
+    user twice: return such a job to its queue. False if the cause needs a fix first: 401, 403, certificate, TLS, proxy,
+    a closed client or session, a callable that returns no key. ``retry_after`` is the wait in seconds that the service
+    asked for, or None.
     """
 
     outcome: Outcome = Outcome.NOT_SENT
@@ -63,30 +61,30 @@ class PushError(Exception):
 
 
 class ConfigurationError(PushError):
-    """The client was set up wrongly, or is used from the wrong loop or process. Nothing was sent."""
+    """A setting is wrong, or the client is used from the wrong loop or process. Nothing was sent."""
 
 
 class ValidationError(PushError, ValueError):
-    """The input can't be sent as it is; the text names the path, as ``$.message.ttl``. Nothing was sent."""
+    """The input can't be sent; the text names the path, such as ``$.message.ttl``. Nothing was sent."""
 
 
 class NotSentError(PushError):
-    """Proven: the service never saw it, so calling again can't push twice.
+    """The service provably never received the request, so calling again can't push twice.
 
-    ``retry_after``, in seconds, is set where the call ended because the service asked for a longer wait.
+    ``retry_after``, in seconds, is set if the call ended because the service asked for a longer wait.
     """
 
     retryable: bool = True
 
 
 class ClientClosedError(NotSentError):
-    """The client or its session is closed, or was closed before this call could leave: then another client may send."""
+    """The client or its session was closed before this call was sent. Another client may send the call."""
 
 
 class ClaimStoreError(NotSentError):
-    """The claim store can't be asked, so whether the job was sent before is not known, and nothing was sent.
+    """The claim store can't tell if the job was sent before, so nothing was sent.
 
-    Its cause says why: down, slow, full, or not what it should be.
+    ``__cause__`` is the reason: the store is down, slow, full, or damaged.
     """
 
 
@@ -95,7 +93,7 @@ class QueueFullError(NotSentError):
 
 
 class Headers(Mapping[str, str]):
-    """Headers of a response, found under their names in any case. Of several with one name the first counts."""
+    """Response headers with case-insensitive names. Of several headers with the same name the first counts."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._items: dict[str, tuple[str, str]] = {}
@@ -116,10 +114,10 @@ class Headers(Mapping[str, str]):
 
 
 class RejectedError(PushError):
-    """The service answered that it did not take it.
+    """The service answered that it did not accept the request.
 
-    ``status`` is the HTTP status, ``headers`` the response's headers, found under their names in any case, ``body`` at
-    most the first 4 KiB of its body.
+    ``status`` is the HTTP status, ``headers`` are the response headers with case-insensitive names, and ``body`` is at
+    most the first 4 KiB of the response body.
     """
 
     outcome = Outcome.REJECTED
@@ -133,19 +131,19 @@ class AuthenticationError(RejectedError):
 
 
 class RateLimitedError(RejectedError):
-    """Throttled, and the call could not wait it out. ``retry_after``, in seconds, where the service said it."""
+    """The service throttled the call for longer than its deadline. ``retry_after`` is in seconds, or None."""
 
     retryable: bool = True
 
 
 class PayloadTooLargeError(RejectedError):
-    """413, and there was nothing left to split."""
+    """413, and the request could not be split further."""
 
 
 class OutcomeUnknownError(PushError):
-    """It may have been enqueued: calling again may push twice. ``status`` is None where no response was returned.
+    """The push may have been enqueued: calling again may push twice. ``status`` is None if there was no response.
 
-    For a campaign ``external_id`` carries the request's ``externalId``: look it up before you create it again.
+    For a campaign, ``external_id`` is the ``externalId`` of the request: look it up before you create it again.
     """
 
     outcome = Outcome.UNKNOWN
@@ -154,25 +152,26 @@ class OutcomeUnknownError(PushError):
 
 
 class PartialError(PushError):
-    """The call's users ended differently.
+    """The users of the call have different outcomes.
 
-    ``outcomes`` maps every user id to its outcome; ``outcome`` is the worst of them (UNKNOWN, then NOT_SENT, then
-    REJECTED). Without a ``idempotency_key``, ``retryable`` is False where somebody was accepted, or may have been.
+    ``outcomes`` maps every user id to its outcome; ``outcome`` is the worst (UNKNOWN, then NOT_SENT, then REJECTED).
+    Without an ``idempotency_key``, ``retryable`` is False if a user was accepted, or may have been.
     """
 
     outcomes: Mapping[str, Outcome] = {}
-    # Whether some of them may be sent to again. Set where the error is made.
+    # True if some users may be sent to again. Set by ``partial_error``.
     _open: bool = False
 
     def users(self, outcome: Outcome) -> tuple[str, ...]:
-        """The ids of the call's users that ended with ``outcome``, in the order they were given."""
-        return tuple(user for user, ended in self.outcomes.items() if ended is outcome)
+        """Return the ids of the users with this outcome, in the order of the call."""
+        return tuple(user for user, user_outcome in self.outcomes.items() if user_outcome is outcome)
 
 
 class UnexpectedResponseError(PushError):
-    """Accepted, but the answer is not as documented: a campaign was created and its uuid can't be read.
+    """A campaign was created, but the response has no readable uuid.
 
-    ``status`` and ``body`` (at most 4 KiB) are what came back; ``external_id`` the request's ``externalId``.
+    ``status`` and ``body`` (at most 4 KiB) are those of the response, ``external_id`` is the ``externalId`` of the
+    request.
     """
 
     outcome = Outcome.ACCEPTED
@@ -182,19 +181,19 @@ class UnexpectedResponseError(PushError):
 
 
 class RunFileError(PushError):
-    """The run file can't be used: damaged, of something else, in use, or it could not be written.
+    """The run file can't be used: it is damaged, another kind of file, in use, or not writable.
 
-    Found before anything was sent (``outcome`` NOT_SENT), or while sending (UNKNOWN): then the run stopped at once,
-    and what had been claimed and was not settled is UNKNOWN when it is taken up again. ``path`` names the file.
+    ``outcome`` is NOT_SENT if this was noticed before sending. If UNKNOWN, the run stopped at once, and users that
+    were claimed and not settled are UNKNOWN after a resume. ``path`` names the file.
     """
 
     path: str = ""
 
 
 class BroadcastError(PushError):
-    """Not every user of a broadcast was accepted: what ``BroadcastReport.raise_for_failures`` raises.
+    """Some users of a broadcast were not accepted. Raised by ``BroadcastReport.raise_for_failures``.
 
-    ``report`` is that report; ``outcome`` the worst there was (UNKNOWN, then NOT_SENT, then REJECTED).
+    ``report`` is the BroadcastReport; ``outcome`` is the worst outcome (UNKNOWN, then NOT_SENT, then REJECTED).
     """
 
     report: Any = None

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.outcome import RETRYABLE, Attempt, Outcome, read_status
+from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 from pushsdk._public import set_public_module
 
 __all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
@@ -66,7 +66,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 self._check_repeated(status)
 
     def _check_repeated(self, status: int) -> None:
-        outcome, _ = read_status(status, retry_after=None, json=True, statuses=self.statuses, retry_on=self.retry_on)
+        outcome = self.statuses.get(status, find_rule(Evidence(status=status)).outcome)
         if outcome is not Outcome.REJECTED:
             raise ConfigurationError(
                 f"RetryPolicy.retry_on: {status} does not mean REJECTED, so it would not be retried; add "

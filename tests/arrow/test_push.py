@@ -216,7 +216,7 @@ def test_a_certificate_that_is_not_taken_stops_it(claims: Make, push: PushInbox)
         )
     )
     assert Counter(each.outcome for each in found.values()) == {"NOT_SENT": 200}
-    assert any("no request would get through. Fix that, then resume" in each.reason for each in found.values())
+    assert any("no request would succeed. Fix the cause, then resume" in each.reason for each in found.values())
 
 
 # -- the batches ------------------------------------------------------------------------------------------------------

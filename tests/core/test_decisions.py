@@ -109,11 +109,11 @@ def test_what_is_retryable_is_retried_but_by_a_client_that_is_closed(given: Verd
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (rejected(401), "HTTP 401: the service does not take the Api-Key"),
+        (rejected(401), "HTTP 401: the service does not accept the Api-Key"),
         (rejected(403), "HTTP 403: the Api-Key is not allowed"),
         (rejected(413), "HTTP 413: the request is too large"),
         (rejected(308), "HTTP 308: a redirect"),
-        (BAD_CERTIFICATE, "no answer: no request would get through"),
+        (BAD_CERTIFICATE, "no answer: no request would succeed"),
     ],
 )
 def test_why_a_run_stops_says_what_to_fix(given: Verdict, words: str) -> None:

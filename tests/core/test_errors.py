@@ -161,7 +161,7 @@ def test_a_rate_limit_without_retry_after_says_so():
 def test_a_call_that_could_not_wait_it_out_says_why_it_was_not_repeated(failure):
     error = error_for(refused(429, retry_after=90.0, failure=failure))
     assert error.retry_after == 90.0
-    assert str(error) == f"rejected: HTTP 429; not repeated: {failure}"
+    assert str(error) == f"rejected: HTTP 429; not retried: {failure}"
 
 
 def test_a_rejection_followed_by_a_failed_connection_keeps_its_status():
@@ -278,7 +278,7 @@ def test_a_failed_connection_that_was_not_repeated_tells_both_reasons():
     error = error_for(Verdict(outcome=NOT_SENT, attempts=(last, last), failure=Failure.BUDGET))
     assert str(error) == (
         "not sent: the connection could not be opened (ClientConnectorError); "
-        "not repeated: the retry budget is used up (2 attempts)"
+        "not retried: the retry budget is used up (2 attempts)"
     )
 
 

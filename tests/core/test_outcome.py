@@ -12,23 +12,17 @@ from pushsdk._core.outcome import (
     NEEDS_A_FIX,
     PROVES_UNSENT,
     RETRYABLE,
-    TABLE,
     Attempt,
     Evidence,
     Failure,
     Outcome,
     join,
     judge,
-    read_status,
     verdict_of,
 )
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
 outcomes = st.sampled_from(Outcome)
-
-
-def read(status: int, *, retry_after: float | None = None, json=True, statuses=None, retry_on=RETRYABLE):
-    return read_status(status, retry_after=retry_after, json=json, statuses=statuses or {}, retry_on=retry_on)
 
 
 def evidence(**known) -> Evidence:
@@ -48,7 +42,12 @@ def judged(left: Evidence, *, statuses=None, retry_on=RETRYABLE) -> Attempt:
     return judge(left, statuses=statuses or {}, retry_on=retry_on, started=7.0, seconds=0.5)
 
 
-# -- the table: design, section 2 -------------------------------------------------------------------------------
+def read(status: int, *, retry_after: float | None = None, statuses=None, retry_on=RETRYABLE):
+    attempt = judged(answered(status, retry_after=retry_after), statuses=statuses, retry_on=retry_on)
+    return attempt.outcome, attempt.retryable
+
+
+# -- the table --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -70,6 +69,8 @@ def test_a_status_is_read_by_the_table(statuses, outcome, retryable):
 def test_a_503_with_a_valid_retry_after_is_a_refusal_to_be_repeated():
     assert read(503, retry_after=0.0) == (REJECTED, True)
     assert read(503, retry_after=3.0, retry_on=frozenset()) == (REJECTED, True)
+    assert read(503, retry_after=3.0, statuses={503: REJECTED}, retry_on=frozenset()) == (REJECTED, True)
+    assert read(503, statuses={503: REJECTED}, retry_on=frozenset()) == (REJECTED, False)
 
 
 @pytest.mark.parametrize("status", [500, 502, 504, 520])
@@ -83,11 +84,6 @@ def test_every_status_has_one_reading_and_only_a_2xx_is_accepted(status, retry_a
     assert (outcome is ACCEPTED) == (200 <= status <= 299)
     assert outcome is not NOT_SENT
     assert not retryable or outcome is REJECTED
-
-
-def test_the_last_rows_of_the_table_leave_no_three_digit_status_out():
-    assert [status for status in range(1000) if not any(row.first <= status <= row.last for row in TABLE)] == []
-    assert all(row.meaning for row in TABLE)
 
 
 def test_what_may_be_repeated_by_default_is_drawn_from_the_table():
@@ -302,9 +298,3 @@ def test_a_reason_of_ours_goes_before_the_failure_of_the_last_attempt():
     left = evidence(touched=True, failure=Failure.REFUSED)
     assert verdict_of(tried(NOT_SENT), left).failure is Failure.REFUSED
     assert verdict_of(tried(NOT_SENT), left, Failure.BUDGET).failure is Failure.BUDGET
-
-
-def test_a_503_read_as_rejected_may_still_be_repeated_when_the_service_asks_for_it():
-    reading = {"json": True, "statuses": {503: Outcome.REJECTED}, "retry_on": frozenset()}
-    assert read_status(503, retry_after=1.0, **reading) == (Outcome.REJECTED, True)
-    assert read_status(503, retry_after=None, **reading) == (Outcome.REJECTED, False)
