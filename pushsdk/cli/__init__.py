@@ -67,7 +67,4 @@ def _refuse_key(words: Sequence[str]) -> None:
     """Raise a usage error, without the value, if an Api-Key is an argument."""
     options = itertools.takewhile(lambda word: word != "--", words)
     if any(word.partition("=")[0] == "--api-key" for word in options):
-        raise usage_error(
-            "--api-key is not an option, because every process can read arguments: "
-            "set PUSHSDK_API_KEY, or pass --api-key-file"
-        )
+        raise usage_error("--api-key is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file")

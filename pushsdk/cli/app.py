@@ -16,19 +16,13 @@ _CONTINUED = (
     "stops after the requests in flight; a second Ctrl-C stops at once."
 )
 _CREATED = "Exit code 3 means that the campaign may exist: look up its externalId before you create it again."
-_RELEASED = (
-    "These users may get the push a second time. Release sends whose process died, never a send that is in flight."
-)
+_RELEASED = "These users may get the push twice. Release sends of a dead process, never a send that is in flight."
 
 # Group: command: (module:function, line in the list of commands, further help).
 _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Send": {
         "send": ("send:send", "Push a message to a few users."),
-        "broadcast": (
-            "runs:broadcast",
-            "Push a message to any number of users, in a run that survives a crash.",
-            _CONTINUED,
-        ),
+        "broadcast": ("runs:broadcast", "Push a message to many users, in a run that survives a crash.", _CONTINUED),
         "resume": ("runs:resume", "Continue a run.", "Needs neither the message nor the source of the users."),
         "campaign create": ("send:create", "Create a push campaign from a file and print its uuid.", _CREATED),
     },
@@ -39,7 +33,7 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "message lint": (
             "message:lint",
             "Check the message or campaign in a file.",
-            "Exits with 1 if there is advice, with 2 if the file can't be sent.",
+            "Exits with 1 if there is advice.",
         ),
         "message preview": ("message:preview", "Show the message in a file as a user sees it."),
         "claims list": ("claims:list_claims", "List the sends with an idempotency key that have claimed users."),
@@ -47,7 +41,7 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "claims release": ("claims:release", "Release claimed users: the next delivery pushes to them.", _RELEASED),
         "doctor": (
             "doctor:doctor",
-            "Check settings, host name, connection and certificate.",
+            "Check settings, host, connection and certificate.",
             "Exits with 4 if a check fails.",
         ),
     },

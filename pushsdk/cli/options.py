@@ -27,7 +27,7 @@ _FLAG = Parameter(negative=(), show_default=False)
 Flag = Annotated[bool, _FLAG]
 Json = Annotated[bool, _FLAG, Parameter(help="Print the result as one JSON object.")]
 JsonLines = Annotated[bool, _FLAG, Parameter(help="Print one JSON object per line.")]
-Yes = Annotated[bool, _FLAG, Parameter(help="Don't ask before sending to another machine.")]
+Yes = Annotated[bool, _FLAG, Parameter(help="Don't ask for confirmation.")]
 
 
 @Parameter(name="*", group=Group("Service", sort_key=10))

@@ -46,16 +46,8 @@ _SETTINGS: Mapping[str, tuple[Any, str]] = {
 }
 KEYS = ("api_key", "api_key_file", "api_key_command")
 """The settings that give the Api-Key. Options, variables and file may each have one of them."""
-_NO_KEY = (
-    "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or set one of them in a settings file"
-)
-_NO_URL = "no base URL: pass --base-url, or set PUSHSDK_BASE_URL, or base_url in a settings file"
-_RETRIES: Mapping[str, Callable[[], RetryPolicy]] = {
-    "safe": RetryPolicy.safe,
-    "collapsible": RetryPolicy.collapsible,
-    "at-least-once": RetryPolicy.at_least_once,
-    "none": RetryPolicy.none,
-}
+_NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
+_NO_URL = "no base URL: set PUSHSDK_BASE_URL, pass --base-url, or use a settings file"
 
 
 class SettingValue(Struct, frozen=True):
@@ -90,9 +82,6 @@ def resolve(options: Mapping[str, object]) -> ClientSettings:
     # A bad key is no usage error: its option names a file or a command, and the problem is in there.
     by_option = name in _SETTINGS and name in found and found[name].source.startswith("--")
     raise usage_error(text) if by_option else ConfigurationError(text)
-
-
-# -- finding ------------------------------------------------------------------------------------------------------
 
 
 def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> dict[str, SettingValue]:
@@ -161,9 +150,6 @@ def _read_settings(file: Path) -> dict[str, SettingValue]:
     return {name: SettingValue(value, f"{file}: {name}", folder) for name, value in table.items()}
 
 
-# -- checking -----------------------------------------------------------------------------------------------------
-
-
 def check(found: Mapping[str, SettingValue]) -> tuple[ClientSettings | None, dict[str, str]]:
     """Return the settings, or None if there are problems; and the problems by the name of the setting."""
     values: dict[str, Any] = dict.fromkeys(_SETTINGS)
@@ -192,11 +178,12 @@ def check(found: Mapping[str, SettingValue]) -> tuple[ClientSettings | None, dic
     if problems:
         return None, problems
     seconds = {"total": values["timeout"], "attempt": values["attempt_timeout"]}
+    policy = values["retry"] and getattr(RetryPolicy, values["retry"].replace("-", "_"))()
     settings: ClientSettings = {
         "base_url": values["base_url"],
         "api_key": values[str(key)],
         "timeout": Timeout(**{name: value for name, value in seconds.items() if value is not None}),
-        "retry": None if values["retry"] is None else _RETRIES[values["retry"]](),
+        "retry": policy,
         "limits": None if values["in_flight"] is None else Limits(in_flight=values["in_flight"]),
         "rate": Rate(users_per_second=values["rate"], requests_per_second=values["requests_per_second"]),
         "allow_insecure": insecure,
@@ -213,9 +200,6 @@ def _typed(name: str, value: object) -> Any:
     except msgspec.ValidationError:
         raise ConfigurationError(f"must be {rule}") from None
     return redacted(typed) if kind is str else typed
-
-
-# -- the Api-Key --------------------------------------------------------------------------------------------------
 
 
 def read_key(name: str, value: object, folder: Path) -> HeaderSecret:

@@ -21,7 +21,7 @@ from pushsdk.claims.postgres import SCHEMES as POSTGRES
 from pushsdk.claims.redis import SCHEMES as REDIS
 from pushsdk.claims.store import PAGE
 from pushsdk.cli.exit import CommandError, Exit, usage_error
-from pushsdk.cli.options import Flag, Json, JsonLines
+from pushsdk.cli.options import Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
@@ -31,9 +31,7 @@ T = TypeVar("T")
 
 FILES = {"sqlite": SqliteClaims, "directory": DirectoryClaims}
 KEY = re.compile(r"[0-9a-f]{64}")
-OlderThan = Annotated[
-    timedelta | None, Parameter(help="Select the sends claimed at least this long ago, for example 90s, 15m, 1h or 2d.")
-]
+OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
 
 @Parameter(name="*", group=Group("Store", sort_key=10))
@@ -92,15 +90,13 @@ def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = Fal
     return Exit.DONE
 
 
-def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: Flag = False) -> int:
+def release(*keys: str, store: StoreOptions, older_than: OlderThan = None, yes: Yes = False) -> int:
     """Release claimed users: the next delivery pushes to them, perhaps a second time.
 
     Parameters
     ----------
     keys
         The keys of the sends, as claims list prints them.
-    yes
-        Don't ask.
     """
     if bool(keys) is (older_than is not None):
         raise usage_error("pass either keys or --older-than")

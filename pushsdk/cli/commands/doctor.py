@@ -36,15 +36,16 @@ _HINTS = {
     "UNEXPECTED_EOF_WHILE_READING": "the other side closed the connection: does a firewall or proxy refuse TLS?",
 }
 
-Address = tuple[str, int]
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+State = Literal["ok", "warn", "fail"]
+Address = tuple[str, int]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Struct, frozen=True):
     """The result of one check, with the fix if it failed."""
 
     check: str
-    state: Literal["ok", "warn", "fail"]
+    state: State
     text: str
 
 
@@ -58,21 +59,20 @@ def probe(base_url: str, proxy: str | None = None) -> Iterator[Finding]:
         resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "not a host name"
-        text = f"{host} has no address: {reason}; check the name and the network"
-        yield Finding(check="dns", state="fail", text=text)
+        yield Finding("dns", "fail", f"{host} has no address: {reason}; check the name and the network")
         return
     addresses = list(dict.fromkeys((str(address[0]), int(address[1])) for *_, address in resolved))
     names = ", ".join(name for name, _ in addresses)
-    yield Finding(check="dns", state="ok", text=f"{host} is {names} ({_elapsed(started)})")
+    yield Finding("dns", "ok", f"{host} is {names} ({_elapsed(started)})")
     reached: list[Address] = []
     for address in addresses:
         yield _connect(address, reached)
     if reached and proxy is not None:
-        yield Finding(check="tls", state="warn", text="not checked: the connection goes through a proxy")
+        yield Finding("tls", "warn", "not checked: the connection goes through a proxy")
     elif reached and target.scheme == "https":
         yield _handshake(host, reached[0])
     elif reached and not is_loopback(host):
-        yield Finding(check="tls", state="warn", text="plain http: the Api-Key can be read on the way; use https")
+        yield Finding("tls", "warn", "plain http: the Api-Key can be read on the way; use https")
 
 
 def _connect(address: Address, reached: list[Address]) -> Finding:
@@ -82,11 +82,10 @@ def _connect(address: Address, reached: list[Address]) -> Finding:
         socket.create_connection(address, _CONNECT_TIMEOUT).close()
     except OSError as error:
         # The client tries the next address, so a failure beside an address that works only costs time.
-        state: Literal["warn", "fail"] = "warn" if reached else "fail"
         text = f"{name}: {_reason(error)}; is the service running, and does a firewall block the port?"
-        return Finding(check="tcp", state=state, text=text)
+        return Finding("tcp", "warn" if reached else "fail", text)
     reached.append(address)
-    return Finding(check="tcp", state="ok", text=f"{name} accepts connections ({_elapsed(started)})")
+    return Finding("tcp", "ok", f"{name} accepts connections ({_elapsed(started)})")
 
 
 def _handshake(host: str, address: Address) -> Finding:
@@ -98,16 +97,15 @@ def _handshake(host: str, address: Address) -> Finding:
         with opened, context.wrap_socket(opened, server_hostname=host) as secured:
             certificate, version = secured.getpeercert() or {}, secured.version()
     except ssl.SSLCertVerificationError as error:
-        text = f"the certificate can't be trusted: {error.verify_message}; replace the certificate"
-        return Finding(check="tls", state="fail", text=text)
+        return Finding("tls", "fail", f"the certificate can't be trusted: {error.verify_message}; replace it")
     except ssl.SSLError as error:
-        return Finding(check="tls", state="fail", text=_HINTS.get(error.reason or "", f"TLS failed: {error.reason}"))
+        return Finding("tls", "fail", _HINTS.get(error.reason or "", f"TLS failed: {error.reason}"))
     except OSError as error:
-        return Finding(check="tls", state="fail", text=f"TLS failed: {_reason(error)}")
+        return Finding("tls", "fail", f"TLS failed: {_reason(error)}")
     ends = datetime.strptime(str(certificate["notAfter"]), _DATE).replace(tzinfo=UTC)
     days = (ends - datetime.now(UTC)).days
     text = f"{version}, certificate valid until {ends:%Y-%m-%d}, {days} days ({_elapsed(started)})"
-    return Finding(check="tls", state="ok" if days >= _RENEWAL_DAYS else "warn", text=text)
+    return Finding("tls", "ok" if days >= _RENEWAL_DAYS else "warn", text)
 
 
 def _reason(error: OSError) -> str:
@@ -133,20 +131,20 @@ def doctor(*, json: JsonLines = False, options: CallOptions = CallOptions()) -> 
 
 def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     versions = f"pushsdk {__version__}, aiohttp {version('aiohttp')}, Python {platform.python_version()}"
-    yield Finding(check="versions", state="ok", text=versions)
+    yield Finding("versions", "ok", versions)
     try:
         found = find(options)
     except ConfigurationError as error:
-        yield Finding(check="settings", state="fail", text=str(error))
+        yield Finding("settings", "fail", str(error))
         return
     settings, problems = check(found)
     for name, setting in found.items():
         if name not in problems:
-            yield Finding(check=name, state="ok", text=_describe(name, setting))
+            yield Finding(name, "ok", _describe(name, setting))
     if "config" not in found:
-        yield Finding(check="config", state="ok", text="no settings file")
+        yield Finding("config", "ok", "no settings file")
     for name, text in problems.items():
-        yield Finding(check=name, state="fail", text=for_shell(text))
+        yield Finding(name, "fail", for_shell(text))
     if settings is not None:
         yield from probe(settings["base_url"], settings.get("proxy"))
 

@@ -33,11 +33,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 _MAX_BYTES = 64 * 1024
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
-_FORWARDED = [
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
-]
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+_FORWARDED = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 _FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends these to the whole foreground process group
 
 app: App = App(name="emulator", help="Run the push service with the faults and limits of your choice.")
@@ -70,7 +67,10 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     """Return the emulator that the options describe. Raises CommandError."""
     if options.audience is not None and not segment_available():
         raise CommandError("--audience needs duckdb: pip install 'pushsdk[cli]'", Exit.CANNOT_RUN)
-    limits = ServiceLimits() if options.limits is None else _limits(options.limits)
+    limits = ServiceLimits()
+    if options.limits is not None:
+        with _option_errors(f"--limits {options.limits}"):
+            limits = msgspec.json.decode(options.limits.read_bytes(), type=ServiceLimits)
     faults = _faults(options.faults)
     with _option_errors("--audience"):  # the other options have been checked
         return Emulator(
@@ -103,11 +103,6 @@ def _faults(name: str | None) -> list[Fault]:
         faults = load_faults(Path(name).read_bytes())
         Rules(faults)
         return faults
-
-
-def _limits(file: Path) -> ServiceLimits:
-    with _option_errors(f"--limits {file}"):
-        return msgspec.json.decode(file.read_bytes(), type=ServiceLimits)
 
 
 @contextmanager

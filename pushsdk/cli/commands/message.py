@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from cyclopts import Parameter
 from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
@@ -19,6 +20,9 @@ from pushsdk.cli.options import File, JsonLines
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
 __all__ = ["lint", "preview"]
+
+
+ResourceFile = Annotated[File, Parameter(help="The JSON file of a message, campaign or push request; - is stdin.")]
 
 
 class Preview(Struct, frozen=True, kw_only=True):
@@ -38,11 +42,13 @@ def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Prev
     """Return the message in each of its languages, as a user with these fields sees it."""
     texts = {name: message.get(name) or {} for name in TEXTS}
     languages = dict.fromkeys(language for translations in texts.values() for language in translations)
+    switches = {"iOS": "iosEnabled", "Android": "androidEnabled"}
+    platforms = [name for name, switch in switches.items() if message.get(switch)]
     buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
     return [
         Preview(
             language=language,
-            platforms=_platforms(message),
+            platforms=", ".join(platforms) or "no platform",
             image=message.get("bigImageUrl") or message.get("richMediaUrl") or "",
             buttons=[label for label in buttons if label],
             opens=message.get("iosActionUrl") or message.get("androidActionUrl") or "",
@@ -50,11 +56,6 @@ def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Prev
         )
         for language in languages
     ]
-
-
-def _platforms(message: Mapping[str, Any]) -> str:
-    switches = {"iOS": "iosEnabled", "Android": "androidEnabled"}
-    return ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform"
 
 
 def _rows(notification: Preview) -> Iterator[tuple[str, str]]:
@@ -70,14 +71,8 @@ def _rows(notification: Preview) -> Iterator[tuple[str, str]]:
         yield f"opens: {notification.opens}", "dim"
 
 
-def lint(file: File, /, *, json: JsonLines = False) -> int:
-    """Check the message or campaign in a file.
-
-    Parameters
-    ----------
-    file
-        The JSON file of a message, a campaign or a push request; - is standard input.
-    """
+def lint(file: ResourceFile, /, *, json: JsonLines = False) -> int:
+    """Check the message or campaign in a file."""
     resource, _ = read_resource(file)
     problems = lint_resource(resource)
     for problem in problems:
@@ -90,13 +85,11 @@ def lint(file: File, /, *, json: JsonLines = False) -> int:
     return Exit.INCOMPLETE if problems else Exit.DONE
 
 
-def preview(file: File, /, *, fields: str = "{}", lang: str | None = None, json: JsonLines = False) -> int:
+def preview(file: ResourceFile, /, *, fields: str = "{}", lang: str | None = None, json: JsonLines = False) -> int:
     """Show the message in a file as a user sees it, once in each language.
 
     Parameters
     ----------
-    file
-        The JSON file of a message, a campaign or a push request; - is standard input.
     fields
         Fill the placeholders from '{"first_name": "Ann"}' or @FILE; missing fields get their fallback.
     lang

@@ -33,11 +33,17 @@ from pushsdk.cli.files import open_audience, print_advice, read_fields, read_mes
 from pushsdk.cli.interrupt import Interrupt
 from pushsdk.cli.options import File, Flag, Json, ServiceOptions, Yes, confirm
 from pushsdk.cli.output import Figure, ProgressMode, print_figures, progress
-from pushsdk.cli.settings import ClientSettings
 from pushsdk.cli.terminal import duration, print_json, say, visible, warn
 
 __all__ = ["broadcast", "plan", "report", "resume", "status"]
 
+RunFile = Annotated[Path, Parameter(help="The file of the run.")]
+UserSource = Annotated[
+    File | None,
+    Parameter(
+        help="A .txt (one id per line), .csv, .jsonl or .parquet file with the users; - is ids on standard input."
+    ),
+]
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
 Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
@@ -110,11 +116,8 @@ class ResumeOptions:
         return result.not_sent + (result.unknown if self.on_unknown == "resend" else 0)
 
 
-# -- plan ---------------------------------------------------------------------------------------------------------
-
-
 def plan(
-    source: File | None = None,
+    source: UserSource = None,
     /,
     *,
     content: BroadcastOptions,
@@ -126,8 +129,6 @@ def plan(
 
     Parameters
     ----------
-    source
-        A .txt (one id per line), .csv, .jsonl or .parquet file with the users; - reads ids from standard input.
     rate
         Estimate the time at this many users per second.
     requests_per_second
@@ -173,11 +174,8 @@ def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> It
         yield "time", "?", "as fast as the service accepts them; pass --rate for an estimate", ""
 
 
-# -- broadcast and resume -----------------------------------------------------------------------------------------
-
-
 def broadcast(
-    source: File | None = None,
+    source: UserSource = None,
     /,
     *,
     content: BroadcastOptions,
@@ -186,12 +184,10 @@ def broadcast(
     options: ResumeOptions = ResumeOptions(),
     service: ServiceOptions = ServiceOptions(),
 ) -> int:
-    """Push a message to any number of users, in a run that survives a crash.
+    """Push a message to many users, in a run that survives a crash.
 
     Parameters
     ----------
-    source
-        A .txt (one id per line), .csv, .jsonl or .parquet file with the users; - reads ids from standard input.
     run
         Record the run in this file, which holds user ids and is readable by you only.
     personalize
@@ -199,7 +195,6 @@ def broadcast(
     """
     message, fields, audience = content.read(source)
     distinct = not content.no_dedupe
-    settings = service.settings()
     print_advice(message)
     users = None
     try:
@@ -217,42 +212,29 @@ def broadcast(
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
         return await client.send_each(requests, **run_options)
 
-    return _send_run(start, run, options, service, settings, users=users, target=target)
+    return _send_run(start, run, options, service, users, target)
 
 
 def resume(
-    run: Path, /, *, options: ResumeOptions = ResumeOptions(), service: ServiceOptions = ServiceOptions()
+    run: RunFile, /, *, options: ResumeOptions = ResumeOptions(), service: ServiceOptions = ServiceOptions()
 ) -> int:
-    """Continue a run.
-
-    Parameters
-    ----------
-    run
-        The file of the run.
-    """
+    """Continue a run."""
     users = options.users_left(run)
-    settings = service.settings()
 
     async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
         return await client.resume(run, **run_options)
 
-    return _send_run(start, run, options, service, settings, users=users, target=count(users))
+    return _send_run(start, run, options, service, users, count(users))
 
 
 def _send_run(
-    start: Start,
-    run: Path,
-    options: ResumeOptions,
-    service: ServiceOptions,
-    settings: ClientSettings,
-    *,
-    users: int | None,
-    target: str,
+    start: Start, run: Path, options: ResumeOptions, service: ServiceOptions, users: int | None, target: str
 ) -> int:
     """Ask, send a run until it ends or Ctrl-C, print the counts, and on stderr what is left to do.
 
     ``users`` is the number of users left, None if it is unknown; ``target`` names them in the question.
     """
+    settings = service.settings()
     if users != 0:
         confirm(f"Push to {target} at {settings['base_url']}?", settings, yes=options.yes)
     command = resume_command(run, service.given())
@@ -299,17 +281,8 @@ def resume_command(run: object, options: Mapping[str, Any]) -> str:
     return visible(shlex.join(words))
 
 
-# -- status and report --------------------------------------------------------------------------------------------
-
-
-def status(run: Path, /, *, json: Json = False) -> int:
-    """Show the counts of a run, which another process may be sending.
-
-    Parameters
-    ----------
-    run
-        The file of the run.
-    """
+def status(run: RunFile, /, *, json: Json = False) -> int:
+    """Show the counts of a run, which another process may be sending."""
     result = read_report(run)
     _print_counts(result, json=json)
     # The file does not hold the options of the run, and without its --rate a resume may send too fast.
@@ -317,13 +290,11 @@ def status(run: Path, /, *, json: Json = False) -> int:
     return _exit_code(result)
 
 
-def report(run: Path, /, *, form: Format = "table", outcome: Outcome | None = None) -> int:
+def report(run: RunFile, /, *, form: Format = "table", outcome: Outcome | None = None) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 
     Parameters
     ----------
-    run
-        The file of the run.
     form
         Print this format; jsonl is exact, csv is safe to open in a spreadsheet.
     outcome

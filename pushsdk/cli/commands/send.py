@@ -103,23 +103,14 @@ async def _send(
 
 
 def _success(receipt: Receipt) -> dict[str, Any]:
-    return {
-        "outcome": receipt.outcome,
-        "users": {receipt.outcome: receipt.users},
-        "duplicates": receipt.duplicates,
-        "requests": receipt.requests,
-        "status": receipt.status,
-    }
+    counts = {name: getattr(receipt, name) for name in ("duplicates", "requests", "status")}
+    return {"outcome": receipt.outcome, "users": {receipt.outcome: receipt.users}, **counts}
 
 
 def _failure(error: PushError) -> dict[str, Any]:
     outcomes = error.outcomes.values() if isinstance(error, PartialError) else [error.outcome] * len(error.user_ids)
-    return {
-        "outcome": error.outcome,
-        "users": dict(Counter(outcomes)),
-        "status": error.attempts[-1].status,
-        "error": str(error),
-    }
+    users, status = Counter(outcomes), error.attempts[-1].status
+    return {"outcome": error.outcome, "users": users, "status": status, "error": str(error)}
 
 
 def create(file: File, /, *, yes: Yes = False, json: Json = False, options: CallOptions = CallOptions()) -> int:
