@@ -1877,7 +1877,7 @@ SYNC_CODE = [
     Mutant(
         "a child keeps the parent's connections",
         LOOP_THREAD,
-        "            os.dup2(nowhere, file, inheritable=False)\n",
+        "            os.dup2(devnull, file, inheritable=False)\n",
         "            pass\n",
         T_SYNC + "fork.py",
     ),
@@ -1889,16 +1889,16 @@ SYNC_CODE = [
         T_SYNC + "interrupts.py",
     ),
     Mutant(
-        "a result that its thread did not take is told to nobody",
+        "a result that its thread did not take is not reported",
         LOOP_THREAD,
-        "        if call.ended and report is not None:",
-        "        if not call.begun and report is not None:",
+        "        if call.done and report is not None:",
+        "        if not call.started and report is not None:",
         T_SYNC + "interrupts.py",
     ),
     Mutant(
         "the caller's iterable is read in the loop",
         LOOP_THREAD,
-        "    return Reader(items, ask)",
+        "    return Reader(items, request)",
         "    return items",
         T_SYNC + "threads.py",
     ),
@@ -1926,7 +1926,7 @@ SYNC_CODE = [
     Mutant(
         "a dropped client keeps its thread",
         "pushsdk/sync/client.py",
-        "if not thread.is_inherited and thread.close_soon(AT_EXIT):",
+        "if not thread.is_inherited and thread.close_soon(EXIT_DRAIN):",
         "if not thread.is_inherited:",
         T_SYNC + "lifetime.py",
     ),

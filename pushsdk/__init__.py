@@ -1,4 +1,4 @@
-"""The push client that says of every user what happened, and never pushes twice unless asked."""
+"""A push client that reports the outcome of every user, and never retries into a second push unless asked."""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
         UnexpectedResponseError,
         ValidationError,
     )
-    from pushsdk._core.events import (
-        AttemptEnded,
-        ClientPaused,
-        Event,
-        RequestSplit,
-        RetryScheduled,
-        SendAbandoned,
-    )
+    from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RequestSplit, RetryScheduled, SendAbandoned
     from pushsdk._core.lint import Problem, lint
     from pushsdk._core.models import (
         UNSET,
@@ -56,64 +49,49 @@ if TYPE_CHECKING:
         Segment,
         UnsetType,
     )
-    from pushsdk._core.outcome import (
-        Attempt,
-        Outcome,
-    )
+    from pushsdk._core.outcome import Attempt, Outcome
     from pushsdk._core.placeholders import Placeholder, find_placeholders, placeholder, render
-    from pushsdk._core.policy import (
-        Batching,
-        Limits,
-        Rate,
-        RetryPolicy,
-        Timeout,
-    )
-    from pushsdk._core.results import (
-        ClientStats,
-        DrainReport,
-        Receipt,
-    )
+    from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
+    from pushsdk._core.results import ClientStats, DrainReport, Receipt
     from pushsdk._core.stop_policy import StopPolicy
     from pushsdk._runs.progress import Progress
     from pushsdk._runs.report import BroadcastReport, read_report
     from pushsdk._runs.run_file.journal import Row
-    from pushsdk.client import (
-        AsyncPushClient,
-    )
+    from pushsdk.client import AsyncPushClient
     from pushsdk.sync.client import PushClient
 
-else:  # a type checker would take any name for one that this finds
+else:  # hidden from type checkers: with a module __getattr__ they would accept any name
 
     def __getattr__(name):
         if name in __all__:
-            for module in map(importlib.import_module, (f"{__name__}.{place}" for place in _MODULES)):
+            for module in map(importlib.import_module, _MODULES):
                 if name in module.__all__:
-                    globals()[name] = each = getattr(module, name)
-                    return each
+                    globals()[name] = value = getattr(module, name)
+                    return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():
         return __all__
 
 
-# Where the names live, cheap modules first. A name is imported when it is first asked for (PEP 562): a command line
-# that only shows its help does not wait for msgspec, nor one that only reads a file for aiohttp.
+# The modules of the public names, cheap ones first. A name is imported on first use (PEP 562): ``pushsdk --help`` does
+# not import msgspec, and reading a run file does not import aiohttp.
 _MODULES = (
-    "_core.outcome",
-    "_core.errors",
-    "_core.models",
-    "_core.policy",
-    "_core.results",
-    "_core.events",
-    "_core.placeholders",
-    "_core.lint",
-    "_core.stop_policy",
-    "_audience.audience",
-    "_runs.run_file.journal",
-    "_runs.progress",
-    "_runs.report",
-    "client",
-    "sync.client",
+    "pushsdk._core.outcome",
+    "pushsdk._core.errors",
+    "pushsdk._core.models",
+    "pushsdk._core.policy",
+    "pushsdk._core.results",
+    "pushsdk._core.events",
+    "pushsdk._core.placeholders",
+    "pushsdk._core.lint",
+    "pushsdk._core.stop_policy",
+    "pushsdk._audience.audience",
+    "pushsdk._runs.run_file.journal",
+    "pushsdk._runs.progress",
+    "pushsdk._runs.report",
+    "pushsdk.client",
+    "pushsdk.sync.client",
 )
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""AsyncPushClient: puts the parts together and owns their lifetime. Start reading here.
+"""AsyncPushClient: builds the engine, checks arguments, and owns the lifetime of the parts. Start reading here.
 
-A ``send`` becomes a ``Call`` (``_core.batching``), travels with others (``_io.queue``) as a request
-(``_io.sender``) over aiohttp (``_io.transport``); what its attempts mean is one table (``_core.outcome``).
+``send`` makes a ``Call`` (``_core.batching``); equal calls share a request (``_io.queue``, ``_io.sender``) over aiohttp
+(``_io.transport``); one table says what its attempts mean (``_core.outcome``).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
 from pushsdk._core import wire
@@ -20,7 +20,6 @@ from pushsdk._core.arguments import check_policy, check_setting, check_timeout, 
 from pushsdk._core.batching import Call, Content, Options
 from pushsdk._core.error_mapping import BODY_KEPT, error_for
 from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
-from pushsdk._core.events import Event
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
@@ -34,20 +33,16 @@ from pushsdk._runs import api as runs
 from pushsdk._runs.keyed import keyed_sends
 from pushsdk._runs.options import RunPath, RunSettings
 from pushsdk._runs.report import BroadcastReport
-from pushsdk.claims.store import ClaimStore
-from pushsdk.options import RunOptions
-
-if TYPE_CHECKING:
-    import ssl as ssl_module
+from pushsdk.options import ClientOptions, RunOptions
 
 __all__ = ["AsyncPushClient"]
 
 
 class AsyncPushClient:
-    """The client of the push service: sends pushes, creates campaigns, and says of every user what happened.
+    """An async client of the push service: sends pushes, creates campaigns, and reports the outcome of every user.
 
-    ``async with AsyncPushClient(base_url, api_key) as client:`` closes it at the end; else call ``aclose``. It may be
-    constructed anywhere, and is used in one event loop and one process.
+    Use ``async with AsyncPushClient(base_url, api_key) as client:``, or call ``aclose`` at the end. A client may be
+    constructed anywhere; it is used in one event loop of one process.
     """
 
     def __init__(
@@ -55,67 +50,55 @@ class AsyncPushClient:
         base_url: str | None = None,
         api_key: str | KeySource | None = None,
         *,
-        # What is repeated, how long things may take
-        retry: RetryPolicy | None = None,
-        timeout: Timeout | float | None = None,
-        # What is merged, what is held back
-        batching: Batching | None = None,
-        limits: Limits | None = None,
-        rate: Rate | None = None,
-        # The connections
         session: Session | None = None,
-        proxy: str | None = None,
-        ssl: ssl_module.SSLContext | None = None,
-        headers: Mapping[str, str] | None = None,
-        keepalive: float = 4.0,
-        allow_insecure: bool = False,
-        # What is told, what is remembered
-        on_event: Callable[[Event], Any] | None = None,
-        claims: ClaimStore | None = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
-        """Nothing is opened yet. Raises ConfigurationError, without quoting the key or the URL.
+        """Check the arguments; nothing is opened yet. For the options see ``pushsdk.options.ClientOptions``.
 
-        ``base_url`` and ``api_key`` default to PUSHSDK_BASE_URL and PUSHSDK_API_KEY. ``api_key`` may be a callable,
-        sync or async, that is asked at each attempt. ``base_url`` is https, or http to localhost, 127.0.0.0/8 or ::1,
-        or anywhere with ``allow_insecure``. ``timeout`` is a Timeout, or the total in seconds. A ``session`` is used
-        and never closed; ``ssl`` is a context with your own certificates; ``headers`` go with every request;
-        ``keepalive`` is how long an idle connection is kept, in seconds: keep it below the server's (a connection
-        closed by the server is replaced, at the cost of a new one). ``on_event`` is called with each event.
-        ``claims`` is the claim store of ``send(..., idempotency_key=)``, used and never closed.
+        ``base_url`` and ``api_key`` default to the variables PUSHSDK_BASE_URL and PUSHSDK_API_KEY. ``base_url`` is
+        https; http is allowed to localhost, 127.0.0.0/8 and ::1, and anywhere with ``allow_insecure``. ``api_key`` may
+        be a sync or async callable, which is called for each attempt. ``session``, an aiohttp ClientSession, is used
+        and never closed.
+
+        Raises ConfigurationError, without quoting the key or the URL.
         """
         api_key = redacted(os.environ.get("PUSHSDK_API_KEY") if api_key is None else api_key)
+        base_url = redacted(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
+        options["proxy"] = proxy = redacted(options.get("proxy"))
+        if unknown := options.keys() - ClientOptions.__optional_keys__:
+            raise TypeError(f"AsyncPushClient() got an unexpected keyword argument {min(unknown)!r}")
         if api_key is None:
             raise ConfigurationError("no api_key: pass it, or set PUSHSDK_API_KEY")
-        base_url = redacted(os.environ.get("PUSHSDK_BASE_URL") if base_url is None else base_url)
-        proxy = redacted(proxy)
+        allow_insecure, on_event = options.get("allow_insecure", False), options.get("on_event")
         if not isinstance(allow_insecure, bool):
-            raise ConfigurationError("allow_insecure is True or False")
+            raise ConfigurationError(f"allow_insecure must be True or False; got {type(allow_insecure).__name__}")
         checked_url = check_base_url(base_url, allow_insecure=allow_insecure)
         check_session(session)
-        check_ssl(ssl)
+        check_ssl(ssl := options.get("ssl"))
         if on_event is not None and not callable(on_event):
-            raise ConfigurationError("on_event is a callable that takes one event")
-        policy, patience = check_policy(retry, RetryPolicy.safe()), check_timeout(timeout, Timeout())
+            raise ConfigurationError(f"on_event must be a callable that takes one event; got {type(on_event).__name__}")
+        policy = check_policy(options.get("retry"), RetryPolicy.safe())
+        timeout = check_timeout(options.get("timeout"), Timeout())
         self._engine = Engine(
             EngineSettings(
                 base_url=checked_url,
                 credentials=Credentials(api_key),
-                batching=check_setting(Batching, "batching", batching),
-                limits=check_setting(Limits, "limits", limits),
-                rate=check_setting(Rate, "rate", rate),
+                batching=check_setting(Batching, "batching", options.get("batching")),
+                limits=check_setting(Limits, "limits", options.get("limits")),
+                rate=check_setting(Rate, "rate", options.get("rate")),
                 session=session,
                 proxy=None
                 if proxy is None
                 else check_proxy(proxy, base_url=checked_url, allow_insecure=allow_insecure),
                 allow_insecure=allow_insecure,
                 ssl=True if ssl is None else ssl,
-                headers=check_headers(headers),
-                keepalive=check_seconds("keepalive", keepalive),
+                headers=check_headers(options.get("headers")),
+                keepalive=check_seconds("keepalive", options.get("keepalive", 4.0)),
                 on_event=on_event,
             )
         )
-        self._options = self._engine.options_of(policy, patience)
-        self._keyed = keyed_sends(claims, self._engine)
+        self._options = self._engine.options_of(policy, timeout)
+        self._keyed = keyed_sends(options.get("claims"), self._engine)
 
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)
@@ -133,10 +116,10 @@ class AsyncPushClient:
         await self.aclose()
 
     async def aclose(self, drain: float = 30.0) -> DrainReport:
-        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest, and close.
+        """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and close.
 
-        What is ended gets its true outcome, NOT_SENT or UNKNOWN. The report says whom that concerns. Closing twice
-        does nothing.
+        Cancelled calls get their true outcome, NOT_SENT or UNKNOWN; the report lists their users. A second call does
+        nothing.
         """
         seconds = check_seconds("drain", drain, or_zero=True)
         engine = self._engine
@@ -211,10 +194,10 @@ class AsyncPushClient:
         timeout: Timeout | float | None = None,
         retry: RetryPolicy | None = None,
     ) -> CampaignCreated:
-        """Create a push campaign (interface, sections 2.1, 4.1).
+        """Create a push campaign, and return its uuid.
 
-        Returns its uuid. Raises as ``send`` does, and UnexpectedResponseError where the campaign was created but its
-        uuid can't be read. After an OutcomeUnknownError look its ``external_id`` up before you create it again.
+        Raises as ``send`` does, and UnexpectedResponseError if the campaign was created but the response has no
+        readable uuid. After an OutcomeUnknownError, look up its ``external_id`` before you create the campaign again.
         """
         engine = self._engine
         loop = engine.enter()
@@ -264,18 +247,17 @@ class AsyncPushClient:
         dedupe: bool = True,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
-        """Push one message to any number of users; memory does not grow with them. Never raises for a part.
+        """Push one message to any number of users, in constant memory. Failures are in the report, not raised.
 
-        First the plan: the distinct ids (``dedupe=False`` leaves that out) are cut into requests and stored in the
-        file ``run`` (mode 0600: it holds user ids), or in a temporary one. Then it is sent: each request is claimed in
-        the file before its first byte leaves, and settled after. A ``run`` that exists is taken up where it ended, also
-        after kill -9, without reading ``user_ids`` again; it must be of this message, base_url and source. What was
-        claimed and never settled is UNKNOWN: skipped, unless ``on_unknown="resend"``. Throttled and unsent requests are
-        retried as long as it takes; ``stop_policy`` says when to stop, ``limit`` after how many users to pause,
-        ``stop`` ends it early, after what is on its way. ``durable`` syncs each claim to the disk, for a loss of power.
-        ``on_progress`` is told twice a second.
+        The run is planned first: the distinct ids (``dedupe=False`` keeps duplicates) are cut into requests and stored
+        in the file ``run`` (mode 0600, as it holds user ids) or in a temporary one. Each request is claimed in that
+        file before its first byte is sent, and settled afterwards. An existing ``run`` is resumed, also after kill -9,
+        without reading ``user_ids`` again; message, base_url and source must be the same. Users that were claimed and
+        never settled are UNKNOWN, and skipped unless ``on_unknown="resend"``. Throttled and unsent requests are retried
+        until ``stop_policy`` ends the run. Set ``stop`` to end the run after the requests in flight. For the options
+        see ``pushsdk.options.RunOptions``.
 
-        Raises ValidationError or ConfigurationError before anything is sent, RunFileError where the file can't be used.
+        Raises ValidationError or ConfigurationError before anything is sent, RunFileError if the file can't be used.
         """
         return await runs.broadcast(
             self._engine,
@@ -296,10 +278,10 @@ class AsyncPushClient:
         stop: asyncio.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
-        """Send many requests, each with a message of its own, as ``broadcast`` sends one: planned, claimed, settled.
+        """Send many requests, each with its own message: planned, claimed and settled like a ``broadcast``.
 
-        Each item has ``user_ids`` (at most ``Batching.max_users``) and a ``message``. A ``run`` that exists is taken
-        up without reading ``requests`` again.
+        Each item has ``user_ids`` (at most ``Batching.max_users``) and a ``message``. An existing ``run`` is resumed
+        without reading ``requests`` again. Raises as ``broadcast`` does.
         """
         settings = self._run_settings(run, stop, options)
         return await runs.send_each(self._engine, settings, requests)
@@ -311,33 +293,33 @@ class AsyncPushClient:
         stop: asyncio.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
-        """Take up a run file where it ended; nothing but the file and a client of the same base_url is needed.
+        """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
-        Raises RunFileError where the file is not a run, is in use, damaged, or was never planned to its end.
+        Raises RunFileError if the file is not a run, is in use or damaged, or if its plan was never finished.
         """
         settings = self._run_settings(run, stop, options)
         return await runs.resume(self._engine, settings)
 
     def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
-        """Return a client with another timeout or policy that shares everything else, and ends with this one."""
+        """Return a client with another timeout or policy. Both share everything else and are closed together."""
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
         client._options = self._options_of(timeout, retry)
         return client
 
     async def flush(self) -> None:
-        """Send what lingers, and wait until every call made so far has ended."""
+        """Send lingering calls at once, and wait until every call made so far is complete."""
         if self._engine.loop is not None:
             self._engine.enter()
             self._engine.queue.flush()
             await self._engine.idle()
 
     def stats(self) -> ClientStats:
-        """The client's counters as of now."""
+        """Return the current counters."""
         return self._engine.stats()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
+        raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
 
     async def _send_once(self, call: Call, content: Content, idempotency_key: str) -> Receipt:
         assert self._keyed is not None  # noqa: S101 - checked by ``send``

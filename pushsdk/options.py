@@ -1,7 +1,4 @@
-"""The keyword arguments that several functions share: of a client, and of a run. Used with ``Unpack``.
-
-A name that is left out has the default that is given here.
-"""
+"""The keyword arguments of clients and of runs, for ``Unpack``. Each key names its default."""
 
 from __future__ import annotations
 
@@ -22,44 +19,45 @@ __all__ = ["ClientOptions", "RunOptions", "SendingOptions"]
 
 
 class SendingOptions(TypedDict, total=False):
-    """Options of a client that travel to another process, as to an executor of Spark."""
+    """The client options that can be sent to another process, for example to a Spark executor."""
 
     retry: RetryPolicy | None
-    """What is repeated after a failed attempt. Default: ``RetryPolicy.safe()``."""
+    """What is retried after a failed attempt. Default: ``RetryPolicy.safe()``."""
     timeout: Timeout | float | None
     """A Timeout, or the total in seconds. Default: ``Timeout()``."""
     batching: Batching | None
     """How concurrent sends are merged into one request. Default: ``Batching()``."""
     limits: Limits | None
-    """How much one client holds at a time. Default: ``Limits()``."""
+    """How many requests are in flight, and how much is queued. Default: ``Limits()``."""
     rate: Rate | None
-    """Caps on what is sent per second. Default: no cap."""
+    """The most requests or users per second. Default: unlimited."""
     proxy: str | None
-    """The URL of an HTTP proxy. Default: none; the environment's is not used."""
+    """The URL of an HTTP proxy. Default: none; proxy variables of the environment are ignored."""
     headers: Mapping[str, str] | None
-    """Headers of every request, beside the client's own."""
+    """Headers added to every request."""
     allow_insecure: bool
-    """Take a plain http ``base_url`` that is not loopback. Default: False."""
+    """Allow an http ``base_url`` that is not loopback. Default: False."""
 
 
 class ClientOptions(SendingOptions, total=False):
-    """Options of a client, but for an injected session, which belongs to one event loop."""
+    """The options of AsyncPushClient and PushClient."""
 
     ssl: ssl_module.SSLContext | None
-    """A context with your own certificates. It has to verify. Default: the system's."""
+    """A context with your own certificates. It must verify. Default: the system's certificates."""
     keepalive: float
-    """Seconds for which an idle connection is kept; keep it below the server's. Default: 4.0."""
+    """Seconds for which an idle connection is kept. Keep it below the server's: a connection that the server has closed
+    is replaced, at the cost of a new one. Default: 4.0."""
     on_event: Callable[[Event], Any] | None
     """A callable that is called with each event."""
     claims: ClaimStore | None
-    """The claim store of ``send(..., idempotency_key=)``."""
+    """The claim store for ``send(..., idempotency_key=)``. AsyncPushClient never closes it; PushClient does."""
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a run: of ``broadcast``, ``send_each`` and ``resume``."""
+    """The options of a run: of ``broadcast``, ``send_each`` and ``resume``."""
 
     on_unknown: OnUnknown
-    """``"skip"`` (default) leaves users with an unknown outcome alone; ``"resend"`` may push to them twice."""
+    """``"skip"`` (default) skips users with an unknown outcome; ``"resend"`` may push to them twice."""
     stop_policy: StopPolicy | None
     """When to stop the run. Default: ``StopPolicy()``."""
     on_progress: Callable[[Progress], object] | None
@@ -67,4 +65,4 @@ class RunOptions(TypedDict, total=False):
     limit: int | None
     """Pause the run after this many users. Default: no limit."""
     durable: bool
-    """Sync each claim to the disk, to survive a loss of power. Default: False."""
+    """Sync each claim to the disk, so that claims survive a power failure. Default: False."""

@@ -99,7 +99,7 @@ class _Push:
         self._claims = claims
         self._encoder = encoder
         self._stop_policy = stop_policy
-        self._call = ThreadCall()
+        self._call = ThreadCall[None]()
         # Set in the loop's thread, by ``_send``.
         self._store: ClaimStore | None = None
         self._sender: PlanSender | None = None

@@ -1,1 +1,1 @@
-"""The client for code without asyncio, and the thread that its event loop runs in."""
+"""The client for code without asyncio, and the thread of its event loop."""

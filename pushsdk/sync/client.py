@@ -1,6 +1,6 @@
-"""PushClient: the client for code without an event loop, as Celery tasks, Django views, notebooks and scripts.
+"""PushClient: the client for code without an event loop, for example Celery tasks, Django views, notebooks and scripts.
 
-The same core as AsyncPushClient, in one event loop in a thread (``loop_thread``) that starts with the first call.
+It drives an AsyncPushClient in an event loop that runs in a thread (``loop_thread``) from the first call on.
 """
 
 from __future__ import annotations
@@ -35,38 +35,39 @@ from pushsdk._runs.report import BroadcastReport
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
-from pushsdk.sync.loop_thread import AT_EXIT, LoopThread, ThreadCall, read, readable
+from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall, async_readable, read_ids
 
 __all__ = ["PushClient", "report_abandoned"]
 
-# Seconds between two looks at a ``threading.Event`` that stops a run.
-LOOK_EVERY = 0.05
+# Seconds between two checks of a ``threading.Event`` that stops a run.
+STOP_CHECK = 0.05
 
 
-def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall) -> None:
-    """In the loop: report what the call would have returned or raised, which its caller does not get."""
+def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Receipt]) -> None:
+    """Report the outcome of a send whose caller was interrupted. Called in the loop."""
     engine = client._engine
-    if engine.loop is None:  # the caller was interrupted before the loop did anything
+    if engine.loop is None:  # interrupted before the first call reached the loop
         return
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
-    for outcome, ids, attempts in _endings(users, call):
+    for outcome, ids, attempts in _outcomes(users, call):
         engine.counters.abandoned += 1
         engine.queue.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
 
 
-def _endings(users: tuple[str, ...], call: ThreadCall) -> list[tuple[Outcome, tuple[str, ...], tuple[Attempt, ...]]]:
+def _outcomes(
+    users: tuple[str, ...], call: ThreadCall[Receipt]
+) -> list[tuple[Outcome, tuple[str, ...], tuple[Attempt, ...]]]:
     error = call.error
     if error is None:
         return [(Outcome.ACCEPTED, users, call.result.attempts)]
     if isinstance(error, PartialError):
-        ended = ((outcome, error.users(outcome)) for outcome in Outcome)
-        return [(outcome, tuple(ids), error.attempts) for outcome, ids in ended if ids]
+        return [(outcome, ids, error.attempts) for outcome in Outcome if (ids := error.users(outcome))]
     # Any other error is a mistake in the call, found before anything was sent.
     return [(error.outcome, users, error.attempts)] if isinstance(error, PushError) else []
 
 
 class _Portal:
-    """Leads a process's threads to one client in one loop."""
+    """The way from a process's threads to one client in one loop."""
 
     def __init__(self, client: AsyncPushClient, claims: ClaimStore | None) -> None:
         #: The client of this process; replaced in a forked child.
@@ -74,14 +75,14 @@ class _Portal:
         self._claims = claims
         #: Set by ``close``.
         self.closed = False
-        # Guards the thread's start.
+        # Held while the thread is started.
         self._lock = threading.RLock()
         # Set by the first call.
         self._thread: LoopThread | None = None
         in_child(self, _Portal._start_over)
 
     def enter(self) -> LoopThread:
-        """Return the client's thread. Raises ClientClosedError, and ConfigurationError in that thread."""
+        """Return the thread, started. Raises ClientClosedError once closed, ConfigurationError in the thread itself."""
         with self._lock:
             if self.closed:
                 raise closed_error()
@@ -90,7 +91,7 @@ class _Portal:
         return thread
 
     def close(self, drain: float) -> DrainReport:
-        """Close the client, and wait until its thread has ended; the second of two waits as well."""
+        """Close the client, and wait until its thread has ended. A second call waits as well."""
         if self._thread is not None:
             self._thread.check_thread()
         with self._lock:
@@ -109,20 +110,20 @@ class _Portal:
                     await claims.aclose()
 
         thread = self._thread = LoopThread(close)
-        finalizer = weakref.finalize(self, _dropped, thread, f"PushClient({client._engine.settings.base_url!r})")
-        # At the end of the interpreter ``LoopThread`` closes what is open, without a warning.
+        finalizer = weakref.finalize(self, _close_dropped, thread, f"PushClient({client._engine.settings.base_url!r})")
+        # At the exit of the interpreter ``loop_thread`` closes every loop, without a warning.
         finalizer.atexit = False
         try:
             thread.start()
         except BaseException:
-            # A signal may have come when the thread had started.
+            # A signal handler may raise after the thread has started.
             if not thread.has_started:
                 self._thread = None
             raise
         return thread
 
     def _start_over(self) -> None:
-        """In a forked child: the thread runs in the parent only, and another thread may have held the lock."""
+        """Start over in a forked child: the thread runs in the parent only, and another thread may hold the lock."""
         engine = self.client._engine
         self._lock, self._thread = threading.RLock(), None
         self.client = client = self.client.with_options()
@@ -132,31 +133,28 @@ class _Portal:
 
 
 class PushClient:
-    """The client of the push service for code without an event loop: says of every user what happened.
+    """A client of the push service for code without an event loop: reports the outcome of every user.
 
-    ``with PushClient(base_url, api_key) as client:`` closes it at the end; else call ``close``. One is enough for all
-    threads of a process. It may be made before a fork: the child then has a client of its own, with a thread and
-    connections of its own, and nothing of what the parent had on its way. A call blocks its thread, also where that
-    runs an event loop: in a notebook that is fine, in async code use AsyncPushClient.
+    Use ``with PushClient(base_url, api_key) as client:``, or call ``close`` at the end. One client is enough for all
+    threads of a process. After a fork the child has its own thread and connections; calls in flight stay with the
+    parent. A call blocks its thread, even if an event loop runs there: fine in a notebook, but in async code use
+    AsyncPushClient.
 
-    ``on_event`` and ``api_key`` callables are called in the client's own thread: they must be quick, and not call it.
-    A client that was not closed is closed at the end of the interpreter; what is on its way then has five seconds.
+    ``on_event`` and ``api_key`` callables run in the client's own thread: they must be quick, and must not call the
+    client. A client that was not closed is closed when the interpreter exits, with five seconds for calls in flight.
     """
 
     def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | KeySource | None = None,
-        **options: Unpack[ClientOptions],
+        self, base_url: str | None = None, api_key: str | KeySource | None = None, **options: Unpack[ClientOptions]
     ) -> None:
-        """As AsyncPushClient's, but for ``session``, which would be another loop's. Nothing is opened yet.
+        """Check the arguments: those of AsyncPushClient, without ``session``. Nothing is opened yet.
 
-        ``claims`` is used in the client's loop, and closed with it. Raises ConfigurationError.
+        ``claims`` is used in the client's loop, and closed with the client. Raises ConfigurationError.
         """
         base_url, api_key, options["proxy"] = redacted(base_url), redacted(api_key), redacted(options.get("proxy"))
-        # No session: it would be another loop's.
+        # A session would belong to another loop.
         client = AsyncPushClient(base_url, api_key, session=None, **options)
-        # Replaced in a forked child, by ``_enter``.
+        # Replaced by ``_enter`` in a forked child.
         self._client = client
         self._portal = _Portal(client, options.get("claims"))
 
@@ -176,10 +174,10 @@ class PushClient:
         self.close()
 
     def close(self, drain: float = 30.0) -> DrainReport:
-        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest, close, and end the thread.
+        """Refuse new calls, wait up to ``drain`` seconds for the calls in flight, cancel the rest, and end the thread.
 
-        From any thread. The calls of other threads get their true outcome, NOT_SENT or UNKNOWN where they were ended.
-        The report says whom that concerns. Closing twice does nothing.
+        May be called from any thread. Cancelled calls get their true outcome, NOT_SENT or UNKNOWN; the report lists
+        their users. A second call does nothing.
         """
         return self._portal.close(check_seconds("drain", drain, or_zero=True))
 
@@ -195,17 +193,22 @@ class PushClient:
     ) -> Receipt:
         """Push a message to one user, or to at most ``Batching.max_users`` users: see ``AsyncPushClient.send``.
 
-        Calls of several threads with an equal message are merged into one request. An exception of a signal handler,
-        as Ctrl-C or a task's time limit, cancels the call: what becomes of it is told to ``on_event`` (SendAbandoned).
+        Concurrent calls with an equal message are merged into one request. An exception that a signal handler raises,
+        for example Ctrl-C or a task's time limit, cancels the call; ``on_event`` gets its outcome (SendAbandoned).
         """
         thread, client = self._enter()
-        users = read(user_ids, self._portal.client._engine.settings.batching.max_users)
-        call = ThreadCall()
-        call.work = lambda: client.send(
-            users, message, custom_fields=custom_fields, timeout=timeout, retry=retry, idempotency_key=idempotency_key
+        users = read_ids(user_ids, client._engine.settings.batching.max_users)
+        call = ThreadCall(
+            lambda: client.send(
+                users,
+                message,
+                custom_fields=custom_fields,
+                timeout=timeout,
+                retry=retry,
+                idempotency_key=idempotency_key,
+            )
         )
-        receipt: Receipt = thread.perform(call, lambda call: report_abandoned(client, users, call))
-        return receipt
+        return thread.perform(call, lambda call: report_abandoned(client, users, call))
 
     def create_campaign(
         self,
@@ -216,10 +219,7 @@ class PushClient:
     ) -> CampaignCreated:
         """Create a push campaign: see ``AsyncPushClient.create_campaign``."""
         thread, client = self._enter()
-        call = ThreadCall()
-        call.work = lambda: client.create_campaign(request, timeout=timeout, retry=retry)
-        created: CampaignCreated = thread.perform(call)
-        return created
+        return thread.perform(ThreadCall(lambda: client.create_campaign(request, timeout=timeout, retry=retry)))
 
     def broadcast(
         self,
@@ -234,10 +234,10 @@ class PushClient:
     ) -> BroadcastReport:
         """Push one message to any number of users: see ``AsyncPushClient.broadcast``.
 
-        ``user_ids`` is read, and ``on_progress`` called, in the thread that called this. ``stop`` is set from another.
+        ``user_ids`` is read and ``on_progress`` is called in the calling thread. ``stop`` is set in another thread.
         """
-        call = ThreadCall()
-        users = readable("user_ids", user_ids, call.callbacks.put)
+        call = ThreadCall[BroadcastReport]()
+        users = async_readable("user_ids", user_ids, call.callbacks.put)
         return self._run(
             call,
             lambda client, stop: client.broadcast(
@@ -255,55 +255,52 @@ class PushClient:
         stop: threading.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
-        """Send many requests, each with a message of its own: see ``AsyncPushClient.send_each``, and ``broadcast``."""
-        call = ThreadCall()
-        given = readable("requests", requests, call.callbacks.put)
+        """Send many requests, each with its own message: see ``AsyncPushClient.send_each``, and ``broadcast``."""
+        call = ThreadCall[BroadcastReport]()
+        items = async_readable("requests", requests, call.callbacks.put)
         return self._run(
-            call, lambda client, stop: client.send_each(given, run=run, stop=stop, **options), stop, options
+            call, lambda client, stop: client.send_each(items, run=run, stop=stop, **options), stop, options
         )
 
     def resume(
         self, run: RunPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
-        """Take up a run file where it ended: see ``AsyncPushClient.resume``, and ``broadcast``."""
+        """Resume a run file: see ``AsyncPushClient.resume``, and ``broadcast``."""
         return self._run(ThreadCall(), lambda client, stop: client.resume(run, stop=stop, **options), stop, options)
 
     def with_options(self, *, timeout: Timeout | float | None = None, retry: RetryPolicy | None = None) -> Self:
-        """Return a client with another timeout or policy that shares everything else, and ends with this one."""
+        """Return a client with another timeout or policy. Both share everything else and are closed together."""
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
         client._client = self._client.with_options(timeout=timeout, retry=retry)
         return client
 
     def flush(self) -> None:
-        """Send what lingers, and wait until every call made so far, by any thread, has ended."""
+        """Send lingering calls at once, and wait until every call made so far, in any thread, is complete."""
         thread, client = self._enter()
-        call = ThreadCall()
-        call.work = client.flush
-        thread.perform(call)
+        thread.perform(ThreadCall(client.flush))
 
     def stats(self) -> ClientStats:
-        """The client's counters as of now, in this process."""
+        """Return the current counters of this process."""
         return self._portal.client.stats()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a client is not pickled: it holds connections and the Api-Key; make one in each process")
+        raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")
 
     def _run(
         self,
-        call: ThreadCall,
+        call: ThreadCall[BroadcastReport],
         start: Callable[[AsyncPushClient, asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]],
         stop: threading.Event | None,
         options: RunOptions,
     ) -> BroadcastReport:
-        """Run what ``start`` starts. Its options are of this call alone: ``on_progress`` is replaced in them."""
+        """Perform the run that ``start`` starts. ``options`` belongs to this call: ``on_progress`` is replaced."""
         if stop is not None and not isinstance(stop, threading.Event):
-            raise ConfigurationError("stop is a threading.Event: set it in another thread to end it early")
+            raise ConfigurationError(f"stop must be a threading.Event; got {type(stop).__name__}")
         thread, client = self._enter()
         options["on_progress"] = _in_caller(options.get("on_progress"), call)
         call.work = functools.partial(_stoppable, functools.partial(start, client), stop)
-        report: BroadcastReport = thread.perform(call)
-        return report
+        return thread.perform(call)
 
     def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
         thread, own = self._portal.enter(), self._portal.client
@@ -316,34 +313,34 @@ class PushClient:
 async def _stoppable(
     start: Callable[[asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]], stop: threading.Event | None
 ) -> BroadcastReport:
-    """In the loop: start the run, and watch the caller's ``threading.Event`` for it."""
+    """Await the run in the loop, and stop it when the caller's event is set."""
     if stop is None:
         return await start(None)
     event = asyncio.Event()
 
     async def watch() -> None:
         while not stop.is_set():  # noqa: ASYNC110 - a threading.Event can't be awaited
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(STOP_CHECK)
         event.set()
 
-    watching = asyncio.create_task(watch())
+    watcher = asyncio.create_task(watch())
     try:
         return await start(event)
     finally:
-        watching.cancel()
+        watcher.cancel()
 
 
-def _in_caller(on_progress: Callable[[Progress], object] | None, call: ThreadCall) -> Any:
+def _in_caller(on_progress: Callable[[Progress], object] | None, call: ThreadCall[Any]) -> Any:
     """Return an ``on_progress`` for the loop that has the waiting thread call the caller's."""
     if on_progress is None or not callable(on_progress):
         return on_progress
-    tell = guarded("on_progress", on_progress)
-    return lambda progress: call.callbacks.put(functools.partial(tell, progress))
+    report = guarded("on_progress", on_progress)
+    return lambda progress: call.callbacks.put(functools.partial(report, progress))
 
 
-def _dropped(thread: LoopThread, name: str) -> None:
-    """Nothing can call the client any more: close it as at the end of the interpreter."""
-    if not thread.is_inherited and thread.close_soon(AT_EXIT):
+def _close_dropped(thread: LoopThread, name: str) -> None:
+    """Close a client that was garbage-collected, as at the exit of the interpreter."""
+    if not thread.is_inherited and thread.close_soon(EXIT_DRAIN):
         warnings.warn(f"unclosed {name}: close it, or use it in a with block", ResourceWarning, stacklevel=2)
 
 

@@ -1,7 +1,7 @@
-"""An event loop in a thread: performs the calls of other threads until it is closed or the interpreter ends.
+"""An event loop in a thread: performs the calls of other threads until it is closed or the interpreter exits.
 
-Threads take no lock to reach the loop: a signal handler or a finalizer may interrupt them and call, too. What a caller
-gives to a call, an iterable or a callback, is used in the caller's thread while that waits.
+Threads take no lock to reach the loop, because a signal handler or a finalizer may interrupt them and call as well. The
+iterable and the callbacks of a call are used in the caller's thread while that thread waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
 from pushsdk._core.error_mapping import closed_error
@@ -29,120 +29,119 @@ from pushsdk._core.results import DrainReport
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 
-__all__ = ["AT_EXIT", "LoopThread", "Reader", "ThreadCall", "read", "readable"]
+__all__ = ["EXIT_DRAIN", "LoopThread", "Reader", "ThreadCall", "async_readable", "read_ids"]
 
-#: Seconds for what is in flight when the interpreter ends, or the client was dropped without being closed.
-AT_EXIT = 5.0
+#: Seconds for the calls in flight when the interpreter exits, or when a client is dropped without being closed.
+EXIT_DRAIN = 5.0
 # Seconds for closing the connections after that.
-GRACE = 1.0
-# Seconds that a call gets to end when its thread has stopped waiting, or the client was closed over it.
-UNWIND = 5.0
-# Seconds of one wait: on Windows no signal, such as Ctrl-C, is noticed during it.
-CHECK_EVERY = 0.5
-# The most items that are handed over together, the most seconds they are collected for, and how many are read between
-# two looks at the clock.
+EXIT_CLOSE = 1.0
+# Seconds for a cancelled call to end.
+CANCEL_TIMEOUT = 5.0
+# Seconds of one wait: on Windows a waiting thread notices no signal, such as Ctrl-C.
+WAIT_STEP = 0.5
+# A block of items goes to the loop after so many items or seconds. The clock is checked after every CLOCK_EVERY items.
 BLOCK = 10_000
 BLOCK_SECONDS = 0.02
 CLOCK_EVERY = 50
-# In memory, or read in a thread of its own anyway. Texts and mappings are refused elsewhere.
+# Values that the loop itself can read without blocking, or rejects.
 IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
+T = TypeVar("T")
 Callback = Callable[[], object]
 Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
 
 
-class ThreadCall:
-    """One call: a thread waits for it, the loop performs it."""
+class ThreadCall(Generic[T]):
+    """A call that the loop performs while a thread waits for it.
 
-    __slots__ = ("begun", "callbacks", "ended", "error", "result", "task", "work")
+    ``work`` makes the coroutine that the loop awaits. The thread may also set it later, before it submits the call.
+    """
 
-    #: Makes the coroutine that the loop awaits; called in the loop. Set by the thread.
-    work: Callable[[], Coroutine[Any, Any, Any]]
+    __slots__ = ("callbacks", "done", "error", "result", "started", "task", "work")
 
-    def __init__(self) -> None:
-        #: Work for the waiting thread, from the loop. None comes last, when the call has ended.
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]] | None = None) -> None:
+        self.work: Callable[[], Coroutine[Any, Any, T]] | None = work
+        #: Functions for the waiting thread to call, put by the loop; None follows the last of them.
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
-        # Set by the loop.
+        # Set in the loop.
         self.task: asyncio.Task[None] | None = None
-        self.begun: bool = False
-        self.ended: bool = False
+        self.started: bool = False
+        self.done: bool = False
         self.result: Any = None
         self.error: BaseException | None = None
 
-    async def perform(self) -> None:
-        """Do the work. Any exception belongs to the thread that called."""
-        self.begun = True
+    async def run(self) -> None:
+        """Await the work. Its exceptions are raised in the calling thread."""
+        assert self.work is not None  # noqa: S101 - set before the call is submitted
+        self.started = True
         try:
             self.result = await self.work()
         except asyncio.CancelledError:
-            self.cut_off()
-        except BaseException as error:  # noqa: BLE001 - raised again, in the thread that called
-            self.end(error)
+            self.abort()
+        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
+            self.finish(error)
         else:
-            self.end()
+            self.finish()
 
-    def end(self, error: BaseException | None = None) -> None:
+    def finish(self, error: BaseException | None = None) -> None:
         """Release the waiting thread."""
         self.error = error
-        self.ended = True
+        self.done = True
         self.callbacks.put(None)
 
-    def cut_off(self) -> None:
-        """End a call that the loop will not perform, or not to its end: then the outcome is unknown."""
-        if self.ended:
+    def abort(self) -> None:
+        """End a call that the loop does not perform, or performs no further. Once started, its outcome is UNKNOWN."""
+        if self.done:
             return
-        unknown = OutcomeUnknownError("outcome unknown: the client was closed before this call had ended")
-        self.end(unknown if self.begun else closed_error())
-
-
-Report = Callable[[ThreadCall], None]
+        unknown = OutcomeUnknownError("outcome unknown: the client was closed during this call")
+        self.finish(unknown if self.started else closed_error())
 
 
 class LoopThread:
-    """One loop and its thread, from ``start`` to ``close``."""
+    """An event loop and its thread, from ``start`` to ``close``. ``close`` is awaited in the loop at the end."""
 
     def __init__(self, close: Close) -> None:
         self._close = close
-        # Calls that were submitted and have not ended.
-        self._calls: set[ThreadCall] = set()
+        # Submitted calls that are not done.
+        self._calls: set[ThreadCall[Any]] = set()
         #: True once the shutdown has begun. Set in the loop.
-        self.closing = False
-        # True once the loop has nothing left to do. Set in the loop.
-        self._over = False
+        self.closing: bool = False
+        # True once the shutdown is complete. Set in the loop.
+        self._closed = False
         self.selector: selectors.BaseSelector | None = None
-        if sys.platform == "win32":  # pragma: no cover - and no fork there, for which the selector is kept
+        if sys.platform == "win32":  # pragma: no cover - no fork there, so no selector is needed
             self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         else:
             self.selector = selectors.DefaultSelector()
             self.loop = asyncio.SelectorEventLoop(self.selector)
         self.loop.set_default_executor(DaemonThreads())
-        self.thread = threading.Thread(target=self._run, name="pushsdk", daemon=True)
-        #: True in a forked child: the thread runs in the parent only. Set by ``_leave``.
-        self.is_inherited = False
-        in_child(self, LoopThread._leave)
+        self.thread: threading.Thread = threading.Thread(target=self._run, name="pushsdk", daemon=True)
+        #: True in a forked child, where the thread does not run. Set by ``_detach``.
+        self.is_inherited: bool = False
+        in_child(self, LoopThread._detach)
 
     # -- from any thread ----------------------------------------------------------------------------------------
 
     @property
     def has_started(self) -> bool:
-        """Return True if the thread was started; it may have ended since."""
+        """Return True if the thread was started, even if it has ended."""
         return self.thread.ident is not None
 
     @property
     def is_current(self) -> bool:
-        """Return True in the loop's own thread, which can't wait for the loop."""
+        """Return True in the loop's own thread."""
         return self.thread.ident == threading.get_ident()
 
     def check_thread(self) -> None:
-        """Raise ConfigurationError in the loop's own thread."""
+        """Raise ConfigurationError in the loop's own thread, which would wait for itself."""
         if self.is_current:
             raise ConfigurationError(
-                "the client was called in its own thread, by on_event or an api_key callable: it would wait for "
-                "itself; have another thread call it"
+                "on_event and api_key callables must not call the client, which would wait for itself: "
+                "call the client in another thread"
             )
 
     def start(self) -> None:
-        """Start the thread. Raises ClientClosedError if the interpreter is ending."""
+        """Start the thread. Raises ClientClosedError if the interpreter is exiting."""
         _open.add(self)
         try:
             self.thread.start()
@@ -151,15 +150,15 @@ class LoopThread:
                 _open.discard(self)
                 self.loop.close()
             if isinstance(error, RuntimeError) and "interpreter shutdown" in str(error):
-                # Python 3.12, once the main thread has ended.
-                raise ClientClosedError("the interpreter is ending: make the first call before") from None
+                # Python 3.12 starts no thread once the main thread has ended.
+                raise ClientClosedError("the interpreter is exiting: make the first call earlier") from None
             raise
 
-    def perform(self, call: ThreadCall, report: Report | None = None) -> Any:
-        """Have the loop perform the call, and wait. An exception that ends the waiting cancels the call.
+    def perform(self, call: ThreadCall[T], report: Callable[[ThreadCall[T]], None] | None = None) -> T:
+        """Return the call's result, or raise its error. An exception that interrupts the waiting cancels the call.
 
-        ``report`` is called in the loop if the call had ended before, or had not begun: then nothing else reports it.
-        Raises ClientClosedError.
+        ``report`` is called in the loop for an interrupted call that was done already, or had not started: no event
+        reports such a call. Raises ClientClosedError if the loop is closed.
         """
         try:
             self.submit(call)
@@ -167,108 +166,102 @@ class LoopThread:
                 callback()
             if call.error is not None:
                 raise call.error
-            return call.result
+            result: T = call.result
+            return result
         except BaseException as error:
             if error is not call.error:
                 self._abandon(call, report)
                 raise
-            # An exception holds the frames that it went through, and they hold the call.
+            # Breaks a cycle: the exception holds this frame, and the frame holds the call.
             call.error = None
             raise
 
-    def submit(self, call: ThreadCall) -> None:
-        """Have the loop perform the call. Raises ClientClosedError after the end."""
+    def submit(self, call: ThreadCall[Any]) -> None:
+        """Have the loop perform the call, in a copy of this context. Raises ClientClosedError if the loop is closed."""
         self._calls.add(call)
         try:
-            # Copies the caller's context, with its spans and the like, for the task that begins there.
             self.loop.call_soon_threadsafe(self._begin, call)
         except RuntimeError:
             self._calls.discard(call)
             raise closed_error() from None
 
-    def callbacks_of(self, call: ThreadCall) -> Iterator[Callback]:
-        """Iterate over what the loop asks the waiting thread to do, until the call has ended."""
+    def callbacks_of(self, call: ThreadCall[Any]) -> Iterator[Callback]:
+        """Iterate over the functions that the loop wants called in this thread, until the call is done."""
         while True:
             with contextlib.suppress(queue.Empty):
-                callback = call.callbacks.get(timeout=CHECK_EVERY)
+                callback = call.callbacks.get(timeout=WAIT_STEP)
                 if callback is None:
                     return
                 yield callback
 
     def close(self, drain: float) -> DrainReport:
-        """Close, give what is in flight ``drain`` seconds, and wait until the thread has ended.
+        """Close, with ``drain`` seconds for the calls in flight, and wait until the thread has ended.
 
         If several threads close, the first gets the report, and all of them wait.
         """
         try:
-            report: DrainReport = self.perform(self._shutdown_call(drain))
+            report = self.perform(ThreadCall(lambda: self._shut_down(drain)))
         except ClientClosedError:
             report = DrainReport()
         self.thread.join()
         return report
 
     def close_soon(self, drain: float) -> bool:
-        """The same without waiting, for finalizers. Return True if nothing had closed it before."""
+        """Close without waiting, for finalizers. Return True if this is the first close."""
         first = not self.closing
         try:
-            self.submit(self._shutdown_call(drain))
+            self.submit(ThreadCall(lambda: self._shut_down(drain)))
         except ClientClosedError:
             return False
         return first
 
-    def _abandon(self, call: ThreadCall, report: Report | None) -> None:
-        """Cancel a call that its thread no longer waits for, and give it a moment to end."""
+    def _abandon(self, call: ThreadCall[T], report: Callable[[ThreadCall[T]], None] | None) -> None:
+        """Cancel a call that its thread no longer waits for, and give the call a moment to end."""
         try:
             self.loop.call_soon_threadsafe(self._cancel, call, report)
         except RuntimeError:
             return
-        until = time.monotonic() + UNWIND
-        while not call.ended:
+        deadline = time.monotonic() + CANCEL_TIMEOUT
+        while not call.done:
             try:
-                call.callbacks.get(timeout=max(0.0, until - time.monotonic()))
+                call.callbacks.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 return
 
-    def _shutdown_call(self, drain: float) -> ThreadCall:
-        call = ThreadCall()
-        call.work = lambda: self._shut_down(drain)
-        return call
-
-    # -- in the thread of the loop ------------------------------------------------------------------------------
+    # -- in the loop's thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
         loop = self.loop
         try:
-            while not self._over:
-                # A user's callback that raises to end the interpreter must not end the calls of other threads.
+            while not self._closed:
+                # A user's callback that raises them must not end the calls of other threads.
                 with contextlib.suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
             _open.discard(self)
-            # Submitted before the loop was closed; a later call finds it closed.
+            # Submitted too late to start. After this point ``submit`` raises.
             for call in tuple(self._calls):
-                call.cut_off()
+                call.abort()
 
-    def _begin(self, call: ThreadCall) -> None:
-        if self.closing:  # a task that begins now might not come to its end
-            self._ended(call)
+    def _begin(self, call: ThreadCall[Any]) -> None:
+        if self.closing:
+            self._finish(call)
             return
-        call.task = self.loop.create_task(call.perform())
-        call.task.add_done_callback(lambda _: self._ended(call))
+        call.task = self.loop.create_task(call.run())
+        call.task.add_done_callback(lambda _: self._finish(call))
 
-    def _ended(self, call: ThreadCall) -> None:
+    def _finish(self, call: ThreadCall[Any]) -> None:
         self._calls.discard(call)
-        call.cut_off()  # did not begin
+        call.abort()  # does nothing unless the call was cancelled before it started
 
-    def _cancel(self, call: ThreadCall, report: Report | None) -> None:
+    def _cancel(self, call: ThreadCall[T], report: Callable[[ThreadCall[T]], None] | None) -> None:
         if call.task is not None:
             call.task.cancel()
-        if not call.begun:
-            self._calls.discard(call)
-            call.cut_off()
-        if call.ended and report is not None:
+        if not call.started:
+            self._finish(call)
+        if call.done and report is not None:
             report(call)
 
     async def _shut_down(self, drain: float) -> DrainReport:
@@ -279,55 +272,57 @@ class LoopThread:
             return await self._close(drain)
         finally:
             # For example a broadcast whose thread is still reading its users.
-            rest = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in rest:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
                 task.cancel()
-            if rest:
-                await asyncio.wait(rest, timeout=UNWIND)
-            self._over = True
+            if tasks:
+                await asyncio.wait(tasks, timeout=CANCEL_TIMEOUT)
+            self._closed = True
             self.loop.stop()
 
     # -- in a forked child --------------------------------------------------------------------------------------
 
-    def _leave(self) -> None:
-        """Let go of what the fork has copied: the calls in flight are the parent's, and so are their connections.
+    def _detach(self) -> None:
+        """Detach from the copies that the fork has made: calls in flight and connections belong to the parent.
 
-        The copies of the parent's files are pointed to nowhere: closing and writing them would reach the parent's
-        peer or loop, and keeping them would keep connections open that the parent has closed. The rest is never
-        freed, as the thread's stack refers to it: no end of a call that goes on in the parent runs here.
+        File descriptors are redirected to the null device. Closing or writing them would reach the parent's peer or
+        loop, and keeping them would hold connections open that the parent has closed. Other objects stay referenced
+        by the thread's stack, so no finalizer of a call that continues in the parent runs here.
         """
         self.is_inherited = True
         _open.discard(self)
         for call in self._calls:
-            # Work that is queued for this thread is the parent's to do.
+            # The parent calls what is queued for this thread.
             while not call.callbacks.empty():
                 call.callbacks.get()
-            call.end(
-                OutcomeUnknownError("outcome unknown: the process was forked in this call, which goes on in the parent")
+            call.finish(
+                OutcomeUnknownError(
+                    "outcome unknown: the process forked during this call, which continues in the parent"
+                )
             )
         selector = self.selector
-        if selector is None or not selector.get_map():  # the loop was just closing
+        if selector is None or not selector.get_map():  # the loop was closing
             return
-        nowhere = os.open(os.devnull, os.O_RDWR)
+        devnull = os.open(os.devnull, os.O_RDWR)
         own = getattr(selector, "fileno", None)
         for file in (*selector.get_map(), *([own()] if own is not None else [])):
-            os.dup2(nowhere, file, inheritable=False)
-        os.close(nowhere)
+            os.dup2(devnull, file, inheritable=False)
+        os.close(devnull)
 
 
-# -- the end of the interpreter: no thread survives it -----------------------------------------------------------
+# -- the exit of the interpreter, which no thread survives ---------------------------------------------------------
 
 _open: set[LoopThread] = set()
 
 
 def _at_exit() -> None:
-    """Close what is open. Threads that are no daemons have ended by now; nothing waits for the others."""
+    """Close every open loop, and wait a bounded time. Threads that are no daemons have ended by now."""
     threads = tuple(_open)
-    for each in threads:
-        each.close_soon(AT_EXIT)
-    until = time.monotonic() + AT_EXIT + GRACE
-    for each in threads:
-        each.thread.join(max(0.0, until - time.monotonic()))
+    for thread in threads:
+        thread.close_soon(EXIT_DRAIN)
+    deadline = time.monotonic() + EXIT_DRAIN + EXIT_CLOSE
+    for thread in threads:
+        thread.thread.join(max(0.0, deadline - time.monotonic()))
 
 
 atexit.register(_at_exit)
@@ -336,71 +331,79 @@ atexit.register(_at_exit)
 # -- a caller's iterable ------------------------------------------------------------------------------------------
 
 
-def read(user_ids: object, most: int) -> Any:
-    """Read the ids of one send, one more than the most at most."""
+def read_ids(user_ids: object, max_users: int) -> Any:
+    """Read the ids of one send: at most one more than ``max_users``, enough for the client to reject them."""
     if isinstance(user_ids, IN_MEMORY) or not isinstance(user_ids, Iterable):
         return user_ids
-    return tuple(itertools.islice(user_ids, most + 1))
+    return tuple(itertools.islice(user_ids, max_users + 1))
 
 
-def readable(name: str, items: object, ask: Callable[[Callback], None]) -> Any:
-    """Return users or requests in a form that the loop can read. Raises ValidationError if they are async."""
+def async_readable(name: str, items: object, request: Callable[[Callback], None]) -> Any:
+    """Return the items in a form that the loop can read. Raises ValidationError if they are async.
+
+    ``request`` has a function called in the waiting thread. ``name`` is the argument that the error names.
+    """
     if isinstance(items, AsyncIterable):
         raise ValidationError(
-            f"{name} is an async iterable, which belongs to an event loop: pass a plain one, or use AsyncPushClient"
+            f"{name} must be a plain iterable, or use AsyncPushClient; got {type(items).__name__}, an async iterable"
         )
     if isinstance(items, (*IN_MEMORY, ChunkSource, RequestSource)) or not isinstance(items, Iterable):
         return items
-    return Reader(items, ask)
+    return Reader(items, request)
 
 
 class Reader:
-    """An async iterable for the loop; each block of it is read by the thread that waits, which ``ask`` reaches."""
+    """An async iterable over a plain one, which the waiting thread reads in blocks when ``request`` asks it to."""
 
     def __init__(
-        self, items: Iterable[Any], ask: Callable[[Callback], None], *, block: int = BLOCK, step: int = CLOCK_EVERY
+        self,
+        items: Iterable[Any],
+        request: Callable[[Callback], None],
+        *,
+        block: int = BLOCK,
+        step: int = CLOCK_EVERY,
     ) -> None:
         self._items = items
-        self._ask = ask
+        self._request = request
         self._block = block
         self._step = step
-        # Made in the thread that reads, at the first block.
+        # Set in the reading thread, at the first block.
         self._iterator: Iterator[Any] | None = None
-        self._ended = False
+        self._finished = False
 
     async def __aiter__(self) -> AsyncGenerator[Any]:
-        while not self._ended:
+        while not self._finished:
             block: Future[list[Any]] = Future()
-            self._ask(functools.partial(self._hand_over, block))
+            self._request(functools.partial(self._deliver, block))
             try:
                 items = await asyncio.wrap_future(block)
             except asyncio.CancelledError:
-                # The thread no longer waits, or the client was closed over it.
+                # The thread no longer waits, or the client was closed.
                 raise ClientClosedError(
                     "the client was closed before the plan was finished: nothing was sent"
                 ) from None
             for item in items:
                 yield item
 
-    def _hand_over(self, block: Future[list[Any]]) -> None:
-        """In the thread that waits: read a block. An exception of the iterable's is raised where the loop reads."""
+    def _deliver(self, block: Future[list[Any]]) -> None:
+        """Read a block in the waiting thread. An exception of the iterable is raised in the loop."""
         if not block.set_running_or_notify_cancel():
             return
         try:
-            items = self._read_on()
-        except Exception as error:  # noqa: BLE001 - it comes back to the caller with the call
+            items = self._read_block()
+        except Exception as error:  # noqa: BLE001 - raised again in the loop
             block.set_exception(error)
         else:
             block.set_result(items)
 
-    def _read_on(self) -> list[Any]:
+    def _read_block(self) -> list[Any]:
         if self._iterator is None:
             self._iterator = iter(self._items)
         block: list[Any] = []
-        due = time.monotonic() + BLOCK_SECONDS
-        while some := list(itertools.islice(self._iterator, self._step)):
-            block += some
-            if len(block) >= self._block or time.monotonic() >= due:
+        deadline = time.monotonic() + BLOCK_SECONDS
+        while items := list(itertools.islice(self._iterator, self._step)):
+            block += items
+            if len(block) >= self._block or time.monotonic() >= deadline:
                 return block
-        self._ended = True
+        self._finished = True
         return block

@@ -188,7 +188,7 @@ def test_an_interruption_around_the_submission_hangs_nobody(
 
 
 def test_a_thread_does_not_wait_for_a_call_that_will_not_end(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_thread, "UNWIND", 0.05)
+    monkeypatch.setattr(loop_thread, "CANCEL_TIMEOUT", 0.05)
     held, go_on = threading.Event(), threading.Event()
 
     def key() -> str:

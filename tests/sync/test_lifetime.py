@@ -238,7 +238,7 @@ def test_a_first_call_at_the_end_of_the_interpreter_is_refused(
     client = PushClient()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", not_now)
-        with pytest.raises(ClientClosedError, match="make the first call before"):
+        with pytest.raises(ClientClosedError, match="make the first call earlier"):
             client.send("u", HELLO)
     assert service.requests == 0
 
@@ -403,7 +403,7 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
     service: Service, fault: Fault, least: float, most: float
 ) -> None:
     service.faults = [fault]
-    limits = "\n    from pushsdk.sync import loop_thread\n    loop_thread.AT_EXIT = 2.0\n"
+    limits = "\n    from pushsdk.sync import loop_thread\n    loop_thread.EXIT_DRAIN = 2.0\n"
     ended = run_program(HEAD + limits + DAEMON)
     assert (ended.code, ended.err) == (0, "")
     assert least < float(ended.out) < most
@@ -412,7 +412,7 @@ def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
 def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: Service) -> None:
     body = """
     from pushsdk.sync import loop_thread
-    loop_thread.AT_EXIT = loop_thread.GRACE = 0.2
+    loop_thread.EXIT_DRAIN = loop_thread.EXIT_CLOSE = 0.2
     held = threading.Event()
     def on_event(event):
         held.set()

@@ -48,7 +48,7 @@ def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
         waiting = pool.submit(lambda: client._portal.enter().perform(call))
         assert begun.wait(HANGS)
         client.close(drain=0.0)
-        with pytest.raises(OutcomeUnknownError, match="was closed before this call had ended"):
+        with pytest.raises(OutcomeUnknownError, match="was closed during this call"):
             waiting.result(HANGS)
 
 
@@ -143,7 +143,7 @@ def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
         call = ThreadCall()
         call.error = TypeError()
         report_abandoned(client._portal.client, "u", call)
-        call.cut_off()
+        call.abort()
         report_abandoned(client._portal.client, "u", call)
     assert [each.outcome for each in events if isinstance(each, SendAbandoned)] == [Outcome.NOT_SENT]
 
@@ -152,7 +152,7 @@ def test_a_call_that_never_began_is_counted_without_a_listener_too(service: Serv
     with PushClient() as client:
         client.send("first", HELLO)
         call = ThreadCall()
-        call.cut_off()
+        call.abort()
         report_abandoned(client._portal.client, "u", call)
         assert client.stats().abandoned == 1
 
@@ -178,7 +178,7 @@ def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_let_go_of(service: Se
         client.send("u", HELLO)
         thread = client._portal._thread
     assert thread is not None
-    thread._leave()
+    thread._detach()
     assert thread.is_inherited
 
 

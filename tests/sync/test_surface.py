@@ -27,7 +27,6 @@ from pushsdk import (
     ValidationError,
 )
 from pushsdk.claims import MemoryClaims
-from pushsdk.options import ClientOptions
 
 HELLO = MobilePush(body={"en": "hi"})
 NOWHERE = "https://push.example"
@@ -50,7 +49,8 @@ def test_the_methods_and_their_parameters_are_those_of_the_async_client() -> Non
 
 def test_the_constructor_is_that_of_the_async_client_but_for_the_session() -> None:
     ours, theirs = inspect.signature(PushClient).parameters, inspect.signature(AsyncPushClient).parameters
-    assert {*ours, *ClientOptions.__optional_keys__} - {"options"} == set(theirs) - {"session"}
+    assert [*ours] == [name for name in theirs if name != "session"]
+    assert ours["options"] == theirs["options"]
     with pytest.raises(TypeError, match="session"):
         PushClient(NOWHERE, "key", session=None)  # type: ignore[call-arg]
 
@@ -138,13 +138,13 @@ async def ids() -> AsyncIterator[Any]:
     ("call", "error", "words"),
     [
         (lambda client: client.send(ids(), HELLO), ValidationError, "async iterable"),
-        (lambda client: client.send(7, HELLO), ValidationError, "not int"),
+        (lambda client: client.send(7, HELLO), ValidationError, "int"),
         (lambda client: client.send([], HELLO), ValidationError, "empty"),
         (lambda client: client.send((f"u{n}" for n in range(1001)), HELLO), ValidationError, "more than 1,000"),
-        (lambda client: client.broadcast(ids(), HELLO), ValidationError, "user_ids is an async .* AsyncPushClient"),
-        (lambda client: client.send_each(ids()), ValidationError, "requests is an async iterable"),
-        (lambda client: client.broadcast(7, HELLO), ValidationError, "not int"),
-        (lambda client: client.broadcast("u", HELLO), ValidationError, "one str"),
+        (lambda client: client.broadcast(ids(), HELLO), ValidationError, "plain iterable, or use AsyncPushClient"),
+        (lambda client: client.send_each(ids()), ValidationError, "requests must be a plain iterable"),
+        (lambda client: client.broadcast(7, HELLO), ValidationError, "got int"),
+        (lambda client: client.broadcast("u", HELLO), ValidationError, "got str"),
         (lambda client: client.broadcast(["u"], HELLO, stop=7), ConfigurationError, "threading.Event"),
         (lambda client: client.broadcast(["u"], HELLO, on_progress=7), ConfigurationError, "on_progress"),
         (lambda client: client.broadcast(["u"], HELLO, on_unknwon="resend"), TypeError, "on_unknwon"),

@@ -223,7 +223,7 @@ def clients(session: aiohttp.ClientSession, context: ssl.SSLContext, source: Cal
         on_event=tell,
     )
     AsyncPushClient("https://push.example", b"key")  # type: ignore[arg-type]
-    AsyncPushClient("https://push.example", "key", RetryPolicy())  # type: ignore[call-arg]
+    AsyncPushClient("https://push.example", "key", RetryPolicy())  # type: ignore[arg-type, call-arg]
     AsyncPushClient("https://push.example", "key", ssl=False)  # type: ignore[arg-type]
     AsyncPushClient("https://push.example", "key", timeout="5")  # type: ignore[arg-type]
     Limits(when_full="drop")  # type: ignore[arg-type]
