@@ -2332,7 +2332,7 @@ TESTING = [
     Mutant(
         "a fault that never fired passes where an error was expected",
         "pushsdk/testing/inbox.py",
-        "            self.pending_failure = self._never_fired(idle)  # for a test that expects the error\n"
+        "            self.pending_failure = self._never_fired(idle)  # in case the test expects the error\n"
         "            error.add_note(self.pending_failure)",
         "            error.add_note(self._never_fired(idle))",
         "tests/testing/test_plugin.py",

@@ -1,6 +1,6 @@
-"""For tests of code that pushes: fakes of the client's two effects, and what the pytest plugin gives.
+"""Test support: fakes of sending and of time, and the classes behind the fixtures of the pytest plugin.
 
-The public names, each imported when it is first asked for: pytest loads this package wherever pushsdk is installed.
+pytest loads this package wherever pushsdk is installed, so the public names are imported on first use.
 """
 
 import importlib
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from pushsdk.testing.service import FakeRequest, FakeResponse, FakeService
     from pushsdk.testing.virtual import HangError, VirtualLoop, virtual_time
 
-else:  # a type checker would take any name for one that this finds
+else:  # a type checker would accept any name from a visible __getattr__
 
     def __getattr__(name):
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = each = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-        return each
+        globals()[name] = value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return value
 
     def __dir__():
         return __all__

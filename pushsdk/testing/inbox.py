@@ -1,10 +1,11 @@
-"""The ``push`` fixture: an emulator in a thread, and an inbox of it for one test, with its faults and expectations."""
+"""The ``push`` fixture: an emulator in a thread, and one test's inbox of it, with faults and expectations."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -12,26 +13,27 @@ import msgspec
 from msgspec import Struct
 
 from pushsdk._core.placeholders import render
+from pushsdk._core.words import count as counted
 from pushsdk._public import set_public_module
 from pushsdk.emulator import Campaign, Emulator, Fault, Inbox, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
-from pushsdk.emulator.store.records import RequestSummary
+from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import parse
-from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
+from pushsdk.testing.messages import quoted, show_fault, show_texts, show_users, summary
 
 __all__ = ["EmulatorThread", "FaultContext", "PushInbox", "SentPush"]
 
 T = TypeVar("T")
 
-_OPTIONAL = "A test that may pass without it says `required=False`."
+_OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = (
-    "wait_for() held up the event loop that runs in this thread, and whatever would send in it:"
+    "wait_for() blocked the event loop of this thread, and every task that would have sent:"
     " use `await push.until(...)`."
 )
 
 
 class EmulatorThread:
-    """An emulator in a thread with its own event loop, for the time of a ``with``: for tests with any loop, or none.
+    """A context manager that runs an emulator in a thread with its own event loop, for tests with any loop or none.
 
     Entering raises what opening the emulator raises.
     """
@@ -39,13 +41,13 @@ class EmulatorThread:
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
         self._thread = threading.Thread(target=self._run, name="pushsdk-emulator", daemon=True)
-        self._ready: Future[asyncio.AbstractEventLoop] = Future()  # the thread's loop; set by it
-        self._end = asyncio.Event()  # belongs to that loop
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()  # set by the thread, once the emulator is open
+        self._stopped = asyncio.Event()  # belongs to the thread's loop
 
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self._ready.result()
+            self._loop.result()
         except BaseException:
             self._thread.join()
             raise
@@ -54,37 +56,37 @@ class EmulatorThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ready.result().call_soon_threadsafe(self._end.set)
+        self._loop.result().call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the emulator's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._ready.result())
+        return asyncio.run_coroutine_threadsafe(work, self._loop.result())
 
     def _run(self) -> None:
-        # A loop of a known kind, whatever kind the tests have chosen for theirs.
+        # The tests may have set another event loop policy; its loops may lack what the emulator needs.
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
         try:
             await self.emulator.__aenter__()
-        except BaseException as error:  # noqa: BLE001 - raised again, in the thread that asked
-            self._ready.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - raised by __enter__
+            self._loop.set_exception(error)
             return
         try:
-            self._ready.set_result(asyncio.get_running_loop())
-            await self._end.wait()
+            self._loop.set_result(asyncio.get_running_loop())
+            await self._stopped.wait()
         finally:
             await self.emulator.__aexit__(None, None, None)
 
 
 class SentPush(Struct, frozen=True, kw_only=True):
-    """One accepted push, or a campaign where ``campaign`` is its uuid, with its texts as a user sees them.
+    """An accepted push, or a campaign if ``campaign`` is its uuid, with its texts as a user sees them.
 
-    ``message`` and ``custom_fields`` are as they were sent. ``title``, ``subtitle`` and ``body`` are maps of language
-    to text, with their placeholders filled: from the custom fields, or from the user's row of the campaign's segment.
-    ``time`` is in seconds since the epoch.
+    ``message`` and ``custom_fields`` are as sent. ``title``, ``subtitle`` and ``body`` map languages to texts, with
+    placeholders filled from the custom fields or from the user's row of the campaign's segment. ``time`` is in seconds
+    since the epoch.
     """
 
     id: int
@@ -98,30 +100,23 @@ class SentPush(Struct, frozen=True, kw_only=True):
     body: dict[str, str]
 
 
-class _Body(Struct, rename="camel"):
-    """The fields that a push and a campaign have in common."""
-
-    user_ids: tuple[str, ...] = ()
-    message: dict[str, Any] = {}
-    custom_fields: dict[str, Any] | None = None
-
-
-def sent_push(
-    number: int, moment: float, body: bytes, *, campaign: str | None = None, fields: Mapping[str, Any] | None = None
+def _sent_push(
+    source: Push | Campaign | Delivered, campaign: str | None = None, fields: Mapping[str, Any] | None = None
 ) -> SentPush:
-    """Return the accepted body, with the user's ``fields`` if it is a campaign's."""
-    sent = msgspec.json.decode(body, type=_Body)
-    values = fields or sent.custom_fields or {}
+    """Return an accepted push, or a campaign's push with the user's ``fields``."""
+    content = msgspec.json.decode(source.body)
+    message, custom_fields = content.get("message", {}), content.get("customFields")
+    values = fields or custom_fields or {}
     title, subtitle, text = (
-        {language: render(words, values) for language, words in sent.message.get(part, {}).items()}
+        {language: render(template, values) for language, template in message.get(part, {}).items()}
         for part in ("title", "subtitle", "body")
     )
     return SentPush(
-        id=number,
-        time=moment,
-        user_ids=sent.user_ids,
-        message=sent.message,
-        custom_fields=sent.custom_fields,
+        id=source.id,
+        time=source.time,
+        user_ids=tuple(content.get("userIds", ())),
+        message=message,
+        custom_fields=custom_fields,
         campaign=campaign,
         title=title,
         subtitle=subtitle,
@@ -130,9 +125,9 @@ def sent_push(
 
 
 class FaultContext:
-    """Faults for the time of a ``with``, made by `PushInbox.fault` and `PushInbox.faults`.
+    """A context manager with faults, made by `PushInbox.fault` and `PushInbox.faults`.
 
-    A test of a failure that never happened has tested nothing: it fails.
+    A fault that never fired fails the test: the test did not exercise the failure.
     """
 
     def __init__(
@@ -147,17 +142,17 @@ class FaultContext:
         self._inbox = inbox
         self._faults = faults
         self._summarize = summarize
-        self._needed = needed  # how many of them have to fire
+        self._needed = needed  # the faults that must fire
         self._seed = seed
         self._added = inbox.adding(faults, seed=seed)
         self._counts: Callable[[], Mapping[str, int]] = dict  # set by __enter__
-        self._newest = 0  # the last request before; set by __enter__
-        #: Why the faults tested nothing, if no raised error says so; set by __enter__ and __exit__.
+        self._newest = 0  # id of the last request before; set by __enter__
+        #: Message of a failure that no error has raised yet; set by __enter__ and __exit__.
         self.pending_failure: str | None = None if needed == "none" else self._never_used()
 
     @property
     def hits(self) -> int:
-        """How many times they acted so far."""
+        """The number of requests that the faults have changed so far."""
         return sum(self._counts().values())
 
     def __enter__(self) -> Self:
@@ -177,21 +172,20 @@ class FaultContext:
             return
         if error is None:
             raise AssertionError(self._never_fired(idle))
-        if isinstance(error, Exception):  # else the test is over: skipped, or interrupted
-            self.pending_failure = self._never_fired(idle)  # for a test that expects the error
+        if isinstance(error, Exception):  # else the test was skipped or interrupted
+            self.pending_failure = self._never_fired(idle)  # in case the test expects the error
             error.add_note(self.pending_failure)
 
     def _never_fired(self, idle: Sequence[Fault]) -> str:
         requests = [request for request in self._inbox.requests() if request.id > self._newest]
-        which = "This fault" if len(idle) == 1 else "None of these faults" if self._needed == "any" else "These faults"
-        never = "ever" if which.startswith("None") else "never"
+        which = "This fault" if len(idle) == 1 else "These faults"
         if not requests:
-            why = "no request came in its `with`"
+            why = "no request was received in its `with`"
         elif all(fault.probability for fault in idle):
             why = f"none won its draw (seed={self._seed})"
         else:
             why = "no request met the conditions"
-        return f"{which} {never} fired: {why}. {_OPTIONAL}\n{_calls(idle)}\n\n{self._summarize(requests)}"
+        return f"{which} never fired: {why}. {_OPTIONAL}\n{_calls(idle)}\n\n{self._summarize(requests)}"
 
     def _never_used(self) -> str:
         which = "This fault was" if len(self._faults) == 1 else "These faults were"
@@ -203,9 +197,9 @@ def _calls(faults: Sequence[Fault]) -> str:
 
 
 class PushInbox:
-    """The push service as one test sees it: an address and a key of its own, what was accepted with them, and faults.
+    """The push service of one test: its URL, its own Api-Key, what was accepted with that key, and faults.
 
-    All of it can be used in sync and async tests alike: the service is in another thread.
+    Works in sync and async tests alike, as the service runs in another thread.
     """
 
     def __init__(self, host: EmulatorThread, *, api_key: str, label: str) -> None:
@@ -213,35 +207,35 @@ class PushInbox:
         self._host = host
         self._inbox = host.emulator.inbox(api_key)
         self._inbox.label(label)
-        self._ahead = 0.0  # seconds that this test set the clock forward
-        self._before = host.emulator.requests  # of all tests that were before
-        self._armed: list[FaultContext] = []  # all that this test asked for
-        self.has_shown_summary: bool = False  # a failure has shown what the service got; set by _summarize
+        self._ahead = 0.0  # seconds that this test advanced the clock
+        self._before = host.emulator.requests  # the requests of earlier tests
+        self._contexts: list[FaultContext] = []
+        self.has_shown_summary: bool = False  # a failure message includes the summary; set by _summarize
 
     def __repr__(self) -> str:
         return f"PushInbox({self.base_url!r})"
 
     def close(self) -> None:
-        """Leave nothing to the next test."""
+        """Reset the clock and delete the inbox, so that the next test starts clean."""
         if self._ahead:
             self.advance(-self._ahead)
         self._do(self._inbox.forget)
 
-    # Where
+    # Addresses
 
     @property
     def emulator(self) -> Emulator:
-        """The service of the session, which all tests share."""
+        """The emulator of the session, which all tests share."""
         return self._host.emulator
 
     @property
     def base_url(self) -> str:
-        """Where clients send to."""
+        """The URL that clients send to."""
         return self.emulator.base_url
 
     @property
     def url(self) -> str:
-        """The page that shows the inboxes, while the session lasts."""
+        """The URL of the page with all inboxes, available during the session."""
         return self.emulator.url
 
     # What was accepted
@@ -257,31 +251,28 @@ class PushInbox:
         return self._inbox.campaigns
 
     def accepted(self, user_id: str) -> int:
-        """How many pushes to this user were accepted."""
+        """Return the number of accepted pushes to this user."""
         return self._inbox.accepted(user_id)
 
     def users(self) -> Mapping[str, int]:
-        """Every user with an accepted push, and how many."""
+        """Return the number of accepted pushes of each user that has any."""
         return self._inbox.users()
 
     def duplicates(self) -> Mapping[str, int]:
-        """Return the users to whom the same push was accepted more than once, and how often at most."""
+        """Return the users to whom the same push was accepted more than once, and the highest count of each."""
         return self._inbox.duplicates()
 
     def sent_to(self, user_id: str) -> list[SentPush]:
-        """What this user got, pushes and campaigns, oldest first."""
-        return [
-            sent_push(each.id, each.time, each.body, campaign=each.campaign, fields=each.fields)
-            for each in self._inbox.delivered(user_id)
-        ]
+        """Return the pushes and campaigns that this user received, oldest first."""
+        return [_sent_push(push, push.campaign, push.fields) for push in self._inbox.delivered(user_id)]
 
     def summary(self) -> str:
-        """What the service got, as failures show it."""
+        """Return the requests that the service received, as text of a failure."""
         return self._summarize(None)
 
     def pending_failure(self) -> str | None:
-        """Return why the test must fail though it passed: a fault of it never acted."""
-        return next((armed.pending_failure for armed in self._armed if armed.pending_failure), None)
+        """Return a failure for a test that passed although one of its faults never fired, else None."""
+        return next((context.pending_failure for context in self._contexts if context.pending_failure), None)
 
     # Expectations
 
@@ -294,39 +285,39 @@ class PushInbox:
         language: str | None = None,
         count: int | None = None,
     ) -> list[SentPush]:
-        """Fail unless such a push was accepted, to this user or to anybody; ``count`` of them where that is given.
+        """Return the matching accepted pushes, oldest first. Fail if there are none, or not exactly ``count``.
 
-        ``title`` and ``body`` are compared whole, with the placeholders filled, in any language or in this one. Returns
-        them, oldest first.
+        ``title`` and ``body`` must equal the whole text, with placeholders filled, in ``language`` or else in any.
+        Without ``user_id``, pushes to all users and campaigns match.
         """
         __tracebackhide__ = True
         candidates = self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
         wanted = {"title": title, "body": body}
-        found = [each for each in candidates if _matches(each, wanted, language)]
-        if len(found) != count if count is not None else not found:
+        matches = [push for push in candidates if _matches(push, wanted, language)]
+        if len(matches) != count if count is not None else not matches:
             which = "" if user_id is None else f" to {quoted(user_id)}"
             texts = {part: text for part, text in wanted.items() if text is not None}
             parts = " and ".join(f"the {part} {quoted(text)}" for part, text in texts.items())
             which += f" with {parts}{f' in {language}' if language else ''}" if texts else ""
+            expected = "a push" if count is None else counted(count, "push")
             self._fail(
-                f"Expected {'a push' if count is None else plural(count, 'push')}{which}, got {len(found) or 'none'}.",
-                *(f"  {part}: {show_texts(getattr(each, part))}" for each in candidates[-5:] for part in texts),
+                f"Expected {expected}{which}, got {len(matches) or 'none'}.",
+                *(f"  {part}: {show_texts(getattr(push, part))}" for push in candidates[-5:] for part in texts),
             )
-        return found
+        return matches
 
     def assert_nothing_sent(self, user_id: str | None = None) -> None:
-        """Fail if any push or campaign was accepted, or any push to this user."""
+        """Fail if a push or campaign was accepted, or a push to this user."""
         __tracebackhide__ = True
-        found = self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
-        if found:
+        if sent := self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id):
             what = "push or campaign" if user_id is None else f"push to {quoted(user_id)}"
-            self._fail(f"Expected no {what}, got {len(found):,}.")
+            self._fail(f"Expected no {what}, got {len(sent):,}.")
 
     def assert_no_duplicates(self) -> None:
-        """Fail if any user got the same push more than once: equal in its message and its custom fields."""
+        """Fail if a user received the same push, by message and custom fields, more than once."""
         __tracebackhide__ = True
-        if found := self.duplicates():
-            self._fail(f"{plural(len(found), 'user')} got the same push more than once:", show_users(found))
+        if users := self.duplicates():
+            self._fail(f"{counted(len(users))} received the same push more than once:", show_users(users))
 
     # Waiting
 
@@ -339,11 +330,11 @@ class PushInbox:
         condition: Callable[[], object] | None = None,
         timeout: float = 5.0,
     ) -> list[SentPush]:
-        """Wait until ``count`` requests came: to this user, and found by this search line of the inbox page.
+        """Block until ``count`` requests match: to this user, and to this search line of the inbox page.
 
-        Only accepted ones count, unless the search says ``is:refused`` or ``is:failed``. With a ``condition``, that is
-        called whenever something changed, until it is true. Returns what of it was accepted; fails after ``timeout``
-        seconds. It holds up this thread, and an event loop that runs in it: there use `until`.
+        Only accepted requests match, unless the search says ``is:refused`` or ``is:failed``. A ``condition`` replaces
+        the count: it is called after every change of the inbox until it returns true. Returns the accepted matches;
+        fails after ``timeout`` seconds. In an event loop use `until`, as this method blocks the loop.
         """
         __tracebackhide__ = True
         line = _line(user_id, search)
@@ -365,37 +356,37 @@ class PushInbox:
         condition: Callable[[], object] | None = None,
         timeout: float = 5.0,
     ) -> list[SentPush]:
-        """The same as `wait_for`, to be awaited: the event loop goes on."""
+        """Wait like `wait_for`, without blocking the event loop."""
         __tracebackhide__ = True
         line = _line(user_id, search)
         for change in self._changes(line, count, condition, timeout):
             await asyncio.wrap_future(change)
         return self._all_sent(line)
 
-    # What happens
+    # Faults, limits, time
 
     def fault(self, *faults: Fault, required: bool = True, seed: int = 0) -> FaultContext:
-        """``with push.fault(Fault.status(503, first=2)):`` has the service fail so; tried before those that are there.
+        """Return a context manager in which the service has these faults, tried before all other faults.
 
-        A fault that never fired fails the test, at the end of the ``with`` or, where that raised, of the test; unless
-        ``required`` is off.
+        For example ``with push.fault(Fault.status(503, first=2)):``. A fault that never fires fails the test, at the
+        end of the ``with`` block, or at the end of the test if the block raised. ``required=False`` allows that.
         """
         if not faults:
-            raise ValueError("which fault? push.fault(Fault.status(503)), or push.faults('flaky')")
-        return self._arm(faults, "each" if required else "none", seed)
+            raise ValueError("fault() needs a fault: push.fault(Fault.status(503)), or push.faults('flaky')")
+        return self._context(faults, "each" if required else "none", seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:
-        """The same with a preset: flaky, ratelimited, brownout, outage, poison-user. One of its faults has to fire."""
-        return self._arm(preset(name).faults, "any" if required else "none", seed)
+        """Return such a context manager for a preset, for example ``flaky``. At least one of its faults must fire."""
+        return self._context(preset(name).faults, "any" if required else "none", seed)
 
-    def _arm(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> FaultContext:
-        armed = FaultContext(self._inbox, faults, summarize=self._summarize, needed=needed, seed=seed)
-        self._armed.append(armed)
-        return armed
+    def _context(self, faults: Sequence[Fault], needed: Literal["each", "any", "none"], seed: int) -> FaultContext:
+        context = FaultContext(self._inbox, faults, summarize=self._summarize, needed=needed, seed=seed)
+        self._contexts.append(context)
+        return context
 
     @property
     def limits(self) -> ServiceLimits:
-        """What the service takes with this test's key; set it at any time."""
+        """The limits of the service for this test's key. May be set at any time."""
         return self._inbox.limits
 
     @limits.setter
@@ -403,51 +394,51 @@ class PushInbox:
         self._inbox.limits = limits
 
     def advance(self, seconds: float) -> None:
-        """Set the service's clock forward, until the end of the test: campaigns start, pushes expire."""
+        """Advance the service's clock until the end of the test: campaigns start, pushes expire."""
         self._do(lambda: self.emulator.advance(seconds))
         self._ahead += seconds
 
     def _do(self, work: Callable[[], None]) -> None:
         """Call a function in the emulator's thread."""
 
-        async def done() -> None:
+        async def call() -> None:
             work()
 
-        self._host.submit(done()).result()
+        self._host.submit(call()).result()
 
     def _all_sent(self, line: str) -> list[SentPush]:
-        found = {request.id for request in self._inbox.requests(line)}
-        pushes = [sent_push(each.id, each.time, each.body) for each in self.pushes]
-        campaigns = [sent_push(each.id, each.time, each.body, campaign=each.uuid) for each in self.campaigns]
-        return sorted((each for each in pushes + campaigns if each.id in found), key=lambda each: each.id)
+        matches = {request.id for request in self._inbox.requests(line)}
+        pushes = [_sent_push(push) for push in self.pushes if push.id in matches]
+        pushes += [_sent_push(campaign, campaign.uuid) for campaign in self.campaigns if campaign.id in matches]
+        return sorted(pushes, key=lambda push: push.id)
 
     def _changes(
         self, line: str, count: int, condition: Callable[[], object] | None, timeout: float
     ) -> Iterator[Future[None]]:
-        """Yield the next change of the inbox to wait for, until the requests or the condition are there."""
+        """Yield futures of the next change of the inbox, until enough requests match or the condition is true."""
         __tracebackhide__ = True
         end = time.monotonic() + timeout
         while True:
             seen = self._inbox.changes
-            found = len(self._inbox.requests(line)) if condition is None else 0
-            if found >= count if condition is None else condition():
+            matches = len(self._inbox.requests(line)) if condition is None else 0
+            if matches >= count if condition is None else condition():
                 return
-            left = end - time.monotonic()
-            if left <= 0:
-                what = f"{plural(count, 'request')} that the search `{line}` finds, got {found or 'none'}"
-                self._fail(f"Waited {timeout:g} s for {what if condition is None else 'a condition to come true'}.")
-            yield self._host.submit(_within(left, self._inbox.changed(seen)))
+            remaining = end - time.monotonic()
+            if remaining <= 0:
+                what = f"{counted(count, 'request')} that the search `{line}` finds, got {matches or 'none'}"
+                self._fail(f"Waited {timeout:g} s for {what if condition is None else 'the condition'}.")
+            yield self._host.submit(_within(remaining, self._inbox.changed(seen)))
 
     def _fail(self, *problem: str) -> None:
         __tracebackhide__ = True
         raise AssertionError("\n".join((*problem, "", self._summarize(None))))
 
     def _summarize(self, requests: Sequence[RequestSummary] | None) -> str:
-        """Return the text of these requests, or of all, for a failure."""
+        """Return the text of these requests, or of all requests, for a failure."""
         self.has_shown_summary = True
-        got = self._inbox.requests()
-        elsewhere = self.emulator.requests - self._before - len(got)
-        return summary(got if requests is None else requests, elsewhere=max(0, elsewhere))
+        received = self._inbox.requests()
+        elsewhere = self.emulator.requests - self._before - len(received)
+        return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))
 
 
 def _in_loop() -> bool:
@@ -459,12 +450,10 @@ def _in_loop() -> bool:
 
 
 async def _within(seconds: float, work: Any) -> None:
-    """Await, but no longer than so many seconds."""
-    try:
+    """Await ``work`` for up to ``seconds``."""
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await work
-    except TimeoutError:
-        pass
 
 
 def _line(user_id: str | None, search: str) -> str:
@@ -479,7 +468,7 @@ def _line(user_id: str | None, search: str) -> str:
 
 
 def _matches(push: SentPush, wanted: Mapping[str, str | None], language: str | None) -> bool:
-    """Return True if the push has each wanted text, in this language if one is named."""
+    """Return True if the push has every wanted text, in ``language`` or else in any."""
     for part, text in wanted.items():
         texts = getattr(push, part)
         if text is not None and text not in (texts.values() if language is None else [texts.get(language)]):

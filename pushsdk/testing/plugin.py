@@ -1,6 +1,6 @@
-"""The pytest plugin: a push service for the session, and an inbox of it for each test.
+"""The pytest plugin: a push service for the session, and an inbox for each test.
 
-Loaded by pytest wherever pushsdk is installed: what it needs is imported when the first test asks for it.
+pytest loads this module wherever pushsdk is installed, so everything else is imported on first use.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_INBOX: pytest.StashKey[PushInbox] = pytest.StashKey()  # in the test that has one, however it asked for it
+_INBOX: pytest.StashKey[PushInbox] = pytest.StashKey()  # set in tests that use the fixture, directly or not
 
 
 @pytest.fixture(scope="session")
 def push_emulator_options() -> dict[str, Any]:
-    """The arguments of the session's `Emulator`; override it to give it an ``audience``, ``limits`` or a ``store``."""
+    """The arguments of the session's `Emulator`. Override to pass ``audience``, ``limits`` or ``store``."""
     return {}
 
 
@@ -38,13 +38,13 @@ def _push_host(push_emulator_options: dict[str, Any]) -> Iterator[EmulatorThread
 
 @pytest.fixture(scope="session")
 def push_emulator(_push_host: EmulatorThread) -> Emulator:
-    """The push service, in a thread of its own: one for the session, or for each worker of pytest-xdist."""
+    """The push service in its own thread: one per session, or per worker of pytest-xdist."""
     return _push_host.emulator
 
 
 @pytest.fixture
 def push(_push_host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator[PushInbox]:
-    """The push service as this test alone sees it: an inbox with an Api-Key of its own, see `PushInbox`."""
+    """The test's own inbox of the push service, with its own Api-Key, see `PushInbox`."""
     from pushsdk.testing.inbox import PushInbox
 
     inbox = PushInbox(_push_host, api_key=f"test-{secrets.token_hex(8)}", label=request.node.nodeid)
@@ -55,9 +55,9 @@ def push(_push_host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator
 
 @pytest.fixture
 def push_env(push: PushInbox, monkeypatch: pytest.MonkeyPatch) -> PushInbox:
-    """The same as ``push``, and where PUSHSDK_BASE_URL and PUSHSDK_API_KEY point to."""
+    """The ``push`` inbox, with PUSHSDK_BASE_URL and PUSHSDK_API_KEY set to its URL and key."""
     for name in [name for name in os.environ if name.startswith("PUSHSDK_API_KEY_")]:
-        monkeypatch.delenv(name)  # other ways to a key
+        monkeypatch.delenv(name)  # take precedence over PUSHSDK_API_KEY
     monkeypatch.setenv("PUSHSDK_BASE_URL", push.base_url)
     monkeypatch.setenv("PUSHSDK_API_KEY", push.api_key)
     return push
@@ -65,7 +65,7 @@ def push_env(push: PushInbox, monkeypatch: pytest.MonkeyPatch) -> PushInbox:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that passed without the faults it asked for."""
+    """Fail a test that passed although one of its faults never fired."""
     result = yield
     inbox = item.stash.get(_INBOX, None)
     if inbox is not None and (problem := inbox.pending_failure()) is not None:
@@ -77,10 +77,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the service got where a test fails by something else than an expectation of `PushInbox`."""
+    """Add the received requests to the report of a failure that does not show them already."""
     report = yield
     inbox = item.stash.get(_INBOX, None)
-    # At the teardown it is empty, or soon will be.
+    # The inbox is deleted at teardown.
     if inbox is not None and report.failed and report.when != "teardown" and not inbox.has_shown_summary:
         report.sections.append(("Push service", inbox.summary()))
     return report

@@ -1,6 +1,6 @@
-"""A fake of the first effect, sending a request: the service without a socket, for a real `AsyncPushClient`.
+"""A fake of sending requests: the push service without a socket, for a real `AsyncPushClient`.
 
-It behaves by script, leaves the client the evidence that a connection would have left, and knows whom it accepted.
+The fake follows a script, leaves the client the same evidence as a connection would, and counts what it accepted.
 """
 
 import asyncio
@@ -24,34 +24,35 @@ from pushsdk.options import ClientOptions
 
 __all__ = ["FakeRequest", "FakeResponse", "FakeService"]
 
-_BASE_URL = "https://push.example/external/api"  # nobody is asked there
+_BASE_URL = "https://push.example/external/api"
 _PUSH, _CAMPAIGNS = "v1/push", "v1/campaigns"
 
 
 class FakeResponse(Struct, frozen=True, kw_only=True):
-    """What becomes of one request, made by one of the methods below, named like those of `pushsdk.emulator.Fault`.
+    """The fate of one request. Make it with the methods below, named like those of `pushsdk.emulator.Fault`.
 
-    ``after`` is how many seconds it takes; half of it passes before the service accepts the request.
+    ``after`` is the latency in seconds; the service accepts the request after half of it.
     """
 
     code: int | None = None
     usual: bool = False
-    """Whether the answer is the one that the interface shows, rather than ``code``."""
+    """True for the documented response, which is 200 with a uuid for a campaign; else ``code`` is the status."""
     headers: Mapping[str, str] = {}
     body: bytes = b""
     accepted: bool = False
-    """Whether the service takes the request, whatever is answered."""
+    """True if the service accepts the request, whatever the response."""
     leaves: Literal["nothing", "part", "all"] = "all"
     """How much of the request leaves the client."""
     failure: Failure | None = None
-    """Why no answer comes; without it and a ``code`` nothing happens for ever."""
+    """The failure instead of a response. Without a failure and a ``code``, the request hangs."""
     after: float = 0.0
     connecting: float = 0.0
+    """Seconds until the connection is open."""
     reused: bool = False
 
     @staticmethod
     def accept(*, after: float = 0.0) -> "FakeResponse":
-        """Accept the request: 204 for a push, 200 and a uuid for a campaign (sections 4.1, 4.2)."""
+        """Accept the request: 204 for a push, 200 and a uuid for a campaign."""
         return FakeResponse(code=204, usual=True, accepted=True, after=after)
 
     @staticmethod
@@ -63,7 +64,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
         accepted: bool | None = None,
         after: float = 0.0,
     ) -> "FakeResponse":
-        """Answer with this status; ``accepted`` says whether after accepting (by default a 2xx did, others did not)."""
+        """Respond with this status. ``accepted`` says if the service accepts the request (default: if 2xx)."""
         return FakeResponse(
             code=code,
             headers=headers or {},
@@ -74,35 +75,35 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def refused(*, after: float = 0.0) -> "FakeResponse":
-        """The connection is refused: nothing was sent, and the client can prove it."""
+        """Refuse the connection: nothing was sent, and the client can prove it."""
         return FakeResponse(failure=Failure.REFUSED, leaves="nothing", after=after)
 
     @staticmethod
     def reset_before(*, after: float = 0.0) -> "FakeResponse":
-        """The connection breaks once all was sent, and nothing was accepted. The client can't know that."""
+        """Reset the connection before accepting the request. The client can't tell this from ``reset_after``."""
         return FakeResponse(failure=Failure.RESET, after=after)
 
     @staticmethod
     def reset_after(*, after: float = 0.0) -> "FakeResponse":
-        """The request is accepted, then the connection breaks. The client can't know that either."""
+        """Accept the request, then reset the connection. The client can't tell this from ``reset_before``."""
         return FakeResponse(failure=Failure.RESET, accepted=True, after=after)
 
     @staticmethod
     def hang(*, accepted: bool = False) -> "FakeResponse":
-        """All was sent, and no answer comes, ever: the client's timeouts end it."""
+        """Receive the request and never respond: it ends by the client's timeouts."""
         return FakeResponse(accepted=accepted)
 
     @staticmethod
     def unreachable() -> "FakeResponse":
-        """Not even a connection comes about: nothing is sent, the client's timeouts end it."""
+        """Never open the connection: nothing is sent, and the request ends by the client's timeouts."""
         return FakeResponse(leaves="nothing")
 
 
 class FakeRequest:
-    """One request as the fake service got it: ``path`` is ``"v1/push"`` or ``"v1/campaigns"``, ``body`` its bytes.
+    """A request that the fake service received: ``path`` is ``"v1/push"`` or ``"v1/campaigns"``, ``body`` its bytes.
 
-    ``started`` and ``ended`` are times of the event loop, ``accepted`` says whether the service took it; ``headers``
-    are those that this request alone had, such as a ``traceparent``.
+    ``started`` and ``ended`` are times of the event loop, ``accepted`` says if the service accepted the request.
+    ``headers`` are those of this request alone, such as ``traceparent``.
     """
 
     def __init__(
@@ -122,13 +123,13 @@ class FakeRequest:
         self.headers: Mapping[str, str] = headers or {}
         self._set_body(body)
         self.started: float = asyncio.get_running_loop().time()
-        self.ended: float | None = None  # set by the service, however it ends
-        self.accepted: bool = False  # set by _take
+        self.ended: float | None = None  # set by the service, even if the request fails
+        self.accepted: bool = False  # set by _accept
         self._evidence = evidence
         self._read = read
         self._tally = tally
         self._claim = claim
-        # False while the client claims its users, and after a claim that was refused or cut short.
+        # False while the client claims the users, and after a claim that was refused or cancelled.
         self._is_sent = True
 
     def _set_body(self, body: bytes) -> None:
@@ -140,36 +141,36 @@ class FakeRequest:
 
     @property
     def content(self) -> bytes:
-        """The message and the custom fields, equal for equal content."""
+        """The message and the custom fields as canonical JSON."""
         return msgspec.json.encode((self.message, self.custom_fields), order="deterministic")
 
     def __repr__(self) -> str:
         return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"
 
-    async def _meet(self, answer: FakeResponse) -> None:
-        """Do as the answer says."""
-        if answer.connecting:
-            await asyncio.sleep(answer.connecting)
-        if answer.leaves != "nothing":
-            if not await self._is_claimed():
+    async def _receive(self, response: FakeResponse) -> None:
+        """Let the request meet its fate."""
+        if response.connecting:
+            await asyncio.sleep(response.connecting)
+        if response.leaves != "nothing":
+            if not await self._claim_users():
                 return
-            self._write(whole=answer.leaves == "all")
-        if answer.failure is None and answer.code is None:
-            self._take(answer)
+            self._write(whole=response.leaves == "all")
+        if response.failure is None and response.code is None:
+            self._accept(response)
             await asyncio.get_running_loop().create_future()
-        await asyncio.sleep(answer.after / 2)
-        self._take(answer)
-        await asyncio.sleep(answer.after / 2)
-        if answer.usual and self.path == _CAMPAIGNS:
+        await asyncio.sleep(response.after / 2)
+        self._accept(response)
+        await asyncio.sleep(response.after / 2)
+        if response.usual and self.path == _CAMPAIGNS:
             self._respond(200, {"Content-Type": "application/json"}, b'{"uuid": "%b"}' % str(uuid.uuid4()).encode())
-        elif answer.code is not None:
-            self._respond(answer.code, answer.headers, answer.body)
-        self._evidence.reused = answer.reused
-        self._evidence.failure = answer.failure
-        self._evidence.reason = "" if answer.failure is None else "FakeError"
+        elif response.code is not None:
+            self._respond(response.code, response.headers, response.body)
+        self._evidence.reused = response.reused
+        self._evidence.failure = response.failure
+        self._evidence.reason = "" if response.failure is None else "FakeError"
 
-    async def _is_claimed(self) -> bool:
-        """Claim the users, as a client does once it has a connection. False if nothing is to be sent."""
+    async def _claim_users(self) -> bool:
+        """Claim the users, as a client does once it is connected. Return False if no user is left to send to."""
         claim, self._claim = self._claim, None
         if claim is not None:
             self._is_sent = False
@@ -181,19 +182,16 @@ class FakeRequest:
             self._set_body(body)
         return True
 
-    def _take(self, answer: FakeResponse) -> None:
-        """The truth: whether the service accepts it."""
-        if answer.accepted:
+    def _accept(self, response: FakeResponse) -> None:
+        if response.accepted:
             self.accepted = True
             self._tally.update(self.user_ids)
 
     def _write(self, *, whole: bool = True) -> None:
-        """Bytes leave: all of them, or some."""
         self._evidence.started_writing = True
         self._evidence.written = whole
 
     def _respond(self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
-        """The answer's head and body."""
         evidence = self._evidence
         evidence.status = status
         if status != 204 or self._read:
@@ -202,20 +200,20 @@ class FakeRequest:
 
 
 class FakeService:
-    """The push service without a socket: its ``client()`` is a real client that sends to it.
+    """The push service without a socket. ``client()`` returns a real client that sends to this service.
 
-    The first requests meet the ``answers`` in turn, all others ``then``, a `FakeResponse` or a function of the request
-    that gives one. In a test under `virtual_time` its waits, and the client's, take no time.
+    The first requests get the ``responses`` in turn, all others get ``then``: a `FakeResponse`, or a function of the
+    request that returns one. In a test under `virtual_time`, latencies and the client's delays take no time.
     """
 
     _request: type[FakeRequest] = FakeRequest
 
     def __init__(
-        self, *answers: FakeResponse, then: FakeResponse | Callable[[FakeRequest], FakeResponse] | None = None
+        self, *responses: FakeResponse, then: FakeResponse | Callable[[FakeRequest], FakeResponse] | None = None
     ) -> None:
-        self._answers = list(answers)
+        self._responses = list(responses)
         self._then: FakeResponse | Callable[[FakeRequest], FakeResponse] = then or FakeResponse.accept()
-        #: Every request, in the order they came.
+        #: All requests, oldest first.
         self.requests: list[FakeRequest] = []
         self.in_flight: int = 0
         self.most_in_flight: int = 0
@@ -224,24 +222,24 @@ class FakeService:
     def client(
         self, *, base_url: str = _BASE_URL, api_key: str = "fake-key", **options: Unpack[ClientOptions]
     ) -> AsyncPushClient:
-        """Return a client of this service, for ``async with``. Its options are AsyncPushClient's."""
+        """Return a client of this service, for ``async with``. The options are those of AsyncPushClient."""
         return self.serve(AsyncPushClient(base_url, api_key, **options))
 
     def serve(self, client: AsyncPushClient) -> AsyncPushClient:
-        """Have a client send to this service, whatever its address; before it is used for the first time."""
-        client._engine.serve(self, offload=_at_once)
+        """Connect a client to this service, whatever its base_url. Raises ConfigurationError after its first call."""
+        client._engine.serve(self, offload=_run_inline)
         return client
 
     def accepted(self, user_id: str) -> int:
-        """How many pushes to this user were accepted."""
+        """Return the number of accepted pushes to this user."""
         return self._tally[user_id]
 
     def users(self) -> Mapping[str, int]:
-        """Every user with an accepted push, and how many."""
+        """Return the number of accepted pushes of each user that has any."""
         return dict(self._tally)
 
     def duplicates(self) -> Mapping[str, int]:
-        """Return the users to whom the same push was accepted more than once, and how often at most."""
+        """Return the users to whom the same push was accepted more than once, and the highest count of each."""
         same: Counter[str] = Counter()
         for (user, _), count in Counter((user, push.content) for push in self.pushes for user in push.user_ids).items():
             same[user] = max(same[user], count)
@@ -249,12 +247,12 @@ class FakeService:
 
     @property
     def pushes(self) -> Sequence[FakeRequest]:
-        """The accepted pushes, in the order they came."""
+        """The accepted pushes, oldest first."""
         return [request for request in self.requests if request.accepted and request.path == _PUSH]
 
     @property
     def campaigns(self) -> Sequence[FakeRequest]:
-        """The accepted campaigns, in the order they came."""
+        """The accepted campaigns, oldest first."""
         return [request for request in self.requests if request.accepted and request.path == _CAMPAIGNS]
 
     async def post(
@@ -269,7 +267,7 @@ class FakeService:
         watched: AttemptSpan | None = None,
         claim: Claim | None = None,
     ) -> None:
-        """Take a request; for the client."""
+        """Receive a request; called by the client."""
         evidence.touched = True
         headers = None if watched is None else watched.headers
         request = self._request(
@@ -280,33 +278,33 @@ class FakeService:
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             with nullcontext() if watched is None else watched.current():
-                await self._answer(request)
+                await self._serve_request(request)
         finally:
             if not request._is_sent:
-                # Nothing of it left the client: it never came.
+                # No byte left the client, so the service never saw the request.
                 self.requests.remove(request)
             request.ended = asyncio.get_running_loop().time()
             self.in_flight -= 1
 
     async def close(self) -> None:
-        """Nothing is open; for the client."""
+        """Do nothing, as nothing is open; called by the client."""
 
-    async def _answer(self, request: FakeRequest) -> None:
-        scripted = self._answers.pop(0) if self._answers else None
-        answer = scripted or self._then
+    async def _serve_request(self, request: FakeRequest) -> None:
+        scripted = self._responses.pop(0) if self._responses else None
+        response = scripted or self._then
         try:
-            if isinstance(answer, FakeResponse):
-                await request._meet(answer)
-            elif await request._is_claimed():
-                # It is asked about the users who are sent to, so they are claimed before.
-                await request._meet(answer(request))
+            if isinstance(response, FakeResponse):
+                await request._receive(response)
+            elif await request._claim_users():
+                # Claimed first, since the function is to see the users that are sent to.
+                await request._receive(response(request))
         finally:
             if not request._is_sent and scripted is not None:
-                self._answers.insert(0, scripted)
+                self._responses.insert(0, scripted)
 
 
-async def _at_once(work: Callable[[], Any]) -> Any:
-    """Blocking work without a thread: there is none on virtual time."""
+async def _run_inline(work: Callable[[], Any]) -> Any:
+    """Run blocking work in the event loop: virtual time has no threads."""
     return work()
 
 

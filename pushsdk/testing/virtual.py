@@ -1,7 +1,6 @@
-"""A fake of the second effect, time: an event loop on which a wait costs nothing.
+"""A fake of time: an event loop whose clock jumps to the next timer as soon as no task can run.
 
-Its clock jumps to the next timer as soon as nothing else can run. No sockets, no threads: only what waits for timers
-and for other tasks runs here.
+Without sockets and threads: tasks may wait only for timers and for other tasks.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from pushsdk._public import set_public_module
 __all__ = ["HangError", "VirtualLoop", "virtual_time"]
 
 P = ParamSpec("P")
-# Not a round number of anything: absolute and relative times, and ticks, can't be confused unseen.
+# Not a round number, so that a test fails if it confuses absolute and relative times.
 _START = 1000.0013
 
 
 class HangError(AssertionError):
-    """Nothing can run and no timer is set: some task waits for what will never come on virtual time."""
+    """A task waits forever: no task can run and no timer is set."""
 
 
 class _Selector(selectors.SelectSelector):
-    """Never blocks: the time that a select would take has passed when it returns."""
+    """A selector that never blocks but advances the clock by the timeout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +36,7 @@ class _Selector(selectors.SelectSelector):
         if timeout is None:
             waiting = "\n  ".join(map(repr, asyncio.all_tasks(asyncio.get_running_loop())))
             raise HangError(
-                "nothing can run and no timer is set (sockets and threads are not served on virtual time);"
+                "no task can run and no timer is set (virtual time serves no sockets or threads);"
                 f" these tasks wait:\n  {waiting}"
             )
         self.now += max(0.0, timeout)
@@ -52,26 +51,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._virtual)
 
     def time(self) -> float:
-        """The virtual time in seconds."""
+        """Return the virtual time in seconds."""
         return self._virtual.now
 
 
 def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Decorate an async test: it becomes a sync one that runs on a `VirtualLoop`, with seeded dice.
+    """Turn an async test into a sync test on a `VirtualLoop`, with a seeded random module.
 
-    So it needs no pytest plugin, and random waits are the same each time. Its fixtures are those of a sync test.
-    Raises `HangError` where it waits for what will never come.
+    Needs no pytest plugin; random delays are equal in every run, and fixtures are those of a sync test. The test raises
+    `HangError` if it waits forever.
     """
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        dice = random.getstate()
+        state = random.getstate()
         random.seed(0)
         try:
             with asyncio.Runner(loop_factory=VirtualLoop) as runner:
                 runner.run(test(*args, **kwargs))
         finally:
-            random.setstate(dice)
+            random.setstate(state)
 
     return run
 

@@ -1,6 +1,6 @@
 """The fake service as users have it, with what only tests of the client's inside need.
 
-A behaviour is a coroutine function of one ``Request``, or an `FakeResponse` that is called like one.
+A behaviour is a coroutine function of one ``Request``, or a `FakeResponse` that is called like one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Behaves(FakeResponse, frozen=True):
     """An answer that a behaviour made by hand can go on with."""
 
     async def __call__(self, request: Request) -> None:
-        await request._meet(self)
+        await request._receive(self)
 
 
 Behaviour = Callable[[Request], Awaitable[None]]
@@ -151,8 +151,8 @@ class FakeService(UsersService):
     async def close(self) -> None:
         self.closed += 1
 
-    async def _answer(self, request: UsersRequest) -> None:
-        behaviour: Any = self._answers.pop(0) if self._answers else self._then
+    async def _serve_request(self, request: UsersRequest) -> None:
+        behaviour: Any = self._responses.pop(0) if self._responses else self._then
         if not isinstance(behaviour, FakeResponse) and not asyncio.iscoroutinefunction(behaviour):
             behaviour = behaviour(request)
         await behaviour(request)

@@ -1,4 +1,4 @@
-"""The push service in a thread, and an inbox of it for each test: made by hand, whether the plugin is loaded or not."""
+"""The push service in a thread, and an inbox for each test, without the plugin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def inbox(host: EmulatorThread, request: pytest.FixtureRequest) -> Iterator[Push
 
 @pytest.fixture
 def send(inbox: PushInbox) -> Callable[..., int | None]:
-    """Send a push without the SDK; the status, None where there is no answer."""
+    """Send a push without the SDK, and return the status, None if there is no response."""
 
     def post(
         *users: str, message: Any = HELLO, path: str = "/v1/push", key: str | None = None, **more: Any
@@ -40,8 +40,8 @@ def send(inbox: PushInbox) -> Callable[..., int | None]:
         headers = {"Api-Key": key or inbox.api_key, "Content-Type": "application/json"}
         request = urllib.request.Request(inbox.base_url + path, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request) as answer:
-                status: int = answer.status
+            with urllib.request.urlopen(request) as response:
+                status: int = response.status
                 return status
         except urllib.error.HTTPError as error:
             error.close()

@@ -1,4 +1,4 @@
-"""The fake service: what its answers mean to a real client, and what it knows."""
+"""The fake service: what its responses mean to a real client, and what it counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def now():
 
 
 @virtual_time
-async def test_a_request_whose_claim_is_not_made_never_comes_and_leaves_its_answer_to_the_next():
+async def test_a_request_whose_claim_failed_is_not_received_and_leaves_its_response_to_the_next():
     service, claims = FakeService(FakeResponse.status(404)), ShakyClaims(add=["down"])
     async with service.client(claims=claims) as client:
         with pytest.raises(ClaimStoreError):
@@ -44,7 +44,7 @@ async def test_a_request_whose_claim_is_not_made_never_comes_and_leaves_its_answ
 
 
 @virtual_time
-async def test_it_accepts_where_nothing_else_is_said():
+async def test_requests_are_accepted_by_default():
     service = FakeService()
     async with service.client() as client:
         receipt = await client.send(["ann", "bob"], MESSAGE, custom_fields={"n": 1})
@@ -60,7 +60,7 @@ async def test_it_accepts_where_nothing_else_is_said():
 
 
 @virtual_time
-async def test_a_duplicate_is_the_same_content_to_the_same_user():
+async def test_a_duplicate_has_the_same_content_and_user():
     service = FakeService()
     async with service.client() as client:
         for users, fields in ((["ann", "bob"], {"n": 1}), ("ann", None), ("bob", None), ("ann", {"n": 1})):
@@ -82,7 +82,7 @@ NOT_SENT, UNKNOWN, REJECTED = NotSentError, OutcomeUnknownError, RejectedError
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "accepted"),
+    ("response", "error", "accepted"),
     [
         (FakeResponse.refused(), NOT_SENT, 0),
         (FakeResponse.unreachable(), NOT_SENT, 0),
@@ -101,10 +101,10 @@ NOT_SENT, UNKNOWN, REJECTED = NotSentError, OutcomeUnknownError, RejectedError
     ],
 )
 @virtual_time
-async def test_what_the_client_says_fits_what_happened(
-    answer: FakeResponse, error: type[PushError] | None, accepted: int
+async def test_the_clients_outcome_fits_the_fate_of_the_request(
+    response: FakeResponse, error: type[PushError] | None, accepted: int
 ) -> None:
-    service = FakeService(answer)
+    service = FakeService(response)
     async with service.client(retry=RetryPolicy.none()) as client:
         if error is None:
             await client.send("ann", MESSAGE)
@@ -116,7 +116,7 @@ async def test_what_the_client_says_fits_what_happened(
 
 
 @virtual_time
-async def test_a_script_is_met_in_turn_and_waits_take_no_time():
+async def test_responses_are_used_in_turn_and_delays_take_no_time():
     service = FakeService(
         FakeResponse.refused(), FakeResponse.status(429, headers={"Retry-After": "50"}), FakeResponse.accept()
     )
@@ -128,11 +128,11 @@ async def test_a_script_is_met_in_turn_and_waits_take_no_time():
 
 
 @virtual_time
-async def test_then_may_go_by_the_request():
-    def judge(request: FakeRequest) -> FakeResponse:
+async def test_then_may_be_a_function_of_the_request():
+    def respond(request: FakeRequest) -> FakeResponse:
         return FakeResponse.status(400, body="no such user") if "eve" in request.user_ids else FakeResponse.accept()
 
-    service = FakeService(then=judge)
+    service = FakeService(then=respond)
     async with service.client() as client:
         await client.send("ann", MESSAGE)
         with pytest.raises(RejectedError) as refused:
@@ -142,7 +142,7 @@ async def test_then_may_go_by_the_request():
 
 
 @virtual_time
-async def test_then_may_be_one_answer_for_all():
+async def test_then_may_be_one_response_for_all_requests():
     service = FakeService(then=FakeResponse.status(400))
     async with service.client() as client:
         for user in "ab":
@@ -151,7 +151,7 @@ async def test_then_may_be_one_answer_for_all():
 
 
 @virtual_time
-async def test_an_answer_may_take_its_time():
+async def test_a_response_may_have_latency():
     service = FakeService(
         FakeResponse.accept(after=2.0), FakeResponse.status(204, after=3.0), FakeResponse.refused(after=1.0)
     )
@@ -164,7 +164,7 @@ async def test_an_answer_may_take_its_time():
 
 
 @virtual_time
-async def test_it_counts_what_is_in_flight():
+async def test_requests_in_flight_are_counted():
     service = FakeService(then=FakeResponse.accept(after=1.0))
     async with service.client(batching=Batching(max_users=1)) as client:
         await asyncio.gather(*(client.send(str(number), MESSAGE) for number in range(3)))
@@ -172,7 +172,7 @@ async def test_it_counts_what_is_in_flight():
 
 
 @virtual_time
-async def test_a_campaign_with_another_answer_has_no_uuid():
+async def test_a_campaign_response_without_a_uuid_is_unexpected():
     async with FakeService(FakeResponse.status(200)).client() as client:
         with pytest.raises(UnexpectedResponseError):
             await client.create_campaign({"name": "spring"})
@@ -186,21 +186,21 @@ async def test_a_run_needs_no_thread():
     assert (report.accepted, len(service.requests)) == (2500, 3)
 
 
-async def test_it_works_in_any_event_loop():
+async def test_the_service_works_in_any_event_loop():
     service = FakeService()
     async with service.client(api_key="k", base_url="https://elsewhere.example") as client:
         await client.send("ann", MESSAGE)
     assert service.requests[0].api_key == "k"
 
 
-async def test_a_client_made_elsewhere_can_be_served():
+async def test_an_existing_client_can_be_served():
     service = FakeService()
     async with service.serve(AsyncPushClient("https://push.example", "k")) as client:
         await client.send("ann", MESSAGE)
     assert service.users() == {"ann": 1}
 
 
-async def test_a_client_in_use_can_not():
+async def test_a_client_in_use_cannot_be_served():
     service = FakeService()
     async with service.client() as client:
         await client.send("ann", MESSAGE)

@@ -1,4 +1,4 @@
-"""What a failing test says, in words."""
+"""Texts of test failures."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 
 from pushsdk.emulator import Fault
 from pushsdk.emulator.store.records import RequestSummary
-from pushsdk.testing.messages import plural, quoted, show_fault, show_texts, show_users, summary
+from pushsdk.testing.messages import quoted, show_fault, show_texts, show_users, summary
 
 
 def request(**fields):
-    given = {"endpoint": "push", "status": 204, "accepted": True, "fault": None, "error": None, "users": 1}
-    given |= {"id": 1, "time": 0.0, "bytes": 1, "campaign": None}
-    given |= {
+    defaults = {"endpoint": "push", "status": 204, "accepted": True, "fault": None, "error": None, "users": 1}
+    defaults |= {"id": 1, "time": 0.0, "bytes": 1, "campaign": None}
+    defaults |= {
         "first_user": "ann",
         "title": {"en": "Hi"},
         "body": {},
@@ -20,47 +20,39 @@ def request(**fields):
         "platforms": (),
         "collapse_id": None,
     }
-    return RequestSummary(**given | fields)
+    return RequestSummary(**defaults | fields)
 
 
-@pytest.mark.parametrize(
-    ("count", "word", "said"),
-    [(1, "push", "1 push"), (2, "push", "2 pushes"), (1, "request", "1 request"), (0, "user", "0 users")],
-)
-def test_a_count_has_its_word(count, word, said):
-    assert plural(count, word) == said
-
-
-def test_a_text_is_quoted_in_one_line_and_cut():
+def test_a_text_is_quoted_on_one_line_and_cut():
     assert quoted("it's\n“süß” 🎉") == '"it\'s\\n“süß” 🎉"'
     assert quoted("x" * 60) == f'"{"x" * 60}"'
     assert quoted("x" * 61) == f'"{"x" * 59}…"'
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "text"),
     [
         (Fault.status(503, first=2), "Fault.status(code=503, first=2)"),
         (Fault.reset_after(), "Fault.reset_after()"),
         (Fault.hang(accepted=True, name="x"), "Fault.hang(accepted=True, name='x')"),
     ],
 )
-def test_a_fault_is_said_as_it_is_written(fault, said):
-    assert show_fault(fault) == said
+def test_a_fault_is_shown_as_its_call(fault, text):
+    assert show_fault(fault) == text
 
 
-def test_three_texts_are_told_and_the_others_counted():
+def test_three_texts_are_shown_and_the_others_counted():
     assert show_texts({"en": "Hi", "de": "Hallo", "fr": "Salut"}) == 'en "Hi", de "Hallo", fr "Salut"'
     assert show_texts({str(number): "x" for number in range(5)}).endswith(" and 2 more")
 
 
-def test_twenty_users_are_told_and_the_others_counted():
+def test_twenty_users_are_shown_and_the_others_counted():
     assert show_users({"a": 1, "b": 2}) == '  "a": 1 push\n  "b": 2 pushes'
     assert show_users(dict.fromkeys(map(str, range(22)), 2)).splitlines()[20:] == ["  … and 2 more"]
 
 
-def test_nothing_came():
-    assert summary([]) == "The service got no request with this test's key."
+def test_a_summary_without_requests_says_so():
+    assert summary([]) == "The service received no request with this test's key."
 
 
 def test_each_request_is_a_row():
@@ -72,17 +64,17 @@ def test_each_request_is_a_row():
         request(endpoint="campaigns", status=200, first_user=None, title={}, body={"en": "Sale"}),
     ]
     assert summary(rows, elsewhere=1).splitlines() == [
-        "The service got 5 requests with this test's key, and accepted 3:",
-        '  accepted  204        push to "ann"             en "Hi"',
-        '  refused   503        push to "ann" and 2 more  en "Hi"    (fault "busy")',
-        '  accepted  no answer  push to "ann"             en "Hi"    (fault "1: hang")',
-        "  refused   400        push                                 (no JSON)",
-        '  accepted  200        campaign                  en "Sale"',
-        "1 request came with another key or to another path: does the code use push.base_url and push.api_key?",
+        "The service received 5 requests with this test's key, and accepted 3:",
+        '  accepted  204          push to "ann"             en "Hi"',
+        '  refused   503          push to "ann" and 2 more  en "Hi"    (fault "busy")',
+        '  accepted  no response  push to "ann"             en "Hi"    (fault "1: hang")',
+        "  refused   400          push                                 (no JSON)",
+        '  accepted  200          campaign                  en "Sale"',
+        "1 request had another key or another path: does the code use push.base_url and push.api_key?",
     ]
 
 
-def test_of_many_requests_the_newest_are_shown():
-    told = summary([request(first_user=str(number), title={}) for number in range(25)]).splitlines()
-    assert told[1] == "  … 5 older ones, then"
-    assert (len(told), '"5"' in told[2], '"24"' in told[-1]) == (22, True, True)
+def test_a_summary_shows_the_newest_requests():
+    lines = summary([request(first_user=str(number), title={}) for number in range(25)]).splitlines()
+    assert lines[1] == "  … 5 older requests, then"
+    assert (len(lines), '"5"' in lines[2], '"24"' in lines[-1]) == (22, True, True)

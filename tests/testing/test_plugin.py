@@ -1,4 +1,4 @@
-"""The pytest plugin, as suites that use it see it: each is run by a pytest of its own."""
+"""The pytest plugin in suites that use it, each run by its own pytest."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ async def send(push, *users):
 
 @pytest.fixture
 def suite(tmp_path):
-    """Run a suite of this source with these plugins; what pytest said."""
+    """Run a suite with this source and these plugins, and return the output of pytest."""
 
     def run(source, *words, plugins=(), code=0, conftest=""):
         (tmp_path / "test_suite.py").write_text(HEAD + source)
         (tmp_path / "conftest.py").write_text(conftest)
         settings = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
         (tmp_path / "pytest.ini").write_text(settings if "pytest_asyncio.plugin" in plugins else settings[:32])
-        ended = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *words],
             cwd=tmp_path,
             env={
                 **{name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_")},
                 "PYTHONPATH": str(ROOT),
-                # Nothing but these, whatever else is installed, in the workers of xdist too.
+                # No other installed plugins, in the workers of xdist too.
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
                 "PYTEST_PLUGINS": ",".join((PLUGIN, *plugins)),
             },
@@ -54,8 +54,8 @@ def suite(tmp_path):
             timeout=120,
             check=False,
         )
-        assert ended.returncode == code, ended.stdout + ended.stderr
-        return ended.stdout
+        assert process.returncode == code, process.stdout + process.stderr
+        return process.stdout
 
     return run
 
@@ -69,30 +69,30 @@ def test_a_sync_test_has_an_inbox(push):
     assert push.accepted("ann") == 1
     assert push.wait_for("ann")[0].title == {"en": "Hello"}
 
-def test_every_test_has_one_of_its_own(push, push_emulator):
+def test_every_test_has_its_own_inbox(push, push_emulator):
     push.assert_nothing_sent()
     assert push.emulator is push_emulator
     assert push.api_key not in {*KEYS, push_emulator.api_key}
     asyncio.run(send(push, "ann"))
 
-def test_nor_does_it_find_what_was_before(push):
+def test_an_inbox_starts_empty(push):
     push.assert_nothing_sent()
 
-def test_code_that_reads_its_settings_finds_it(push_env):
+def test_push_env_sets_the_settings(push_env):
     async def greet():
         async with AsyncPushClient() as client:
             await client.send("ann", MESSAGE)
     asyncio.run(greet())
     push_env.assert_sent("ann", count=1)
 
-def test_the_settings_are_gone_afterwards():
+def test_the_settings_are_restored_afterwards():
     assert "PUSHSDK_API_KEY" not in os.environ
 
 @pytest.fixture
 def other_key(monkeypatch):
     monkeypatch.setenv("PUSHSDK_API_KEY_FILE", "elsewhere")
 
-def test_other_ways_to_a_key_are_closed(other_key, push_env):
+def test_push_env_removes_other_keys(other_key, push_env):
     assert "PUSHSDK_API_KEY_FILE" not in os.environ
 
 def test_an_inbox_has_the_name_of_its_test(push):
@@ -103,11 +103,11 @@ def test_an_inbox_has_the_name_of_its_test(push):
 
 
 @pytest.mark.parametrize("words", [[], ["--import-mode=importlib"], ["--import-mode=append"]], ids=str)
-def test_sync_tests_use_it_without_any_other_plugin(suite, words):
+def test_sync_tests_need_no_other_plugin(suite, words):
     assert "7 passed" in suite(SYNC, *words)
 
 
-def test_tests_of_pytest_asyncio_use_it(suite):
+def test_the_plugin_works_with_pytest_asyncio(suite):
     source = """
 async def test_it(push):
     with push.fault(Fault.status(503, headers={"Retry-After": "0"}, first=1)) as fault:
@@ -119,7 +119,7 @@ async def test_it(push):
     assert "1 passed" in suite(source, "-o", "asyncio_mode=auto", plugins=["pytest_asyncio.plugin"])
 
 
-def test_tests_of_anyio_use_it(suite):
+def test_the_plugin_works_with_anyio(suite):
     pytest.importorskip("anyio")
     source = """
 pytestmark = pytest.mark.anyio
@@ -135,7 +135,7 @@ async def test_it(push):
     assert "1 passed" in suite(source, plugins=["anyio.pytest_plugin"])
 
 
-def test_the_workers_of_xdist_never_meet(suite):
+def test_workers_of_xdist_have_separate_services(suite):
     pytest.importorskip("xdist")
     source = """
 URLS = set()
@@ -150,13 +150,13 @@ def test_it(push, number, worker_id):
     assert len(URLS) == 1
     print(worker_id, push.url)
 """
-    told = suite(source, "-n", "2", "-rP", plugins=["xdist.plugin"])
-    assert "8 passed" in told
-    services = set(re.findall(r"(gw\d) (http://\S+)", told))
+    output = suite(source, "-n", "2", "-rP", plugins=["xdist.plugin"])
+    assert "8 passed" in output
+    services = set(re.findall(r"(gw\d) (http://\S+)", output))
     assert len(services) == len(dict(services)) == len({url for _, url in services}) == 2
 
 
-def test_the_session_may_have_another_emulator(suite):
+def test_the_emulators_options_can_be_overridden(suite):
     conftest = """
 import pytest
 from pushsdk.emulator import ServiceLimits
@@ -169,7 +169,7 @@ def push_emulator_options():
 
 
 FAILING = """
-def test_that_expects_too_much(push):
+def test_that_expects_another_push(push):
     asyncio.run(send(push, "ann"))
     push.assert_sent("eve")
 
@@ -183,9 +183,9 @@ def test_that_sent_nothing(push):
 """
 
 
-def test_a_failing_test_shows_once_what_the_service_got(suite):
-    told = suite(FAILING, code=1)
-    first, second, third = re.split(r"_{5,} test_that_\w+ _{5,}", told)[1:]
+def test_a_failing_test_shows_the_received_requests_once(suite):
+    output = suite(FAILING, code=1)
+    first, second, third = re.split(r"_{5,} test_that_\w+ _{5,}", output)[1:]
     row = r'accepted  204  push to "ann"  en "Hello"'
     assert 'E       AssertionError: Expected a push to "eve", got none.' in first
     assert (first.count(row), second.count(row)) == (1, 1)
@@ -195,30 +195,30 @@ def test_a_failing_test_shows_once_what_the_service_got(suite):
     assert "\nE       AssertionError: This fault never fired" in third
 
 
-def test_the_failure_is_shown_where_the_test_is_not_in_the_plugin(suite):
-    told = suite(FAILING, code=1)
-    assert re.findall(r"^(\S+\.py):\d+: ", told, re.MULTILINE) == ["test_suite.py"] * 3
+def test_a_failure_points_to_the_test_not_to_the_plugin(suite):
+    output = suite(FAILING, code=1)
+    assert re.findall(r"^(\S+\.py):\d+: ", output, re.MULTILINE) == ["test_suite.py"] * 3
 
 
-IN_VAIN = """
-def test_whose_error_came_from_elsewhere(push):
+NEVER_FIRED = """
+def test_with_another_error(push):
     with pytest.raises(ZeroDivisionError), push.fault(Fault.status(503, user="eve")):
         asyncio.run(send(push, "ann"))
         1 / 0
 
-def test_without_a_with(push):
+def test_without_a_with_block(push):
     push.fault(Fault.status(503, first=2), Fault.hang())
     asyncio.run(send(push, "ann"))
 
 @pytest.mark.xfail(strict=True)
-def test_of_which_that_is_expected(push):
+def test_that_is_expected_to_fail(push):
     push.faults("outage")
 
-def test_that_looked_at_the_failure_itself(push):
+def test_that_expects_the_failure(push):
     with pytest.raises(AssertionError, match="never fired"), push.fault(Fault.hang()):
         pass
 
-def test_that_may_do_without(push):
+def test_with_faults_that_are_not_required(push):
     push.fault(Fault.hang(), required=False)
     with pytest.raises(ZeroDivisionError), push.fault(Fault.hang(), required=False):
         1 / 0
@@ -229,19 +229,19 @@ def test_that_is_skipped(push):
 """
 
 
-def test_no_test_passes_without_the_faults_it_asked_for(suite):
-    told = suite(IN_VAIN, "-rs", code=1)
-    assert "2 failed, 2 passed, 1 skipped, 1 xfailed" in told
-    first, second = re.split(r"_{5,} test_\w+ _{5,}", told)[1:]
+def test_a_test_fails_if_its_faults_never_fired(suite):
+    output = suite(NEVER_FIRED, "-rs", code=1)
+    assert "2 failed, 2 passed, 1 skipped, 1 xfailed" in output
+    first, second = re.split(r"_{5,} test_\w+ _{5,}", output)[1:]
     assert first.lstrip().startswith("This fault never fired: no request met the conditions.")
-    assert "\n  Fault.status(code=503, user='eve')\n\nThe service got 1 request" in first
+    assert "\n  Fault.status(code=503, user='eve')\n\nThe service received 1 request" in first
     assert second.lstrip().startswith("These faults were never used: write `with push.fault(...):`\n")
     assert "\n  Fault.status(code=503, first=2)\n  Fault.hang(accepted=False)\n" in second
     assert second.count('accepted  204  push to "ann"') == 1
-    assert re.search(r"^SKIPPED .*: not today$", told, re.MULTILINE)
+    assert re.search(r"^SKIPPED .*: not today$", output, re.MULTILINE)
 
 
-def test_what_the_service_got_is_shown_however_the_inbox_was_asked_for(suite):
+def test_the_received_requests_are_shown_however_the_fixture_is_requested(suite):
     source = """
 import unittest
 
@@ -268,14 +268,14 @@ def test_whose_fixture_fails(greeted): pass
     assert suite(source, code=1).count('accepted  204  push to "ann"') == 3
 
 
-def test_another_fixture_of_its_name_is_left_alone(suite):
+def test_another_fixture_named_push_is_left_alone(suite):
     conftest = "import pytest\n@pytest.fixture\ndef push(): return 7\n"
-    told = suite("def test_it(push): assert push == 8", code=1, conftest=conftest)
-    assert "1 failed" in told
-    assert "Push service" not in told
+    output = suite("def test_it(push): assert push == 8", code=1, conftest=conftest)
+    assert "1 failed" in output
+    assert "Push service" not in output
 
 
-def test_a_failure_before_the_inbox_is_made_is_left_alone(suite):
+def test_a_failure_before_the_inbox_exists_is_left_alone(suite):
     source = """
 @pytest.fixture
 def broken(): raise ZeroDivisionError
@@ -284,12 +284,12 @@ def test_it(broken, push): pass
 
 def test_other(): assert False
 """
-    told = suite(source, code=1)
-    assert "1 failed, 1 error" in told
-    assert "Push service" not in told
+    output = suite(source, code=1)
+    assert "1 failed, 1 error" in output
+    assert "Push service" not in output
 
 
-def test_it_loads_nothing_heavy_before_it_is_used():
+def test_loading_the_plugin_imports_nothing_heavy():
     code = f"import sys, {PLUGIN}; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code],
@@ -301,7 +301,7 @@ def test_it_loads_nothing_heavy_before_it_is_used():
     assert {"aiohttp", "msgspec", "pushsdk.client", "pushsdk.emulator"}.isdisjoint(loaded.stdout.split())
 
 
-def test_it_is_there_wherever_the_package_is_installed():
+def test_the_package_registers_the_plugin():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (module,) = project["entry-points"]["pytest11"].values()
     assert module == PLUGIN

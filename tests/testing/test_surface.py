@@ -16,13 +16,13 @@ ROOT = Path(testing.__file__).parents[2]
 NAMES = testing.__all__
 
 
-def test_all_is_sorted_and_everything_that_is_there() -> None:
+def test_all_is_sorted_and_complete() -> None:
     assert sorted(NAMES, key=lambda name: (name[0].islower(), name)) == NAMES
     assert dir(testing) == NAMES
     assert all(hasattr(testing, name) for name in NAMES)
 
 
-def test_what_is_imported_for_the_type_checkers_is_what_is_there() -> None:
+def test_the_imports_for_type_checkers_match_the_lazy_imports() -> None:
     tree = ast.parse(Path(testing.__file__).read_text())
     imported = {
         name.name: each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) for name in each.names
@@ -34,7 +34,7 @@ def test_what_is_imported_for_the_type_checkers_is_what_is_there() -> None:
         assert getattr(module, name) is getattr(testing, name)
 
 
-def test_another_name_is_an_attribute_error_as_in_any_module() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"'pushsdk\.testing' has no attribute 'nothing'"):
         _ = testing.nothing
 

@@ -1,4 +1,4 @@
-"""Virtual time: a wait costs nothing, and what would wait for ever is an error at once."""
+"""Virtual time: delays take no time, and waiting forever is an error at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pushsdk.testing import HangError, VirtualLoop, virtual_time
 
 
-def test_a_wait_costs_nothing():
+def test_a_delay_takes_no_real_time():
     @virtual_time
     async def wait():
         loop = asyncio.get_running_loop()
@@ -25,7 +25,7 @@ def test_a_wait_costs_nothing():
     assert time.monotonic() - before < 60
 
 
-def test_waits_end_in_their_order():
+def test_delays_end_in_order():
     ended = []
 
     @virtual_time
@@ -40,28 +40,28 @@ def test_waits_end_in_their_order():
     assert ended == [1, 2, 3]
 
 
-def test_what_never_comes_is_an_error_that_says_who_waits():
+def test_waiting_forever_is_an_error_that_lists_the_tasks():
     @virtual_time
     async def wait():
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(HangError, match=r"(?s)nothing can run and no timer is set.*wait\(\)"):
+    with pytest.raises(HangError, match=r"(?s)no task can run and no timer is set.*wait\(\)"):
         wait()
 
 
 def test_the_decorated_test_is_sync_and_keeps_its_name_and_its_fixtures():
     @virtual_time
     async def test_it(number: int, *, other: str) -> None:
-        """What it shows."""
+        """Docstring."""
         assert (number, other) == (1, "x")
 
     assert not inspect.iscoroutinefunction(test_it)
-    assert (test_it.__name__, test_it.__doc__) == ("test_it", "What it shows.")
+    assert (test_it.__name__, test_it.__doc__) == ("test_it", "Docstring.")
     assert list(inspect.signature(test_it).parameters) == ["number", "other"]
     test_it(1, other="x")
 
 
-def test_the_dice_fall_the_same_each_time_and_are_put_back():
+def test_random_is_seeded_and_restored():
     drawn = []
 
     @virtual_time
@@ -77,7 +77,7 @@ def test_the_dice_fall_the_same_each_time_and_are_put_back():
     assert drawn[0] == drawn[1]
 
 
-def test_the_error_of_a_test_is_its_own_and_its_tasks_end_with_it():
+def test_the_error_of_a_test_is_raised_and_its_tasks_are_cancelled():
     tasks = []
 
     @virtual_time
@@ -91,7 +91,7 @@ def test_the_error_of_a_test_is_its_own_and_its_tasks_end_with_it():
     assert tasks[0].cancelled()
 
 
-def test_the_loop_serves_any_runner():
+def test_the_loop_works_in_any_runner():
     async def wait():
         await asyncio.sleep(1000)
         return 7

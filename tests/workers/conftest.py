@@ -1,4 +1,4 @@
-"""The frameworks that services and workers are made of: who has none of them runs none of these tests."""
+"""Tests of services and workers; a test is skipped if its framework is not installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _redis() -> Iterator[Server]:
 
 @pytest.fixture
 def redis_url(_redis: Server) -> str:
-    """An empty Redis of its own on loopback."""
+    """The URL of an empty Redis on loopback."""
     from redis import Redis
 
     with Redis.from_url(_redis.url) as redis:
