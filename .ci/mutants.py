@@ -1982,8 +1982,8 @@ CLAIM_STORES = [
     Mutant(
         "a release opens a send that was settled after the look",
         RUNS + "claim_entry.py",
-        "self._doubt = Claim(secrets.token_hex(16), record)",
-        "self._doubt = Claim((*self._tokens, secrets.token_hex(16))[0], record)",
+        "self._unconfirmed = Claim(secrets.token_hex(16), record)",
+        "self._unconfirmed = Claim((*self._tokens, secrets.token_hex(16))[0], record)",
         T_CLAIMS + "operators.py",
     ),
     Mutant(
@@ -2024,15 +2024,15 @@ CLAIM_STORES = [
     Mutant(
         "a claim that comes late, when it was undone, holds its users",
         RUNS + "claim_entry.py",
-        "self._tokens = (*self._tokens, self._doubt.token)",
+        "self._tokens = (*self._tokens, self._unconfirmed.token)",
         "pass",
         T_CLAIMS + "entry.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
         "a claim of the rest that comes late holds them",
         RUNS + "claim_entry.py",
-        "Put(self.key, self._doubt, self._tokens)",
-        "Put(self.key, self._doubt, self._tokens[:1])",
+        "Put(self.key, self._unconfirmed, self._tokens)",
+        "Put(self.key, self._unconfirmed, self._tokens[:1])",
         T_CLAIMS + "entry.py",
     ),
     Mutant(
@@ -2087,14 +2087,14 @@ CLAIM_STORES = [
     Mutant(
         "a claim whose answer was lost is not given back",
         RUNS + "claim_entry.py",
-        "self._doubt.token)\n        self._give_back(self._asked)\n",
-        "self._doubt.token)\n",
+        "self._unconfirmed.token)\n        self._release(self._in_write)\n",
+        "self._unconfirmed.token)\n",
         T_CLAIMS + "entry.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(
         "whoever cancels all tasks leaves claimed what was not sent",
         RUNS + "claim_log.py",
-        "return self._begun_again <= BEGUN_AGAIN",
+        "return self._restarts <= MAX_RESTARTS",
         "return False",
         T_CLAIMS + "trouble.py",
     ),
@@ -2115,15 +2115,15 @@ CLAIM_STORES = [
     Mutant(
         "a claim of another call in the same write takes the users, too",
         RUNS + "claim_entry.py",
-        "                elif ours.state is UserState.PENDING:\n                    yield from",
+        "                elif own.state is UserState.PENDING:\n                    yield from",
         "                else:\n                    yield from",
         T_CLAIMS + "entry.py",
     ),
     Mutant(
         "a token of another process is not expected when its entry is replaced",
         RUNS + "claim_entry.py",
-        "self._base, self._claimed_at, self._tokens = states, record.claimed_at, (found.token,)",
-        "self._base, self._claimed_at, self._tokens = states, record.claimed_at, ()",
+        "self._others, self._claimed_at, self._tokens = states, record.claimed_at, (stored.token,)",
+        "self._others, self._claimed_at, self._tokens = states, record.claimed_at, ()",
         T_CLAIMS + "entry.py",
     ),
     Mutant(
@@ -2143,17 +2143,17 @@ CLAIM_STORES = [
     Mutant(
         "a claim that failed opens users whose last outcome was UNKNOWN",
         RUNS + "claim_entry.py",
-        "_UNKNOWN if ours.resent else _PENDING",
+        "_UNKNOWN if own.resent else _PENDING",
         "_PENDING",
         T_CLAIMS + "entry.py",
     ),
     Mutant(
         "whoever resends takes the users whom another process sent to",
         RUNS + "claim_entry.py",
-        """                if ours.state is UserState.UNKNOWN and request.resends:
-                    yield from self._in_base(low, high, UserState.PENDING, UserState.UNKNOWN)
+        """                if own.state is UserState.UNKNOWN and request.resends:
+                    yield from self._of_others(low, high, UserState.PENDING, UserState.UNKNOWN)
 """,
-        """                if ours.state is UserState.UNKNOWN and request.resends:
+        """                if own.state is UserState.UNKNOWN and request.resends:
                     yield low, high
 """,
         T_CLAIMS + "conflicts.py",
@@ -2161,8 +2161,8 @@ CLAIM_STORES = [
     Mutant(
         "the record of another payload is replaced",
         RUNS + "claim_entry.py",
-        "        self._tokens, self._doubt, self.failures = (), None, 0\n",
-        "        self._tokens, self._doubt, self.failures = (found.token,), None, 0\n",
+        "        self._tokens, self._unconfirmed, self.failures = (), None, 0\n",
+        "        self._tokens, self._unconfirmed, self.failures = (stored.token,), None, 0\n",
         T_CLAIMS + "conflicts.py",
     ),
     Mutant(
@@ -2196,7 +2196,7 @@ CLAIM_STORES = [
     Mutant(
         "what becomes of a call overwrites what another process recorded",
         RUNS + "claim_entry.py",
-        "[(low, high)] if is_ours else list(self._in_base(low, high, UserState.PENDING))",
+        "[(low, high)] if is_own else list(self._of_others(low, high, UserState.PENDING))",
         "[(low, high)]",
         T_CLAIMS + "entry.py",
     ),
@@ -2217,7 +2217,7 @@ CLAIM_STORES = [
     Mutant(
         "users whom another process has are sent to with the others",
         RUNS + "keyed.py",
-        "        if len(granted) == len(segment.users):\n",
+        "        if len(claimed) == len(unit.users):\n",
         "        if granted:\n",
         T_CLAIMS + "sends.py",
     ),
@@ -2225,7 +2225,7 @@ CLAIM_STORES = [
         "a claim that failed is sent all the same",
         RUNS + "keyed.py",
         """            keyed.error = claim_error(request.error)
-            self._pending.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
+            self._pending.settle(call, unit.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
             return None
 """,
         "            return segment\n",
@@ -2234,14 +2234,14 @@ CLAIM_STORES = [
     Mutant(
         "a claim that comes after its attempt has ended is kept",
         RUNS + "keyed.py",
-        "                self._log.withdraw(request)\n",
+        "                request.entry.withdraw(request)\n",
         "                pass\n",
         T_CLAIMS + "trouble.py",
     ),
     Mutant(
         "while the service is away nobody is told what is on record",
         RUNS + "keyed.py",
-        "if not keyed.is_asked and",
+        "if not keyed.has_asked and",
         "if False and",
         T_CLAIMS + "sends.py",
     ),
@@ -2554,7 +2554,7 @@ BY_ARROW = [
     Mutant(
         "what another process gives back while a chunk is written is not sent",
         ARROW + "_dispatcher.py",
-        """                await self._claims.written(entry, self._claims.latest())
+        """                await self._claims.written(entry, self._claims.deadline())
         if chunk.pending():
 """,
         "                pass\n        if chunk.pending():\n",
@@ -2563,8 +2563,8 @@ BY_ARROW = [
     Mutant(
         "a request of a chunk may be out longer than its claim is kept",
         ARROW + "_dispatcher.py",
-        "return self._claims.latest()",
-        "return self._claims.latest() + 30",
+        "return self._claims.deadline()",
+        "return self._claims.deadline() + 30",
         T_ARROW + "dispatcher.py",
     ),
     Mutant(
@@ -2577,15 +2577,15 @@ BY_ARROW = [
     Mutant(
         "what another process reached is sent to again",
         RUNS + "claim_entry.py",
-        "            if theirs.state in states:\n                yield low, high\n",
+        "            if other.state in states:\n                yield low, high\n",
         "            yield low, high\n",
         T_CLAIMS + "entry.py tests/arrow/test_dispatcher.py",
     ),
     Mutant(
         "an accepted push of another process is reported as what became of a later one",
         RUNS + "claim_entry.py",
-        "if theirs.state not in _KEPT.get(status.state, _ACCEPTED):",
-        "if theirs.state not in _KEPT.get(status.state, ()):",
+        "if other.state not in _OUTRANKS.get(status.state, _ACCEPTED):",
+        "if other.state not in _OUTRANKS.get(status.state, ()):",
         T_CLAIMS + "entry.py",
     ),
     Mutant(

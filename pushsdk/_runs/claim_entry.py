@@ -1,8 +1,8 @@
-"""One entry of a claim store: the users of one idempotency key, and what this process has still to write of them.
+"""One entry of a claim store: the states of the users of one idempotency key, and the writes that are due.
 
-Decides only; ``_log`` writes. A write that failed may take effect all the same: at once, later, or never. So the entry
-remembers every token that the store may hold, and its next write replaces any of them. Once a write succeeds, the store
-holds the truth, and an older write that arrives late is refused.
+Decides only; ``ClaimLog`` awaits. A failed write may take effect all the same: at once, later, or never. So the entry
+keeps every token that the store may hold, and its next write replaces any of them. After a successful write the store
+is up to date, and refuses an older write that arrives late.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pushsdk.claims.store import Claim, Put
 
 __all__ = ["ClaimEntry", "ClaimRequest", "Ranges"]
 
-# Another process may change the entry between two looks at it, but hardly so often.
+# Other processes may change the entry between two writes, but hardly this often.
 MOST_REFUSALS = 10
 
 Ranges = Sequence[tuple[int, int]]
-"""Users by position: from the first up to, not including, the second."""
+"""Users by position, each range without its second number."""
 
 OTHER_PAYLOAD = (
     "this idempotency_key was used for another payload (users, message, custom fields or base_url differ): nothing was "
-    "sent; use a key of its own for each job, and a new one to send a job on after a change of its payload or base_url"
+    "sent; use one key per job, and a new key after a change of the payload or base_url"
 )
 
-# What others recorded stays, by what this process did: one accepted push is a push whatever became of the others, and a
-# rejection says nothing of the requests of others.
+# States of other processes that outrank a state of this process: an accepted push outranks everything, and a rejection
+# says nothing about the requests of other processes.
 _ACCEPTED = frozenset({UserState.ACCEPTED})
-_KEPT = {
+_OUTRANKS = {
     UserState.PENDING: frozenset(UserState),
     UserState.REJECTED: frozenset({UserState.ACCEPTED, UserState.CLAIMED, UserState.UNKNOWN}),
 }
@@ -43,78 +43,64 @@ _UNKNOWN = UserStatus(UserState.UNKNOWN)
 
 
 class ClaimRequest(msgspec.Struct, eq=False, gc=False):
-    """A request for the right to send to some users of an entry."""
+    """A request to claim some users of an entry."""
 
     entry: ClaimEntry
     ranges: Ranges
     resends: bool = False
-    """Users are claimed again if this process sent to them before with an UNKNOWN outcome."""
+    """True to claim users again whom this process sent to with an UNKNOWN outcome."""
     claimed: list[tuple[int, int]] = []
-    """The users that were granted. Set once the request is done."""
+    """The claimed users. Set once the request is done."""
     done: bool = False
     error: Exception | None = None
     refusals: int = 0
     withdrawn: bool = False
-    """The caller has gone: what is granted is given back."""
+    """True if the caller has been cancelled: claimed users are released."""
 
 
-class ClaimEntry:
+class ClaimEntry(msgspec.Struct, eq=False):
     """The users of one idempotency key."""
 
-    __slots__ = (
-        "_asked",
-        "_base",
-        "_claimed",
-        "_claimed_at",
-        "_doubt",
-        "_ours",
-        "_tokens",
-        "error",
-        "failures",
-        "fingerprint",
-        "is_changed",
-        "key",
-        "requests",
-        "users",
-        "uses",
+    key: str
+    fingerprint: str
+    users: int
+    _claimed_at: float
+    #: The requests for the next write.
+    requests: list[ClaimRequest] = []
+    #: True if the store is to be written to.
+    is_changed: bool = False
+    #: Number of failed writes since the last success, and the last error.
+    failures: int = 0
+    error: Exception | None = None
+    #: Number of calls that use the entry. Counted by ``ClaimLog``.
+    uses: int = 0
+    # The states of other processes as last read, and the states of this process: PENDING before its claim.
+    _others: UserStates | None = None
+    _own: UserStates = msgspec.field(default_factory=UserStates)
+    # CLAIMED by this process: another process that rewrites the record keeps the reason.
+    _claimed: UserStatus = msgspec.field(
+        default_factory=lambda: UserStatus(UserState.CLAIMED, reason=secrets.token_hex(8))
     )
+    # The tokens that the store may hold; the last write while its effect is unknown; the requests in that write.
+    _tokens: tuple[str, ...] = ()
+    _unconfirmed: Claim | None = None
+    _in_write: list[ClaimRequest] = []
 
-    def __init__(self, key: str, fingerprint: str, users: int, now: float) -> None:
-        self.key = key
-        self.fingerprint = fingerprint
-        self.users = users
-        self._claimed_at = now
-        # The record says whose claim it is: a process that writes it anew keeps the claims of others.
-        self._claimed = UserStatus(UserState.CLAIMED, reason=secrets.token_hex(8))
-        # The states that other processes recorded, as last read; and what this process did, PENDING if nothing.
-        self._base: UserStates | None = None
-        self._ours = UserStates(users)
-        # The tokens that the store may hold; the last write while its effect is unknown; the requests in that write.
-        self._tokens: tuple[str, ...] = ()
-        self._doubt: Claim | None = None
-        self._asked: list[ClaimRequest] = []
-        #: The requests that the next write takes.
-        self.requests: list[ClaimRequest] = []
-        #: True while the store is to be written to.
-        self.is_changed = False
-        #: The number of failed writes since the last success, and the error of the last one.
-        self.failures = 0
-        self.error: Exception | None = None
-        #: Calls that use the entry. Counted by ``_log``.
-        self.uses = 0
+    def __post_init__(self) -> None:
+        self._own.extend(self.users)
 
     @property
     def is_known(self) -> bool:
-        """True if another process has recorded anything."""
-        return self._base is not None
+        """Return True if another process has recorded a state."""
+        return self._others is not None
 
     @property
     def is_written(self) -> bool:
-        """True if the store holds the truth, or writing it was given up."""
-        return not self.is_changed and self._doubt is None
+        """Return True if the store is up to date, or writing was given up."""
+        return not self.is_changed and self._unconfirmed is None
 
     def check(self, fingerprint: str, users: int) -> None:
-        """Raises ValidationError for another payload, ValueError for another number of users."""
+        """Raise ValidationError for another payload, ValueError for another number of users."""
         if fingerprint != self.fingerprint:
             raise ValidationError(OTHER_PAYLOAD)
         if users != self.users:
@@ -122,26 +108,26 @@ class ClaimEntry:
 
     def states(self) -> UserStates:
         """Return the state of every user, as far as this process knows."""
-        if self._base is None:
-            return self._ours.copy()
-        states = self._base.copy()
-        for start, stop, status in self._ours.runs():
-            for low, high, theirs in self._base.runs(start, stop):
-                if theirs.state not in _KEPT.get(status.state, _ACCEPTED):
+        if self._others is None:
+            return self._own.copy()
+        states = self._others.copy()
+        for start, stop, status in self._own.runs():
+            for low, high, other in self._others.runs(start, stop):
+                if other.state not in _OUTRANKS.get(status.state, _ACCEPTED):
                     states.set(low, high, status)
         return states
 
     def settle(self, ranges: Ranges, status: UserStatus) -> None:
-        """Set the status of users that this process claimed, or that nobody has claimed."""
+        """Set the status of users who were claimed by this process, or by no process."""
         for start, stop in ranges:
-            for low, high, ours in list(self._ours.runs(start, stop)):
-                is_ours = ours.state is not UserState.PENDING
-                for first, last in [(low, high)] if is_ours else list(self._in_base(low, high, UserState.PENDING)):
-                    self._ours.set(first, last, status)
+            for low, high, own in list(self._own.runs(start, stop)):
+                is_own = own.state is not UserState.PENDING
+                for first, last in [(low, high)] if is_own else list(self._of_others(low, high, UserState.PENDING)):
+                    self._own.set(first, last, status)
         self.is_changed = True
 
     def withdraw(self, request: ClaimRequest) -> None:
-        """Withdraw a request, whether its claim was made or not."""
+        """Withdraw a request. A claim that is already being written is released afterwards."""
         request.withdrawn = True
         if request in self.requests:
             self.requests.remove(request)
@@ -149,51 +135,53 @@ class ClaimEntry:
     # -- a write ------------------------------------------------------------------------------------------------
 
     def prepare(self) -> Put | None:
-        """Return the next write, with the requests that wait for it; None if there is nothing to write."""
-        self._asked, self.requests = self.requests, []
-        for request in self._asked:
-            request.claimed = self._take(request)
-        if not (self._tokens or self._doubt) and self._ours.count(UserState.PENDING) == self.users:
-            self.is_changed = False
-            return None
+        """Return the next write, with the waiting requests; None if there is nothing to write."""
+        self._in_write, self.requests = self.requests, []
+        for request in self._in_write:
+            request.claimed = list(self._claimable(request))
+            for start, stop in request.claimed:
+                resent = request.resends and self._own.at(start).state is UserState.UNKNOWN
+                self._own.set(start, stop, self._claimed._replace(resent=resent))
         self.is_changed = False
+        if not (self._tokens or self._unconfirmed) and self._own.count(UserState.PENDING) == self.users:
+            return None
         record = ClaimRecord(
             fingerprint=self.fingerprint,
             claimed_at=self._claimed_at,
-            users=msgspec.Raw((self._ours if self._base is None else self.states()).to_json()),
+            users=msgspec.Raw((self._own if self._others is None else self.states()).to_json()),
         ).encode()
-        # The same write again while its effect is unknown: a store that has it accepts it.
-        if self._doubt is None or self._doubt.record != record:
-            self._doubt = Claim(secrets.token_hex(16), record)
-        return Put(self.key, self._doubt, self._tokens)
+        # The same token while the effect of an equal write is unknown: a store that holds the write accepts it.
+        if self._unconfirmed is None or self._unconfirmed.record != record:
+            self._unconfirmed = Claim(secrets.token_hex(16), record)
+        return Put(self.key, self._unconfirmed, self._tokens)
 
     def stored(self) -> None:
-        """The store has taken the write."""
-        assert self._doubt is not None  # noqa: S101 - ``prepare`` came before
-        self._tokens, self._doubt, self.failures = (self._doubt.token,), None, 0
+        """Note that the write succeeded."""
+        assert self._unconfirmed is not None  # noqa: S101 - set by ``prepare``
+        self._tokens, self._unconfirmed, self.failures = (self._unconfirmed.token,), None, 0
         self._finish(None)
 
-    def refused(self, found: Claim) -> bool:
-        """The store holds another claim. Return False if that makes outcomes of this process impossible to record."""
-        asked, self._asked = self._asked, []
-        self._give_back(asked)
-        # Nothing that this process wrote is there. And what it can't read or may not touch, it never replaces.
-        self._tokens, self._doubt, self.failures = (), None, 0
-        has_news = self._ours.count(UserState.PENDING) < self.users
+    def refused(self, stored: Claim) -> bool:
+        """Note that the store holds another claim. Return False if outcomes of this process can't be recorded."""
+        requests, self._in_write = self._in_write, []
+        self._release(requests)
+        # The store holds nothing of this process. An unreadable or foreign claim is never replaced.
+        self._tokens, self._unconfirmed, self.failures = (), None, 0
+        has_news = self._own.count(UserState.PENDING) < self.users
         try:
-            is_late = self._learn(found)
-        except Exception as error:  # noqa: BLE001 - a record of anybody's, by a store of anybody's
-            self._ours = UserStates(self.users)
-            for request in [*asked, *self.requests]:
+            is_late = self._merge(stored)
+        except Exception as error:  # noqa: BLE001 - any record in any store
+            self._own = UserStates(self.users)
+            for request in [*requests, *self.requests]:
                 request.error, request.done = error, True
             self.requests = []
             return not has_news
         self.is_changed = has_news or is_late
-        for request in asked:
+        for request in requests:
             request.refusals += 1
             if request.withdrawn:
                 continue
-            if next(self._open(request), None) is None:
+            if next(self._claimable(request), None) is None:
                 request.claimed, request.done = [], True
             elif request.refusals >= MOST_REFUSALS:
                 request.error, request.done = TimeoutError(), True
@@ -202,88 +190,81 @@ class ClaimEntry:
         return True
 
     def failed(self, error: Exception) -> None:
-        """The write failed, so its effect is unknown."""
+        """Note that the write failed, so its effect is unknown."""
         self.failures += 1
         self.error = error
         self.is_changed = True
-        if self._doubt is not None and self._doubt.token not in self._tokens:
-            self._tokens = (*self._tokens, self._doubt.token)
-        self._give_back(self._asked)
+        if self._unconfirmed is not None and self._unconfirmed.token not in self._tokens:
+            self._tokens = (*self._tokens, self._unconfirmed.token)
+        self._release(self._in_write)
         self._finish(error)
 
-    def fail_waiting(self, error: Exception) -> None:
-        """End the requests that wait for the next write."""
-        self._asked, self.requests = [*self._asked, *self.requests], []
-        self._give_back(self._asked)
+    def fail_requests(self, error: Exception) -> None:
+        """Fail the waiting requests."""
+        self._in_write, self.requests = [*self._in_write, *self.requests], []
+        self._release(self._in_write)
         self._finish(error)
 
     def give_up(self) -> None:
-        """Write nothing more of what failed."""
-        self.is_changed, self._doubt = False, None
+        """Stop writing what could not be written."""
+        self.is_changed, self._unconfirmed = False, None
 
-    def look(self, found: Claim | None) -> None:
-        """Take in what the store holds, unless this process wrote it.
+    def refresh(self, stored: Claim | None) -> None:
+        """Merge the stored claim unless this process wrote it.
 
         Raises ValidationError for another payload, ValueError for anything that is not a record.
         """
-        if found is not None and not self._doubt and found.token not in self._tokens:
-            self._learn(found)
+        if stored is not None and not self._unconfirmed and stored.token not in self._tokens:
+            self._merge(stored)
 
     # -- parts --------------------------------------------------------------------------------------------------
 
-    def _learn(self, found: Claim) -> bool:
-        """Take over what others recorded. Return True if claims of this process are among it, which it knows better."""
-        record = ClaimRecord.decode(found.record)
+    def _merge(self, stored: Claim) -> bool:
+        """Take over the states of other processes. Return True if outdated claims of this process are in the store."""
+        record = ClaimRecord.decode(stored.record)
         states = record.states()
         if states.count(UserState.PENDING) == states.users:
-            self._base, self._tokens = None, (found.token,)
+            self._others, self._tokens = None, (stored.token,)
             return False
         self.check(record.fingerprint, states.users)
-        self._base, self._claimed_at, self._tokens = states, record.claimed_at, (found.token,)
-        is_ours = False
+        self._others, self._claimed_at, self._tokens = states, record.claimed_at, (stored.token,)
+        is_own = False
         for start, stop, status in list(states.runs()):
             if status.state is UserState.CLAIMED and status.reason == self._claimed.reason:
                 states.set(start, stop, _PENDING)
-                is_ours = True
-        return is_ours
+                is_own = True
+        return is_own
 
-    def _take(self, request: ClaimRequest) -> list[tuple[int, int]]:
-        taken = list(self._open(request))
-        for start, stop in taken:
-            resent = request.resends and self._ours.at(start).state is UserState.UNKNOWN
-            self._ours.set(start, stop, self._claimed._replace(resent=resent))
-        return taken
-
-    def _open(self, request: ClaimRequest) -> Iterator[tuple[int, int]]:
-        """Yield the users that the request may have: PENDING as far as is known, or UNKNOWN by our own attempt."""
+    def _claimable(self, request: ClaimRequest) -> Iterator[tuple[int, int]]:
+        """Yield the users the request may claim: PENDING, or to resend and UNKNOWN by an attempt of this process."""
         for start, stop in request.ranges:
-            for low, high, ours in self._ours.runs(start, stop):
-                if ours.state is UserState.UNKNOWN and request.resends:
-                    yield from self._in_base(low, high, UserState.PENDING, UserState.UNKNOWN)
-                elif ours.state is UserState.PENDING:
-                    yield from self._in_base(low, high, UserState.PENDING)
+            for low, high, own in self._own.runs(start, stop):
+                if own.state is UserState.UNKNOWN and request.resends:
+                    yield from self._of_others(low, high, UserState.PENDING, UserState.UNKNOWN)
+                elif own.state is UserState.PENDING:
+                    yield from self._of_others(low, high, UserState.PENDING)
 
-    def _in_base(self, start: int, stop: int, *states: UserState) -> Iterator[tuple[int, int]]:
-        """Yield the users whom others recorded in one of these states."""
-        if self._base is None:
+    def _of_others(self, start: int, stop: int, *states: UserState) -> Iterator[tuple[int, int]]:
+        """Yield the users who are in one of these states for other processes."""
+        if self._others is None:
             yield start, stop
             return
-        for low, high, theirs in self._base.runs(start, stop):
-            if theirs.state in states:
+        for low, high, other in self._others.runs(start, stop):
+            if other.state in states:
                 yield low, high
 
     def _finish(self, error: Exception | None) -> None:
-        asked, self._asked = self._asked, []
-        for request in asked:
+        requests, self._in_write = self._in_write, []
+        for request in requests:
             request.error, request.done = error, True
             if request.withdrawn and error is None:
-                self._give_back([request])
+                self._release([request])
                 self.is_changed = True
 
-    def _give_back(self, requests: list[ClaimRequest]) -> None:
+    def _release(self, requests: list[ClaimRequest]) -> None:
         for request in requests:
             for start, stop in request.claimed:
-                for low, high, ours in list(self._ours.runs(start, stop)):
-                    if ours.state is UserState.CLAIMED:
-                        self._ours.set(low, high, _UNKNOWN if ours.resent else _PENDING)
+                for low, high, own in list(self._own.runs(start, stop)):
+                    if own.state is UserState.CLAIMED:
+                        self._own.set(low, high, _UNKNOWN if own.resent else _PENDING)
             request.claimed = []

@@ -1,8 +1,8 @@
-"""The log of calls with idempotency keys: claims that a claim store keeps, written in groups.
+"""The log of calls with idempotency keys: claims in a claim store, written in groups.
 
-What comes in one loop turn, or while a write is under way, shares the next write: a batch of 1,000 calls costs one
-round trip. What an entry holds and which claims are granted is decided in ``_entry``; here are the awaits. A write that
-fails is repeated until the store answers again, for as long as the client is open.
+All entries of one turn of the event loop, or of the time that a write takes, share the next write: a batch of 1,000
+calls costs one round trip. ``ClaimEntry`` decides; ``ClaimLog`` awaits. A failed write is retried until the store
+answers, for as long as the client is open.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pushsdk.claims.store import ClaimStore
 __all__ = ["ClaimLog", "claim_error"]
 
 logger = logging.getLogger("pushsdk")
-# A write that fails is tried once more at once: a connection may have gone stale while the push was out.
+# The first retry is immediate: a connection may have gone stale during the push.
 TRIES = 2
-# Seconds between two tries of a store that fails: the first, and the longest.
-PAUSE, LONGEST_PAUSE = 0.1, 1.0
-# Entries that wait for a failing store: more than come in during a short outage.
-KEPT = 10_000
-# How often the writer starts again after a cancellation of all tasks of the loop.
-BEGUN_AGAIN = 10
+# Seconds between later retries: the first pause, doubled up to the longest.
+PAUSE, MAX_PAUSE = 0.1, 1.0
+# Entries kept for a failing store: more than come in during a short outage.
+MAX_FAILED = 10_000
+# Restarts of the writer after all tasks of the loop were cancelled.
+MAX_RESTARTS = 10
 
 
 class ClaimLog:
-    """The entries of one claim store that a client uses, or that are still to be written."""
+    """The entries of one claim store that are in use or still to be written."""
 
     def __init__(self, store: object, engine: Engine) -> None:
         if not isinstance(store, ClaimStore):
@@ -43,21 +43,21 @@ class ClaimLog:
         self._store = store
         self._engine = engine
         self._entries: dict[str, ClaimEntry] = {}
-        # Entries to be written, the oldest first; and the entries of writes that failed.
+        # Entries to write, oldest first; entries whose last write failed.
         self._queue: dict[ClaimEntry, None] = {}
         self._failed: dict[ClaimEntry, None] = {}
-        # The task that writes the queue, while there is one; resolved after each write; set when a request comes.
+        # The task that writes; a future for the end of its next write; an event set by each new request.
         self._writer: asyncio.Task[None] | None = None
         self._wrote: asyncio.Future[None]
         self._wake = asyncio.Event()
-        self._begun_again = 0
+        self._restarts = 0
 
-    def latest(self) -> float:
-        """Return when the last request under a claim of now must be over: a claim must not expire while one is out."""
+    def deadline(self) -> float:
+        """Return the loop time by which a request that is claimed now must be complete: before its claim expires."""
         return asyncio.get_running_loop().time() + self._store.claim_ttl / 2
 
     def open(self, key: str, fingerprint: str, users: int) -> ClaimEntry:
-        """Return the entry of a call, the same for all calls of one key. ``close`` it. Raises ValidationError."""
+        """Return the entry of a key, to be closed by ``close``. Raise ValidationError for another payload."""
         entry = self._entries.get(key)
         if entry is None or not (entry.uses or entry.fingerprint == fingerprint):
             entry = self._entries[key] = ClaimEntry(key, fingerprint, users, time.time())
@@ -66,12 +66,12 @@ class ClaimLog:
         return entry
 
     def close(self, entry: ClaimEntry) -> None:
-        """End a use of an entry. An entry that is still to be written is kept."""
+        """End one use of an entry. An entry that is still to be written is kept."""
         entry.uses -= 1
         self._forget(entry)
 
     async def claim(self, requests: Sequence[ClaimRequest]) -> None:
-        """Claim, all requests in one write. They are ``done`` when this returns, each with its users or its error."""
+        """Make claims in one write. Afterwards each request is ``done``, with its claimed users or its error."""
         for request in requests:
             request.entry.requests.append(request)
             self._enqueue(request.entry)
@@ -79,26 +79,22 @@ class ClaimLog:
         while not all(request.done for request in requests):
             await asyncio.wait([self._wrote])
 
-    def withdraw(self, request: ClaimRequest) -> None:
-        """Withdraw a request, whether its claim was made or not."""
-        request.entry.withdraw(request)
-
     def settle(self, entry: ClaimEntry, ranges: Ranges, status: UserStatus) -> None:
-        """Write the status of users with the next group."""
+        """Write the status of users with the next write."""
         if ranges:
             entry.settle(ranges, status)
             self._enqueue(entry)
 
     async def written(self, entry: ClaimEntry, deadline: float) -> None:
-        """Wait until the entry is written, its write has failed twice, or the deadline has passed.
+        """Wait until the entry is written, its write has failed twice, or the deadline expires.
 
-        A cancelled caller waits as well, whatever the deadline.
+        A cancelled caller waits as well, without the deadline.
         """
         cancelled: asyncio.CancelledError | None = None
         while not entry.is_written and entry.failures < TRIES:
-            left = None if cancelled else max(0.0, deadline - asyncio.get_running_loop().time())
+            seconds = None if cancelled else max(0.0, deadline - asyncio.get_running_loop().time())
             try:
-                done, _ = await asyncio.wait([self._wrote], timeout=left)
+                done, _ = await asyncio.wait([self._wrote], timeout=seconds)
             except asyncio.CancelledError as error:
                 cancelled = error
             else:
@@ -107,12 +103,12 @@ class ClaimLog:
         if cancelled is not None:
             raise cancelled
 
-    async def look(self, entry: ClaimEntry) -> None:
-        """Read what the store holds of an entry, without a claim. Raises ClaimStoreError or ValidationError."""
+    async def refresh(self, entry: ClaimEntry) -> None:
+        """Read an entry without claiming. Raise ClaimStoreError, or ValidationError for another payload."""
         try:
             async with asyncio.timeout(self._store.timeout):
-                (found,) = await self._store.get([entry.key])
-            entry.look(found)
+                (stored,) = await self._store.get([entry.key])
+            entry.refresh(stored)
         except PushError:
             raise
         except Exception as error:
@@ -130,10 +126,10 @@ class ClaimLog:
 
     def _start(self) -> None:
         self._writer = asyncio.get_running_loop().create_task(self._write_all())
-        self._writer.add_done_callback(self._ended)
+        self._writer.add_done_callback(self._writer_ended)
 
-    def _ended(self, writer: asyncio.Task[None]) -> None:
-        if (self._queue or self._failed) and self._may_begin_again(writer):
+    def _writer_ended(self, writer: asyncio.Task[None]) -> None:
+        if (self._queue or self._failed) and self._may_restart(writer):
             self._start()
             return
         self._writer = None
@@ -142,12 +138,12 @@ class ClaimLog:
         self._engine.late.discard(self)
         self._engine.ended(self)
 
-    def _may_begin_again(self, writer: asyncio.Task[None]) -> bool:
+    def _may_restart(self, writer: asyncio.Task[None]) -> bool:
         if not writer.cancelled():
-            # Entries that came after its last look at the queue; not after a bug of ours.
+            # Entries were queued after the writer's last read of the queue. No restart after a bug.
             return writer.exception() is None
-        self._begun_again += 1
-        return self._begun_again <= BEGUN_AGAIN
+        self._restarts += 1
+        return self._restarts <= MAX_RESTARTS
 
     async def _write_all(self) -> None:
         pause = PAUSE
@@ -156,55 +152,58 @@ class ClaimLog:
             error = await self._write(entries)
             self._announce()
             if error is None:
-                pause, self._begun_again = PAUSE, 0
+                pause, self._restarts = PAUSE, 0
             elif entries[0].failures >= TRIES:
                 if self._is_over(error):
-                    self._give_up([each for each in self._failed if each.failures >= TRIES], "the client was closed")
+                    self._give_up([entry for entry in self._failed if entry.failures >= TRIES], "the client was closed")
                 else:
                     await self._rest(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
+                    pause = min(2 * pause, MAX_PAUSE)
 
     def _next(self) -> list[ClaimEntry]:
-        """Return what is written next, each key once: what is new, or what failed, singly after its second failure."""
+        """Return the entries to write next, each key once: new ones, else failed ones, singly after two failures."""
         if self._queue:
             return _by_key(islice(self._queue, self._store.at_once))
         if not self._failed:
             return []
-        # An entry that the store never takes must not hold up the others.
+        # Singly: an entry that the store never accepts must not block the others.
         first = next((entry for entry in self._failed if entry.requests), next(iter(self._failed)))
         if first.failures >= TRIES:
             return [first]
         return _by_key(entry for entry in islice(self._failed, self._store.at_once) if entry.failures < TRIES)
 
     async def _write(self, entries: list[ClaimEntry]) -> Exception | None:
-        """Write these entries, once. Return the error if that fails."""
+        """Write entries once. Return the error if that fails."""
         puts = {entry: put for entry in entries if (put := entry.prepare()) is not None}
         error: Exception | None = None
         try:
             async with asyncio.timeout(self._store.timeout):
-                found = await self._store.put(list(puts.values()), self._store.claim_ttl) if puts else []
-            if len(found) != len(puts):
-                raise ValueError(f"the claim store answered {len(found)} of {len(puts)} puts")
+                results = await self._store.put(list(puts.values()), self._store.claim_ttl) if puts else []
+            if len(results) != len(puts):
+                raise ValueError(f"put() must return one result per put, {len(puts)}; got {len(results)}")
         except asyncio.CancelledError:
             self._fail(list(puts), TimeoutError())
             raise
-        except Exception as failure:  # noqa: BLE001 - whatever it is: the calls are told, and the store later
+        except Exception as failure:  # noqa: BLE001 - any error of any store
             error = failure
             self._fail(list(puts), error)
         else:
-            for entry, other in zip(puts, found, strict=False):
-                if other is None:
+            for entry, stored in zip(puts, results, strict=False):
+                if stored is None:
                     entry.stored()
-                elif not entry.refused(other):
-                    logger.warning("a claim was gone when its outcome was to be written: a redelivery may push again")
+                elif not entry.refused(stored):
+                    logger.warning("a claim was lost before its outcome was written: a redelivery may push again")
         for entry in entries:
             self._requeue(entry)
-        if len(self._failed) > KEPT:
-            self._give_up(list(self._failed)[: len(self._failed) - KEPT], f"more than {KEPT} calls wait to be settled")
+        if len(self._failed) > MAX_FAILED:
+            self._give_up(
+                list(self._failed)[: len(self._failed) - MAX_FAILED],
+                f"more than {MAX_FAILED} calls wait for the claim store",
+            )
         return error
 
     def _requeue(self, entry: ClaimEntry) -> None:
-        """Put what is left of an entry behind all others."""
+        """Queue an entry behind all others if it has more to write."""
         self._queue.pop(entry, None)
         self._failed.pop(entry, None)
         if entry.is_changed or entry.requests:
@@ -216,15 +215,15 @@ class ClaimLog:
         for entry in entries:
             entry.failed(error)
             if isinstance(error, PushError):
-                # No later try would fare better, as with the store of another loop.
+                # A later try would fail, too, for example with the store of another loop.
                 entry.give_up()
         if isinstance(error, TimeoutError):
-            # A silent store ends all that wait for it: else each would wait for a timeout of its own.
+            # A silent store fails all waiting requests: otherwise each would wait for its own timeout.
             for entry in (*self._queue, *self._failed):
-                entry.fail_waiting(error)
+                entry.fail_requests(error)
         if any(entry.failures == TRIES for entry in entries):
             logger.warning(
-                "the claim store failed (%s): until it answers, calls that have ended are unknown to other processes",
+                "the claim store failed (%s): until it answers, other processes can't read the outcomes of new calls",
                 type(error).__name__,
             )
 
@@ -234,21 +233,20 @@ class ClaimLog:
                 await self._wake.wait()
 
     def _is_over(self, error: Exception) -> bool:
-        """Return True if the client is closed, or is being closed while the store fails at once.
+        """Return True if the client is closed, or is closing while the store fails without a timeout.
 
-        An error at once is hardly ever a short outage, and often a wrong address. A silent store is waited for as long
-        as the drain lasts.
+        Such an error is often a wrong address. For a silent store the client waits as long as the drain lasts.
         """
         return self._engine.sender.closed or (self._engine.closed and not isinstance(error, TimeoutError))
 
     def _give_up(self, entries: Sequence[ClaimEntry], why: str) -> None:
         for entry in entries:
-            entry.fail_waiting(TimeoutError())
+            entry.fail_requests(TimeoutError())
             entry.give_up()
             self._requeue(entry)
         if entries:
             logger.warning(
-                "%s: the outcomes of %d calls were not written to the claim store, and stay unknown to other processes",
+                "%s: the outcomes of %d calls were not written to the claim store and stay unknown to other processes",
                 why,
                 len(entries),
             )
@@ -267,9 +265,9 @@ def _by_key(entries: Iterable[ClaimEntry]) -> list[ClaimEntry]:
 
 
 def claim_error(why: Exception | None) -> PushError:
-    """Return the error for a call whose claim was not made; ``why`` is None if the call's deadline came first."""
+    """Return the error for a call without a claim. ``why`` is None if the call's deadline expired first."""
     if isinstance(why, PushError):
-        return copy(why)  # one for each caller
+        return copy(why)  # one per caller
     if why is None:
         return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
     error = ClaimStoreError(f"not sent: the claim store failed ({type(why).__name__})")

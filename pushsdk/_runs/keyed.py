@@ -1,9 +1,8 @@
-"""Calls with idempotency keys on their way: which users of a request are claimed, left out, and settled."""
+"""Calls with idempotency keys: claiming the users of each request, leaving out users of other claims, settling."""
 
 from __future__ import annotations
 
 import asyncio
-from itertools import groupby
 
 import msgspec
 
@@ -23,16 +22,17 @@ __all__ = ["KeyedSends"]
 
 
 class KeyedSends:
-    """Sends calls with idempotency keys, by one claim store. Shared with what ``with_options`` returns."""
+    """Sends calls with idempotency keys through one claim store. Shared with the clients of ``with_options``."""
 
     def __init__(self, log: ClaimLog, engine: Engine) -> None:
         self._log = log
         self._engine = engine
 
     async def send(self, call: Call, content: Content, *, key: object) -> Receipt:
-        """Send to those users of the call whom no earlier call with this key has reached or holds.
+        """Send to the users of the call that no earlier call with this key has settled or claimed.
 
-        Raises as ``SendQueue.send``; ClaimStoreError, and ValidationError for another payload, if nothing was sent.
+        Raises like ``SendQueue.send``. Raises ClaimStoreError, or ValidationError for another payload, if nothing was
+        sent.
         """
         engine, log = self._engine, self._log
         digest, users = idempotency.digest_of(key), idempotency.by_position(call.users)
@@ -40,7 +40,7 @@ class KeyedSends:
         fingerprint = idempotency.fingerprint_of(
             str(key), engine.settings.base_url, [(ids, content.message, content.custom_fields)]
         )
-        call.deadline = min(call.deadline, log.latest())
+        call.deadline = min(call.deadline, log.deadline())
         keyed = call.claims = KeyedCall(log, log.open(digest, fingerprint, len(users)), users)
         engine.campaigns.add(keyed)
         try:
@@ -58,11 +58,11 @@ class KeyedSends:
             if keyed.error is not None:
                 is_unclaimed = True
                 raise keyed.error from keyed.error.__cause__
-            if not keyed.is_asked and asyncio.get_running_loop().time() < call.deadline:
+            if not keyed.has_asked and asyncio.get_running_loop().time() < call.deadline:
                 return await self._recorded(call, keyed, error)
             raise
         finally:
-            # A caller whose claim failed does not wait for the same store again.
+            # If the claim failed, the caller does not wait for the same store again.
             if not is_unclaimed:
                 await self._wait_until_written(call, keyed.entry)
 
@@ -76,76 +76,78 @@ class KeyedSends:
             raise
 
     async def _recorded(self, call: Call, keyed: KeyedCall, error: NotSentError) -> Receipt:
-        """Return what is on record of a call that never came so far as to ask: the service may be away."""
-        await self._log.look(keyed.entry)
+        """Return the recorded result of a call that ended before its claim: the service may be down."""
+        await self._log.refresh(keyed.entry)
         states = keyed.entry.states()
         if states.count(UserState.PENDING) == states.users:
             raise error
-        parts = [
+        verdicts = [
             (keyed.users[start:stop], idempotency.recorded_verdict(status)) for start, stop, status in states.runs()
         ]
-        told = idempotency.conclude(call.users, call.duplicates, parts)
-        if isinstance(told, PushError):
-            raise told
-        return told
+        result = idempotency.conclude(call.users, call.duplicates, verdicts)
+        if isinstance(result, PushError):
+            raise result
+        return result
 
 
 class KeyedCall:
-    """A call with an idempotency key."""
+    """A call with an idempotency key, and its entry in the claim store."""
 
-    __slots__ = ("_places", "entry", "error", "is_asked", "log", "users")
+    __slots__ = ("_positions", "entry", "error", "has_asked", "log", "users")
 
     def __init__(self, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...]) -> None:
         self.log = log
         self.entry = entry
-        #: By position.
+        #: The users by position.
         self.users = users
-        # The positions, by user. Made when a part of the call is sent.
-        self._places: dict[str, int] = {}
-        #: Whether the store was ever asked, and why its last claim was not made. Set by ``KeyedClaim``.
-        self.is_asked = False
+        # The position of each user. Built when a part of the call is sent.
+        self._positions: dict[str, int] = {}
+        #: True once a claim was tried; the error of the last claim. Set by ``KeyedClaim``.
+        self.has_asked = False
         self.error: PushError | None = None
 
     def for_request(self, content: Content, piece: BatchPart, pending: PendingCalls) -> KeyedClaim:
-        """Return the claim of a request that carries this call, and perhaps others of the same log."""
+        """Return the claim of a request with this call and perhaps others of the same log."""
         return KeyedClaim(self.log, content, piece, pending)
 
     def ranges(self, users: tuple[str, ...]) -> Ranges:
-        """Return the positions of some users, or of all."""
+        """Return the positions of users as ranges."""
         if len(users) == len(self.users):
             return ((0, len(users)),)
-        if not self._places:
-            self._places = {user: place for place, user in enumerate(self.users)}
-        places = sorted([self._places[user] for user in users])
-        runs = [
-            [place for _, place in run] for _, run in groupby(enumerate(places), key=lambda each: each[1] - each[0])
-        ]
-        return [(run[0], run[-1] + 1) for run in runs]
+        if not self._positions:
+            self._positions = {user: position for position, user in enumerate(self.users)}
+        ranges: list[tuple[int, int]] = []
+        for position in sorted([self._positions[user] for user in users]):
+            if ranges and ranges[-1][1] == position:
+                ranges[-1] = (ranges[-1][0], position + 1)
+            else:
+                ranges.append((position, position + 1))
+        return ranges
 
 
 class KeyedClaim:
-    """The claims of one request. See ``_io.sender.Claimant``."""
+    """The claims of one request, one per call. See ``_io.sender.Claimant``."""
 
     def __init__(self, log: ClaimLog, content: Content, piece: BatchPart, pending: PendingCalls) -> None:
         self._log = log
         self._content = content
         self._pending = pending
-        #: The piece to send: without the users whose claim was refused.
+        #: The part to send, without the users whose claim was refused.
         self.piece = piece
-        # Of the attempt under way, one for each segment of the piece.
+        # The requests of the current attempt, one per unit of the part.
         self._requests: list[ClaimRequest] = []
-        # An attempt was UNKNOWN, and another one was asked for.
+        # True if the last attempt was UNKNOWN and is to be resent.
         self._resends = False
-        # The verdict on the attempts so far: it holds if no further one can be claimed.
+        # The verdict on the attempts so far, final if the next attempt can't be claimed.
         self._verdict = verdict_of(piece.history, Evidence())
 
     async def claim(self) -> bytes | None:
-        requests = self._requests = [self._request(segment) for segment in self.piece.units]
+        requests = self._requests = [self._request(unit) for unit in self.piece.units]
         await self._log.claim(requests)
         kept = [
             (part, request)
-            for segment, request in zip(self.piece.units, requests, strict=True)
-            if (part := self._granted(segment, request)) is not None
+            for unit, request in zip(self.piece.units, requests, strict=True)
+            if (part := self._claimed_part(unit, request)) is not None
         ]
         self._requests = [request for _, request in kept]
         if [part for part, _ in kept] != list(self.piece.units):
@@ -160,43 +162,43 @@ class KeyedClaim:
             verdict = msgspec.structs.replace(verdict, shared=True)
         status = idempotency.status_after(verdict)
         requests, self._requests = self._requests, []
-        for request, segment in zip(requests, self.piece.units, strict=False):
+        for request, unit in zip(requests, self.piece.units, strict=False):
             if request.done:
                 self._log.settle(request.entry, request.claimed, status)
             else:
-                self._log.withdraw(request)
-                call_of(segment).claims.error = claim_error(None)
+                request.entry.withdraw(request)
+                call_of(unit).claims.error = claim_error(None)
         self._resends = status.state is UserState.UNKNOWN
         self._verdict = verdict
 
-    def _request(self, segment: Call | CallPart) -> ClaimRequest:
-        keyed: KeyedCall = call_of(segment).claims
-        keyed.is_asked, keyed.error = True, None
-        return ClaimRequest(keyed.entry, keyed.ranges(segment.users), self._resends)
+    def _request(self, unit: Call | CallPart) -> ClaimRequest:
+        keyed: KeyedCall = call_of(unit).claims
+        keyed.has_asked, keyed.error = True, None
+        return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends)
 
-    def _granted(self, segment: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
-        """Return what of the segment is sent, and settle the rest of its users; None if that is all of them."""
-        call = call_of(segment)
+    def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
+        """Return the claimed part of a unit, None if empty. Settle its other users as recorded."""
+        call = call_of(unit)
         keyed: KeyedCall = call.claims
         if request.error is not None:
             keyed.error = claim_error(request.error)
-            self._pending.settle(call, segment.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
+            self._pending.settle(call, unit.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
             return None
-        granted = [user for start, stop in request.claimed for user in keyed.users[start:stop]]
-        if len(granted) == len(segment.users):
-            return segment
+        claimed = [user for start, stop in request.claimed for user in keyed.users[start:stop]]
+        if len(claimed) == len(unit.users):
+            return unit
         states = keyed.entry.states()
         left_out: dict[UserStatus, list[str]] = {}
-        for start, stop in keyed.ranges(tuple(set(segment.users).difference(granted))):
+        for start, stop in keyed.ranges(tuple(set(unit.users).difference(claimed))):
             for low, high, status in states.runs(start, stop):
                 left_out.setdefault(status, []).extend(keyed.users[low:high])
         for status, users in left_out.items():
             self._pending.settle(call, tuple(users), idempotency.recorded_verdict(status))
-        if not granted:
+        if not claimed:
             return None
-        return CallPart(call, tuple(granted), wire.encode_user_ids(granted)[1:-1])
+        return CallPart(call, tuple(claimed), wire.encode_user_ids(claimed)[1:-1])
 
 
 def keyed_sends(claims: object, engine: Engine) -> KeyedSends | None:
-    """Return what sends calls with idempotency keys, None without a store. Raises ConfigurationError."""
+    """Return the sender of calls with keys; None without a store. Raise ConfigurationError if it is no ClaimStore."""
     return None if claims is None else KeyedSends(ClaimLog(claims, engine), engine)

@@ -107,7 +107,7 @@ class PartClaim:
         if request.done:
             self._log.settle(request.entry, request.claimed, status)
         else:
-            self._log.withdraw(request)
+            request.entry.withdraw(request)
 
 
 class ChunkLog:
@@ -125,7 +125,7 @@ class ChunkLog:
         self._claims.settle(self.chunks[users.chunk].entry, ((users.start, users.stop),), status)
 
     def deadline(self) -> float:
-        return self._claims.latest()
+        return self._claims.deadline()
 
 
 class PlanSender:
@@ -259,7 +259,7 @@ class PlanSender:
         entry = chunk.entry
         try:
             await self._send_pending(chunk)
-            await self._claims.written(entry, self._claims.latest())
+            await self._claims.written(entry, self._claims.deadline())
             if chunk.pending() and entry.error is not None and not entry.is_written:
                 # In the store these users are still claimed: reporting them as NOT_SENT would be wrong.
                 raise claim_error(entry.error)
@@ -280,7 +280,7 @@ class PlanSender:
         """Send to pending users, also to those whose claim another process withdraws meanwhile."""
         entry = chunk.entry
         if self._share is not None or self._is_resumed or chunk.number == 1:
-            await self._claims.look(entry)
+            await self._claims.refresh(entry)
             self._is_resumed |= entry.is_known
         if self._share is not None and chunk.pending():
             # The clients that share a rate send their first requests in turn. Chunks sent earlier take no turn.
@@ -294,10 +294,10 @@ class PlanSender:
                 raise chunk.error
             if not chunk.pending():
                 # The write shows the users whose claim another process withdrew.
-                await self._claims.written(entry, self._claims.latest())
+                await self._claims.written(entry, self._claims.deadline())
         if chunk.pending():
             # The sending stopped, or left them: another process may have settled some of these users.
-            await self._claims.look(entry)
+            await self._claims.refresh(entry)
 
     async def _send_ranges(self, chunk: ChunkInFlight, ranges: Ranges) -> None:
         parts = chunk.parts(ranges)

@@ -154,7 +154,7 @@ def test_an_entry_that_gave_up_has_nothing_to_say() -> None:
 def test_a_claim_that_waits_can_fail_before_it_is_written() -> None:
     entry, error = new_entry(), TimeoutError()
     request = ask(entry)
-    entry.fail_waiting(error)
+    entry.fail_requests(error)
     assert (request.done, request.error, entry.requests, entry.prepare()) == (True, error, [], None)
 
 
@@ -272,7 +272,7 @@ def test_an_accepted_push_of_another_process_outweighs_what_is_known_here() -> N
 def test_what_becomes_of_users_without_a_claim_does_not_touch_those_of_another_process() -> None:
     entry, store = new_entry(), Store()
     write_as_other(store, (0, 1), REJECTED)
-    entry.look(store.claim)
+    entry.refresh(store.claim)
     entry.settle(((0, 2),), UserStatus(UNKNOWN))
     write(entry, store)
     assert store.states() == [REJECTED, UNKNOWN, PENDING, PENDING]
@@ -280,9 +280,9 @@ def test_what_becomes_of_users_without_a_claim_does_not_touch_those_of_another_p
 
 def test_a_look_at_an_entry_of_its_own_changes_nothing() -> None:
     entry, store = new_entry(), Store()
-    entry.look(store.claim)
+    entry.refresh(store.claim)
     write_claims(entry, store, (0, 1))
-    entry.look(store.claim)
+    entry.refresh(store.claim)
     assert not entry.is_known
     assert each_of(entry.states()) == [CLAIMED, PENDING, PENDING, PENDING]
 
@@ -377,7 +377,7 @@ class Process:
 
     def look(self) -> None:
         if self.put is None:
-            self.entry.look(self.world.store.claim)
+            self.entry.refresh(self.world.store.claim)
 
     def withdraw(self) -> None:
         if self.waiting:
@@ -474,5 +474,5 @@ def test_two_processes_never_claim_a_user_both_and_the_store_says_what_is_true_i
         world.arrive()
     assert world.store.states() == world.truth, "what comes late changes nothing"
     for process in world.processes:
-        process.entry.look(world.store.claim)
+        process.entry.refresh(world.store.claim)
         assert each_of(process.entry.states()) == world.truth

@@ -394,7 +394,7 @@ async def test_a_job_that_was_sent_in_part_needs_a_new_key_for_another_base_url(
     async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
         told = await outcome_of(client, TWO)
     assert isinstance(told, ValidationError)
-    assert "a new one to send a job on after a change of its payload or base_url" in str(told)
+    assert "a new key after a change of the payload or base_url" in str(told)
 
 
 # -- the same key for something else --------------------------------------------------------------------------------

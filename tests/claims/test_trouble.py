@@ -428,10 +428,9 @@ async def test_a_settlement_that_fails_changes_nothing_for_the_caller_and_is_tol
         await asyncio.sleep(20.0)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert (
-        record.message
-        == "the claim store failed (StoreDownError): until it answers, calls that have ended are unknown to other "
-        "processes"
+    assert record.message == (
+        "the claim store failed (StoreDownError): until it answers, "
+        "other processes can't read the outcomes of new calls"
     )
     assert claims.states() == [[ACCEPTED]], "in the end"
     assert service.users() == {"user-1": 1}
@@ -497,12 +496,12 @@ async def test_a_claim_that_was_lost_to_another_payload_is_an_alarm(caplog: pyte
         other = msgspec.structs.replace(ClaimRecord.decode(claim.record), fingerprint="e" * 64)
         claims._claims[key] = Claim("x" * 32, other.encode()), expires
         assert isinstance(await task, Receipt)
-    assert "a claim was gone when its outcome was to be written" in caplog.text
+    assert "a claim was lost before its outcome was written" in caplog.text
 
 
 @virtual
 async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_log, "KEPT", 2)
+    monkeypatch.setattr(claim_log, "MAX_FAILED", 2)
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 30)
     async with service.client(claims=claims) as client:
         for key in "abc":
