@@ -1,4 +1,7 @@
-"""The clone holds what it should, and nothing in it speaks of the machine it was written on. Run in its top folder."""
+"""Check that the top folder has the expected entries and that no file mentions a path of a developer's machine.
+
+Run in the top folder of the clone.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 TOP = {"CHANGELOG.md", "README.md", "benchmarks", "pushsdk", "pyproject.toml", "tests"}
-# Somebody's folders, by how they begin on Linux, macOS and Windows.
+# Beginnings of home and work folders on Linux, macOS and Windows.
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|root|Users|work|tmp/\w+)/|[A-Z]:\\Users\\")
 IGNORED = [line.strip().rstrip("/") for line in Path(".gitignore").read_text().splitlines() if line.strip()]
 
 
 def is_ignored(path: Path) -> bool:
-    return path.name == ".git" or any(fnmatch(each, rule) for each in (path.name, str(path)) for rule in IGNORED)
+    return path.name == ".git" or any(fnmatch(name, rule) for name in (path.name, str(path)) for rule in IGNORED)
 
 
 def files(folder: Path) -> Iterator[Path]:
@@ -24,10 +27,10 @@ def files(folder: Path) -> Iterator[Path]:
             yield from files(path) if path.is_dir() else [path]
 
 
-def complaints() -> Iterator[str]:
+def problems() -> Iterator[str]:
     top = {path.name for path in Path().iterdir() if not path.name.startswith(".") and not is_ignored(path)}
-    yield from (f"{name}: does not belong at the top" for name in sorted(top - TOP))
-    yield from (f"{name}: is missing" for name in sorted(TOP - top))
+    yield from (f"{name}: not expected in the top folder" for name in sorted(top - TOP))
+    yield from (f"{name}: missing" for name in sorted(TOP - top))
     for path in sorted(files(Path())):
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -35,7 +38,7 @@ def complaints() -> Iterator[str]:
             continue
         for number, line in enumerate(lines, 1):
             if MACHINE_PATHS.search(line):
-                yield f"{path}:{number}: speaks of a path on somebody's machine"
+                yield f"{path}:{number}: mentions a path of a developer's machine"
 
 
-sys.exit("\n".join(complaints()) or 0)
+sys.exit("\n".join(problems()) or 0)
