@@ -1762,7 +1762,7 @@ TELEMETRY = [
     Mutant(
         "aiohttp's instrumentation makes a span that sampling dropped",
         OTEL + "_spans.py",
-        "return _Attached(otel_context.set_value(_SUPPRESS, True))",
+        "return _AttachedContext(otel_context.set_value(_SUPPRESS, True))",
         "return nullcontext()",
         "tests/otel/test_on_sockets.py",
     ),
@@ -1825,8 +1825,8 @@ TELEMETRY = [
     Mutant(
         "an exemplar of a histogram refers to no span",
         OTEL + "_spans.py",
-        "ending.of_metric, context)",
-        "ending.of_metric)",
+        "result.of_metric, context)",
+        "result.of_metric)",
         "tests/otel/test_metrics.py",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""OpenTelemetry for a client: ``instrument(client)``. Needs opentelemetry-api alone; what it exports to is yours."""
+"""OpenTelemetry for a client: ``instrument(client)``. Needs opentelemetry-api; the exporter is your choice."""
 
 from __future__ import annotations
 
@@ -33,34 +33,35 @@ def instrument(
     propagate: bool | TextMapPropagator = False,
     sample_accepted: float = 1.0,
 ) -> Client:
-    """Have an AsyncPushClient or a PushClient traced and measured, and return it: before its first call.
+    """Trace and measure an AsyncPushClient or a PushClient, and return it. Call it before the client's first call.
 
     Each attempt is a CLIENT span by the HTTP conventions, under the caller's span. A request that several ``send()``
-    calls share has a span of its own over its attempts: under the first sampled caller's, with links to all of them
-    (at most 128). So have campaigns and broadcasts. No span or metric holds a user id, a text or the key. The spans
-    of aiohttp's own instrumentation (0.60b0 or later) are left out for these requests.
+    calls share has a parent span over its attempts, under the first sampled caller's span and with links to all
+    callers (at most 128). Campaigns and broadcasts have such a span too. No span or metric holds a user id, a text or
+    the key. aiohttp's own instrumentation (0.60b0 or later) makes no spans for these requests.
 
-    The providers are the global ones where None. ``propagate`` sends ``traceparent`` and ``tracestate`` (never
-    baggage), or what a propagator of yours injects; headers that the client sets itself stay as they are.
+    A provider that is None is the global one. ``propagate=True`` sends ``traceparent`` and ``tracestate`` (never
+    baggage); a TextMapPropagator sends what it injects. Headers that the client sets itself are not replaced.
 
-    ``sample_accepted`` is the share, from 0 to 1, of attempts accepted at the first try that get a span; they are drawn
-    at random. All others get one: what is refused, fails, is unknown, cancelled or a repeat (at its end, if need be,
-    with the time of its start), and what is under a sampled span, as a caller's or that of a shared request. Your
-    provider's sampler has the last word, and metrics count everything. Not below 1 with ``propagate``, which has to
-    tell the service at once whether a trace is sampled.
+    ``sample_accepted``, from 0 to 1, is the random share of attempts accepted at the first try that get a span. All
+    other attempts get one: rejected, failed, unknown, cancelled, retried, and all under a sampled span. The sampler of
+    your provider decides after that, and metrics count everything. ``sample_accepted`` must be 1 with ``propagate``,
+    which has to tell the service at once if a trace is sampled.
 
-    Raises ConfigurationError where the client is in use or instrumented already, or an argument is not what it takes.
+    Raises ConfigurationError if the client is in use or instrumented already, or an argument is of the wrong type.
     """
-    # A PushClient is one for threads around an async one.
+    # A PushClient drives an AsyncPushClient.
     engine: Any = getattr(getattr(client, "_client", client), "_engine", None)
     if not isinstance(engine, Engine):
-        raise ConfigurationError("instrument takes a client, as AsyncPushClient(...)")
+        raise ConfigurationError(f"client must be an AsyncPushClient or a PushClient; got {type(client).__name__}")
     if not isinstance(propagate, bool | TextMapPropagator):
-        raise ConfigurationError("propagate is True, False or a TextMapPropagator")
+        raise ConfigurationError(
+            f"propagate must be True, False or a TextMapPropagator; got {type(propagate).__name__}"
+        )
     if not (type(sample_accepted) in (int, float) and 0 <= sample_accepted <= 1):
-        raise ConfigurationError("sample_accepted is a number from 0 to 1, as 0.1 for one in ten")
+        raise ConfigurationError(f"sample_accepted must be a number from 0 to 1; got {sample_accepted!r}")
     if propagate is not False and sample_accepted < 1:
-        raise ConfigurationError("with propagate, sample_accepted is 1: have the sampler of your provider choose")
+        raise ConfigurationError("sample_accepted must be 1 with propagate: use a sampler of your provider instead")
     propagator = propagate if isinstance(propagate, TextMapPropagator) else None
     observer = ClientObserver(
         engine.settings.base_url,

@@ -1,4 +1,4 @@
-"""The instruments, and what they read of clients when somebody collects: counting costs a send nothing."""
+"""The metrics of clients. Counters are read when a reader collects, so counting adds no cost to a send."""
 
 from __future__ import annotations
 
@@ -16,110 +16,108 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._version import __version__
 
-__all__ = ["BUCKETS", "SCHEMA", "Instruments", "Where", "instruments_of"]
+__all__ = ["BUCKETS", "SCHEMA", "Instruments", "ServerAddress", "instruments_of"]
 
 # The release that made the HTTP conventions stable.
 SCHEMA = "https://opentelemetry.io/schemas/1.23.1"
-# As the conventions advise for http.client.request.duration; and for sizes up to Batching.max_users.
+# Buckets that the conventions advise for http.client.request.duration, and buckets for sizes up to Batching.max_users.
 BUCKETS: Sequence[float] = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 SIZES: Sequence[float] = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 
 
-class Where(NamedTuple):
-    """The service that a client sends to: ``server.address`` and ``server.port``."""
+class ServerAddress(NamedTuple):
+    """Host and port of the service that a client sends to."""
 
     address: str
     port: int
 
     @property
     def attributes(self) -> dict[str, str | int]:
-        """As span and metric attributes."""
+        """Return the span and metric attributes."""
         return {"server.address": self.address, "server.port": self.port}
 
 
 class _Source(NamedTuple):
-    """A client whose counters are read; they are kept when it is gone."""
+    """A client and its counters, which outlive the client."""
 
     engine: weakref.ref[Engine]
     counters: Counters
-    where: Where
+    server: ServerAddress
 
 
 class Instruments:
-    """What is measured, of all clients that report to one meter provider. Read from any thread."""
+    """The instruments of one meter provider, shared by all its clients. Read from any thread."""
 
     def __init__(self, provider: MeterProvider | None) -> None:
         meter = metrics.get_meter("pushsdk", __version__, provider, SCHEMA)
-        # A forked child counts its own clients only, and another thread may have held the lock.
+        # A forked child counts its own clients only, and another thread may hold the lock.
         in_child(self, Instruments._start_over)
         self._start_over()
         self.duration: Histogram = meter.create_histogram(
             "http.client.request.duration",
             unit="s",
-            description="Duration of HTTP client requests: here, of one attempt.",
+            description="Duration of HTTP client requests (of each attempt).",
             explicit_bucket_boundaries_advisory=BUCKETS,
         )
         self.batch_size: Histogram = meter.create_histogram(
             "pushsdk.batch.size",
             unit="{user}",
-            description="Users of each request that has more than one.",
+            description="Users per request, for requests of more than one user.",
             explicit_bucket_boundaries_advisory=SIZES,
         )
         self.queue_wait: Histogram = meter.create_histogram(
             "pushsdk.queue.duration",
             unit="s",
-            description="How long the oldest call of a request waited for a place on the wire, where it had to.",
+            description="Time that the oldest call of a request was queued, for requests that were queued.",
             explicit_bucket_boundaries_advisory=BUCKETS,
         )
-        #: Whether an entry goes anywhere. A proxy's may, as soon as a provider is set.
+        #: False if entries are dropped. An instrument of the API's proxy may get a provider later.
         self.measured: bool = not isinstance(self.duration, NoOpHistogram)
         self._observe(meter)
 
     def _start_over(self) -> None:
         self._lock = threading.Lock()
         self._sources: list[_Source] = []
-        # The users by outcome of clients that are gone: a counter never goes down.
-        self._past: dict[Where, dict[Outcome, int]] = {}
+        # Users by outcome of garbage-collected clients: a counter never goes down.
+        self._past: dict[ServerAddress, dict[Outcome, int]] = {}
 
     def _observe(self, meter: Meter) -> None:
-        """Have what clients count anyway read when somebody collects."""
-        meter.create_observable_counter(
-            "pushsdk.users", [self._users], unit="{user}", description="Users by what is known of their push."
-        )
+        """Create the observable instruments, which read the clients' own counters."""
+        meter.create_observable_counter("pushsdk.users", [self._users], unit="{user}", description="Users by outcome.")
         up_down = meter.create_observable_up_down_counter
         up_down(
             "pushsdk.requests.in_flight",
             [self._reading(lambda engine: engine.limiter.in_flight)],
             unit="{request}",
-            description="Attempts on the wire.",
+            description="Attempts in flight.",
         )
         up_down(
             "pushsdk.queue.users",
             [self._reading(lambda engine: engine.backlog.users)],
             unit="{user}",
-            description="Users that wait for a place on the wire.",
+            description="Users in queued calls.",
         )
         meter.create_observable_gauge(
             "pushsdk.retry_budget",
-            [self._reading(lambda engine: engine.sender.budget.tokens, least=True)],
+            [self._reading(lambda engine: engine.sender.budget.tokens, lowest=True)],
             unit="{token}",
-            description="What is left of the retry budget of 500; a retry costs 5.",
+            description="Tokens left of the retry budget of 500; a retry costs 5.",
         )
         meter.create_observable_gauge(
             "pushsdk.rate",
             [self._reading(_rate)],
             unit="{request}/s",
-            description="The rate that requests are held to, by throttles or Rate; absent while there is none.",
+            description="Limit on the request rate, by throttles or Rate; absent while there is none.",
         )
 
-    def add(self, engine: Engine, where: Where) -> None:
-        """Read this client too, as long as it lives."""
+    def add(self, engine: Engine, server: ServerAddress) -> None:
+        """Read this client too, as long as it exists."""
         with self._lock:
-            self._forget()
-            self._sources.append(_Source(weakref.ref(engine), engine.counters, where))
+            self._fold()
+            self._sources.append(_Source(weakref.ref(engine), engine.counters, server))
 
-    def _forget(self) -> None:
-        """Keep of clients that are gone the sums alone."""
+    def _fold(self) -> None:
+        """Replace garbage-collected clients by their sums."""
         for source in tuple(self._sources):
             if source.engine() is None:
                 self._sources.remove(source)
@@ -127,21 +125,21 @@ class Instruments:
 
     def _users(self, options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
-            self._forget()
-            sums = {where: dict(users) for where, users in self._past.items()}
+            self._fold()
+            sums = {server: dict(users) for server, users in self._past.items()}
             for source in self._sources:
                 _count(sums, source)
-        for where, users in sums.items():
+        for server, users in sums.items():
             for outcome, count in users.items():
-                yield Observation(count, {**where.attributes, "pushsdk.outcome": outcome.value})
+                yield Observation(count, {**server.attributes, "pushsdk.outcome": outcome.value})
 
     def _reading(
-        self, read: Callable[[Engine], float | None], *, least: bool = False
+        self, read: Callable[[Engine], float | None], *, lowest: bool = False
     ) -> Callable[[CallbackOptions], Iterator[Observation]]:
-        """What this reads of each open client: together for those of one service, or the least of them."""
+        """Return a callback that sums the readings of open clients per service, or takes the lowest."""
 
         def callback(options: CallbackOptions) -> Iterator[Observation]:
-            values: dict[Where, list[float]] = {}
+            readings: dict[ServerAddress, list[float]] = {}
             with self._lock:
                 sources = tuple(self._sources)
             for source in sources:
@@ -149,37 +147,37 @@ class Instruments:
                 if engine is not None and engine.loop is not None and not engine.closed:
                     value = read(engine)
                     if value is not None:
-                        values.setdefault(source.where, []).append(value)
-            for where, each in values.items():
-                yield Observation(min(each) if least else sum(each), where.attributes)
+                        readings.setdefault(source.server, []).append(value)
+            for server, values in readings.items():
+                yield Observation(min(values) if lowest else sum(values), server.attributes)
 
         return callback
 
 
-def _count(sums: dict[Where, dict[Outcome, int]], source: _Source) -> None:
-    users = sums.setdefault(source.where, dict.fromkeys(Outcome, 0))
+def _count(sums: dict[ServerAddress, dict[Outcome, int]], source: _Source) -> None:
+    users = sums.setdefault(source.server, dict.fromkeys(Outcome, 0))
     for outcome in Outcome:
         users[outcome] += source.counters.users[outcome]
 
 
 def _rate(engine: Engine) -> float | None:
-    assert engine.loop is not None  # noqa: S101 - read of open engines only
+    assert engine.loop is not None  # noqa: S101 - called for open engines only
     rates = (engine.rate_limiter.rate(engine.loop.time()), engine.settings.rate.requests_per_second)
     return min((rate for rate in rates if rate is not None), default=None)
 
 
 _global: Instruments | None = None
-_given: weakref.WeakKeyDictionary[MeterProvider, Instruments] = weakref.WeakKeyDictionary()
+_by_provider: weakref.WeakKeyDictionary[MeterProvider, Instruments] = weakref.WeakKeyDictionary()
 
 
 def instruments_of(provider: MeterProvider | None) -> Instruments:
-    """Those of this provider, the global one where None: made once, for a second set would count twice."""
+    """Return the instruments of a provider (None: the global one). A second set would count everything twice."""
     global _global
     if provider is None or provider is metrics.get_meter_provider():
         if _global is None:
-            _global = _given.get(metrics.get_meter_provider()) or Instruments(None)
+            _global = _by_provider.get(metrics.get_meter_provider()) or Instruments(None)
         return _global
-    instruments = _given.get(provider)
+    instruments = _by_provider.get(provider)
     if instruments is None:
-        instruments = _given[provider] = Instruments(provider)
+        instruments = _by_provider[provider] = Instruments(provider)
     return instruments

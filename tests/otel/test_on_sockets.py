@@ -176,7 +176,7 @@ async def test_where_nothing_can_be_made_current_the_send_goes_on(
         monkeypatch.setattr(context, "attach", broken)
         await client.send("a", MESSAGE)
     assert emulator.users() == {"a": 1}
-    assert caplog.messages == ["OpenTelemetry raised RuntimeError; the send goes on"]
+    assert caplog.messages == ["OpenTelemetry raised RuntimeError; the send continues"]
 
 
 @pytest.mark.parametrize("propagate", [False, True])

@@ -418,7 +418,7 @@ def test_a_sync_client_is_sampled_as_well(telemetry: Telemetry, service: Service
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan"), float("inf"), True, "0.1", None])
 def test_the_share_is_a_number_from_0_to_1(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="sample_accepted is a number from 0 to 1"):
+    with pytest.raises(ConfigurationError, match="sample_accepted must be a number from 0 to 1"):
         instrument(AsyncPushClient("https://push.example", "secret-key"), sample_accepted=wrong)
 
 
@@ -431,5 +431,5 @@ def test_a_trace_that_goes_out_is_not_decided_on_later(share: float, taken: bool
     if taken:
         assert attempt() is client
     else:
-        with pytest.raises(ConfigurationError, match="with propagate, sample_accepted is 1"):
+        with pytest.raises(ConfigurationError, match="sample_accepted must be 1 with propagate"):
             attempt()
