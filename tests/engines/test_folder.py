@@ -228,7 +228,7 @@ def test_a_store_that_fails_is_told_before_anything_is_sent(tmp_path: Path) -> N
         has_sentinel(partial(DirectoryClaims, tmp_path / "no" / "claims"), "f00d")
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "file").touch()
-    with pytest.raises(ConfigurationError, match="of something else"):
+    with pytest.raises(ConfigurationError, match="holds other files"):
         plant_sentinel(partial(DirectoryClaims, tmp_path / "else"), "f00d")
 
 
