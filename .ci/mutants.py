@@ -2467,14 +2467,14 @@ BY_SPARK = [
     Mutant(
         "a previous attempt's report counts for a failed attempt",
         SPARK + "_report.py",
-        "if found is not None and not is_underway:",
-        "if found is not None:",
+        "if concluded is not None and not is_underway:",
+        "if concluded is not None:",
         T_SPARK + "status.py",
     ),
     Mutant(
         "every task starts as the first of the tasks that share a rate",
         SPARK + "_preflight.py",
-        "msgspec.structs.replace(rate, place=place)",
+        "msgspec.structs.replace(rate, place=number)",
         "rate",
         T_SPARK + "preflight.py",
     ),

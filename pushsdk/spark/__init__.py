@@ -1,27 +1,12 @@
-"""Broadcasts by Spark: an audience that is a DataFrame, sent by many executors, nobody twice.
+"""Broadcasts by Spark: a DataFrame of users, sent by many executors, each user once.
 
-Needs ``pip install 'pushsdk[spark]'``. The public names, each imported when it is first asked for.
+Needs ``pip install 'pushsdk[spark]'``. pyspark and pyarrow are imported when a function needs them.
 """
 
-import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pushsdk.spark._report import SparkReport, read_report
-    from pushsdk.spark._run import broadcast
-
-else:  # a type checker would take any name for one that this finds
-
-    def __getattr__(name):
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = each = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-        return each
-
-    def __dir__():
-        return __all__
-
-
-_MODULES = {"SparkReport": "_report", "broadcast": "_run", "read_report": "_report"}
+from pushsdk._public import set_public_module
+from pushsdk.spark._report import SparkReport, read_report
+from pushsdk.spark._run import broadcast
 
 __all__ = ["SparkReport", "broadcast", "read_report"]
+
+set_public_module(__name__, __name__)

@@ -1,4 +1,7 @@
-"""Blocking questions to a claim store, and the sentinel: a claim of the run itself, which names the store of a run."""
+"""The claim store seen from the driver: blocking calls, and the sentinel, a claim of the run itself.
+
+The sentinel is in the store that has the claims of the run: a store without it is another store.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,23 @@ logger: logging.Logger = logging.getLogger("pushsdk")
 T = TypeVar("T")
 
 
-def call_store(make: Callable[[], ClaimStore], question: Callable[[ClaimStore], Awaitable[T]]) -> T:
-    """Return the answer of a store that is made for this question, in a thread with its own event loop.
+def call_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
+    """Return the result of an operation on a new store, in a thread with its own event loop.
 
-    Raises ClaimStoreError if there is no answer within the store's timeout. A store that does not close is logged.
+    Raises ClaimStoreError if the operation fails or exceeds the store's timeout. A failure to close is logged.
     """
 
-    async def answer() -> T:
+    async def run() -> T:
         store = make()
         try:
             async with asyncio.timeout(store.timeout):
-                return await question(store)
+                return await operation(store)
         finally:
             await _close(store)
 
     try:
         with ThreadPoolExecutor(1, "pushsdk-claims") as thread:
-            return thread.submit(lambda: asyncio.run(answer())).result()
+            return thread.submit(lambda: asyncio.run(run())).result()
     except PushError:
         raise
     except Exception as error:
@@ -44,14 +47,14 @@ def call_store(make: Callable[[], ClaimStore], question: Callable[[ClaimStore], 
 
 
 def plant_sentinel(make: Callable[[], ClaimStore], run: str) -> None:
-    """Claim the run itself, when its plan is sealed. Raises ClaimStoreError."""
+    """Claim the run itself, before its plan is sealed. Raises ClaimStoreError."""
     claim = Claim(secrets.token_hex(16), b"{}")
-    # The key of no chunk: their keys go on behind the name of the run.
+    # No chunk has this key: the keys of chunks continue after the name of the run.
     call_store(make, lambda store: store.put([Put(digest_of(run), claim)], store.claim_ttl))
 
 
 def has_sentinel(make: Callable[[], ClaimStore], run: str) -> bool:
-    """Return True if the store has the sentinel, so has the claims of the run too. Raises ClaimStoreError."""
+    """Return True if the store has the sentinel of the run. Raises ClaimStoreError."""
     return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
 
 
@@ -59,5 +62,5 @@ async def _close(store: ClaimStore) -> None:
     try:
         async with asyncio.timeout(store.timeout):
             await store.aclose()
-    except Exception as error:  # noqa: BLE001 - the answer is known; a store's text may hold its address
+    except Exception as error:  # noqa: BLE001 - the result is known; a store's text may hold its address
         logger.warning("the claim store could not be closed (%s)", type(error).__name__)

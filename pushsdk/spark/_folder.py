@@ -1,7 +1,7 @@
-"""The folder of a run: its files, its manifest, who may write. Driver and executors see the same one.
+"""The folder of a run, which driver and executors share: its files, its lock, its manifest.
 
-The manifest says what a run is about: written once, when its plan is complete, and compared when the run is resumed.
-It holds no ids, texts or keys.
+The manifest describes the run. It is written once, when the plan is complete, and compared when the run is resumed. It
+holds no ids, texts or keys.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock
 from pushsdk._runs.run_file.file import run_file_error
 
-__all__ = ["OWN_CLAIMS", "Kind", "Manifest", "RunFolder", "SendingSummary", "digest_of", "mismatch", "uri"]
+__all__ = ["OWN_CLAIMS", "BroadcastKind", "Manifest", "RunFolder", "SendingSummary", "digest_of", "mismatch", "uri"]
 
 MANIFEST = "manifest.json"
-# A letter alone is a drive of Windows.
+# A single letter is a drive of Windows.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-# Hadoop reads them as a pattern, or as the end of a scheme.
+# Hadoop reads these characters as a pattern, or as the end of a scheme.
 _PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
 
 T = TypeVar("T")
 
 FORMAT = 1
 
-#: In place of a kind of claim store: that of the run's own folder.
+#: The kind of the claim store in the run's folder.
 OWN_CLAIMS = "DirectoryClaims of the run"
 
-Kind = Literal["broadcast", "placeholders", "custom_fields"]
-"""One message for all, or what each row fills."""
+BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
+"""One message for all, or the part of the request that each row fills."""
 
-# By field, where it may not differ: in the words of who reads the refusal.
-_SAME = {
+# Fields of the manifest that may not differ, in the words of an error.
+_FIXED = {
     "kind": "another kind (personal=)",
     "primary_key": "another primary_key",
     "base_url": "another base_url",
@@ -53,36 +53,36 @@ _SAME = {
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The seal of a plan."""
+    """The description of a run. With the manifest in place the plan is sealed: it never changes."""
 
     format: int = FORMAT
     run: str
-    """Names the run, in its idempotency keys and folders."""
-    kind: Kind
+    """The name of the run in its claims and folders."""
+    kind: BroadcastKind
     digest: str
     base_url: str
     primary_key: str
     claims: str
     """The kind of the claim store."""
     max_users: int
-    """The number of users in one chunk at most."""
+    """The most users of one chunk."""
     chunks: int
     users: int
     duplicates: int
     checksum: str
-    """The sum of the hashes of all ids: of the same users in any order."""
+    """The sum of the hashes of all ids, the same in any order."""
     tasks: int
-    """The number of tasks that sent first; a later call may use another number."""
+    """The tasks of the first sending; a later call may use another number."""
     created: float
     """Seconds since the epoch."""
     claim_ttl: float
-    """How long its claims are kept, in seconds."""
+    """Seconds that its claims are kept."""
     version: str
-    """Of the package."""
+    """The version of pushsdk."""
 
 
 class SendingSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sending came to, kept beside its outcomes once all of them were counted."""
+    """The counts of one sending, written beside its outcomes when all of them are complete."""
 
     accepted: int = 0
     rejected: int = 0
@@ -92,45 +92,54 @@ class SendingSummary(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str | None = None
     tasks: int = 0
 
+    @classmethod
+    def of(cls, users: Mapping[Outcome, int], **others: Any) -> SendingSummary:
+        """Return the summary of so many ``users`` with each outcome."""
+        counts: dict[str, Any] = {outcome.lower(): number for outcome, number in users.items()}
+        return cls(**counts, **others)
+
     @property
     def is_final(self) -> bool:
-        """Whether no sending could come to another."""
+        """Return True if another sending would change nothing."""
         return not self.not_sent and not self.unknown
 
 
 class RunFolder:
-    """Where a run is kept: ``manifest.json``, ``plan/RUN`` and ``outcomes/NNNN`` as Parquet, and ``claims``."""
+    """The folder of a run: ``manifest.json``, ``plan/RUN`` and ``outcomes/NNNN`` as Parquet, and ``claims``.
+
+    Raises ConfigurationError if ``path`` is not the path of a directory.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises ConfigurationError for what is no path of a directory."""
-        if not isinstance(path, (str, os.PathLike)) or not isinstance(given := os.fspath(path), str) or not given:
-            raise ConfigurationError("run_dir is the path of a directory")
-        if _SCHEME.match(given):
+        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"run_dir must be the path of a directory; got {type(path).__name__}")
+        if _SCHEME.match(name):
             raise ConfigurationError(
-                "run_dir is a directory that the driver and all executors see under the same path (a local disk with a "
-                "local master, NFS, a mounted volume), not a URI: claims need a file system"
+                "run_dir must be a directory that the driver and all executors see under the same path (a local disk "
+                "with a local master, NFS, a mounted volume), not a URI: claims need a file system"
             )
-        self.path = Path(given).absolute()
+        self.path = Path(name).absolute()
         if _PATTERN.search(str(self.path)):
             raise ConfigurationError("run_dir has a character in its path that Hadoop can't take: one of []{}*?\\:,")
 
     @property
     def claims(self) -> Path:
-        """Of the claim store, where it is ours."""
+        """The folder of the claim store, if it is ``OWN_CLAIMS``."""
         return self.path / "claims"
 
     def plan(self, run: str) -> Path:
-        """Of the plan: each attempt at one has a name of its own, for a lost one may still be written to."""
+        """Return the folder of the plan: one for each attempt, because a lost task may still write to an older one."""
         return self.path / "plan" / run
 
     @property
     def in_use(self) -> bool:
-        """Whether a driver has it now. False where that can't be told."""
+        """True if a driver has locked the folder; False also if that is unknown."""
         return is_locked(self.path / "lock")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """The folder, made where there is none, for this driver alone. Raises RunFileError."""
+        """Lock the folder for this driver; create it if it is missing. Raises RunFileError."""
         try:
             self.path = self.path.parent.resolve() / self.path.name
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -147,57 +156,55 @@ class RunFolder:
             release()
 
     def manifest(self) -> Manifest | None:
-        """The seal of the plan, None where there is none yet. Raises RunFileError where it can't be read."""
-        found = self._read(self.path / MANIFEST, Manifest)
-        if found is not None and found.format != FORMAT:
+        """Return the manifest, None if the plan is not sealed. Raises RunFileError if it can't be read."""
+        manifest = self._read(self.path / MANIFEST, Manifest)
+        if manifest is not None and manifest.format != FORMAT:
             raise run_file_error(self.path, "its manifest is of another version of pushsdk")
-        return found
+        return manifest
 
     def check_unsealed(self) -> None:
-        """Raises RunFileError where something was sent from here, and the seal has gone."""
+        """Raise RunFileError if there are outcomes without a manifest: users were sent to, and the seal is gone."""
         if next(self._outcomes(), None) is not None:
-            raise run_file_error(
-                self.path, "there are outcomes, but no manifest: give each broadcast a folder of its own"
-            )
+            raise run_file_error(self.path, "there are outcomes, but no manifest: give each broadcast its own folder")
 
     def seal(self, manifest: Manifest) -> None:
-        """From here on the plan stands."""
+        """Write the manifest. From here on the plan never changes."""
         self._write(self.path / MANIFEST, manifest)
 
     def new_plan(self, run: str) -> Path:
-        """An empty place for a plan. What was left by one that never came to its end is removed."""
+        """Create the empty folder of a plan. Earlier plans, which were never sealed, are removed."""
         self.drop_plans()
         return self._new(self.plan(run))
 
     def drop_plans(self) -> None:
-        """Remove what was written of a plan: it holds user ids, and was never sealed."""
+        """Remove plans that were never sealed: they hold user ids."""
         shutil.rmtree(self.path / "plan", ignore_errors=True)
 
     def new_claims(self) -> None:
-        """The place of the claims. It must be there as long as the run is: without it everybody would be open."""
+        """Create the folder of the claims. Without it all users of the run would count as pending."""
         self.claims.mkdir(mode=0o700, exist_ok=True)
 
     def new_outcomes(self) -> Path:
-        """An empty place for the outcomes of one sending."""
+        """Create the empty folder for the outcomes of one sending."""
         last = max((int(path.name) for path in self._outcomes()), default=0)
         return self._new(self.path / "outcomes" / f"{last + 1:04}")
 
     def conclude(self, outcomes: Path, summary: SendingSummary) -> None:
-        """These outcomes are whole."""
+        """Mark these outcomes as complete."""
         self._write(outcomes.with_suffix(".json"), summary, outcome=Outcome.UNKNOWN)
 
     def concluded(self) -> tuple[Path, SendingSummary] | None:
-        """The last outcomes that are whole."""
+        """Return the last complete outcomes and their summary, None if there are none."""
         for path in sorted(self._outcomes(), reverse=True):
-            found = self._read(path.with_suffix(".json"), SendingSummary)
-            if found is not None:
-                return path, found
+            summary = self._read(path.with_suffix(".json"), SendingSummary)
+            if summary is not None:
+                return path, summary
         return None
 
     def is_underway(self) -> bool:
-        """Whether a later sending than the last whole one has begun, and did not come to its end."""
-        found, last = self.concluded(), max(self._outcomes(), default=None)
-        return last is not None and (found is None or found[0] != last)
+        """Return True if the last sending has not concluded its outcomes."""
+        concluded, last = self.concluded(), max(self._outcomes(), default=None)
+        return last is not None and (concluded is None or concluded[0] != last)
 
     def _outcomes(self) -> Iterator[Path]:
         return (path for path in self.path.glob("outcomes/[0-9]*") if path.name.isdecimal())
@@ -219,17 +226,17 @@ class RunFolder:
             raise run_file_error(self.path, f"its {path.name} can't be read") from None
 
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
-        """Whole or not at all, and on the disk when this returns. ``outcome`` is what an error says of the users."""
+        """Replace a file atomically and durably. ``outcome`` is that of an error."""
         beside = path.with_name(path.name + ".new")
         try:
             beside.unlink(missing_ok=True)
             file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-            with open(file, "wb") as opened:
-                opened.write(msgspec.json.format(msgspec.json.encode(value)))
-                opened.flush()
+            with open(file, "wb") as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(value)))
+                stream.flush()
                 os.fsync(file)
             beside.replace(path)
-            # The name, too.
+            # The new name is durable only after this.
             parent = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(parent)
@@ -242,34 +249,34 @@ class RunFolder:
 
 
 def uri(path: Path) -> str:
-    """The path for Spark, whatever its default file system is. Not quoted: Hadoop takes it as it stands."""
+    """Return the path for Spark, whatever its default file system is. Hadoop wants it unquoted."""
     return f"file://{path.as_posix()}"
 
 
 def digest_of(message: Any, custom_fields: Mapping[str, Any] | None, fields: Sequence[str]) -> str:
-    """A hash of what is sent. Raises ValidationError where that can't be."""
-    told = hashlib.sha256(b"pushsdk spark 1")
+    """Return a hash of the message, its custom fields and columns. Raises ValidationError if they can't be sent."""
+    digest = hashlib.sha256(b"pushsdk spark 1")
     for part in (
         wire.encode_message(message),
         wire.encode_custom_fields(custom_fields),
         *(name.encode(errors="surrogatepass") for name in fields),
     ):
-        # Each behind its length: no two run together into the same bytes.
-        told.update(b"-" if part is None else b"%d:" % len(part) + part)
-    return told.hexdigest()
+        # The length separates the parts: no other parts give the same bytes.
+        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+    return digest.hexdigest()
 
 
-def mismatch(found: Manifest, wanted: Mapping[str, str], *, claim_ttl: float, now: float | None = None) -> str | None:
-    """Why the run that was found can't be taken up as what is wanted; None where it can."""
-    for name, words in _SAME.items():
-        if getattr(found, name) != wanted[name]:
-            return f"the run is of {words}: use a folder of its own for each broadcast"
-    age = (time.time() if now is None else now) - found.created
-    # The other half is for the sending: no claim may expire while it goes on.
-    kept = min(claim_ttl, found.claim_ttl)
+def mismatch(manifest: Manifest, spec: Mapping[str, str], *, claim_ttl: float, now: float | None = None) -> str | None:
+    """Return why the run can't be resumed for this spec, None if it can."""
+    for name, words in _FIXED.items():
+        if getattr(manifest, name) != spec[name]:
+            return f"the run is of {words}: use another folder for each broadcast"
+    age = (time.time() if now is None else now) - manifest.created
+    # The other half is for the sending: no claim may expire before its end.
+    kept = min(claim_ttl, manifest.claim_ttl)
     if age > kept / 2:
         return (
-            f"the run was planned {age / 86400:.1f} days ago, over half of the {kept / 86400:.1f} that its claims "
-            "are kept: soon it is not known any more who was pushed, so nothing is sent"
+            f"the run was planned {age / 86400:.1f} days ago, over half of the {kept / 86400:.1f} that its claims are "
+            "kept. Nothing is sent: claims that expire would have users pushed twice. Plan a new run"
         )
     return None

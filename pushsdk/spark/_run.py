@@ -1,4 +1,4 @@
-"""``broadcast``: freeze the plan, seal it, send it in one job, count what came of it."""
+"""``broadcast``: write the plan, seal it, send it in one job, count the outcomes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
-from pushsdk._public import set_public_module
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
@@ -29,7 +28,7 @@ from pushsdk.spark._preflight import (
     BroadcastSpec,
     check_spark,
     checked_claims,
-    checked_sending,
+    checked_options,
     session_of,
 )
 from pushsdk.spark._report import SparkReport, report_of
@@ -40,12 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["broadcast"]
 
-# Chunks that go from Spark to Python at a time: of 1000 users each, some hundred kilobytes.
+# Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
 CHUNKS_AT_A_TIME = 16
-# Errors of ours in what Spark says of a task: their texts hold no ids and no key.
-_OURS = re.compile(r"^(?:pushsdk\.\S+\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
-# Of a Python that the package, or what it needs, is not installed in.
-_MISSING = re.compile(
+# An error of pushsdk in the text of a failed job. The errors' texts hold no ids and no key.
+_PUSHSDK_ERROR = re.compile(r"^(?:pushsdk\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
+# The error of a Python without pushsdk or one of its dependencies.
+_MISSING_MODULE = re.compile(
     r"^ModuleNotFoundError: No module named '(pushsdk|aiohttp|msgspec|pandas|pyarrow|tenacity)\b", re.M
 )
 
@@ -66,204 +65,174 @@ def broadcast(
     stop_policy: StopPolicy | None = None,
     **options: Unpack[SendingOptions],
 ) -> SparkReport:
-    """Push one message to the users of a DataFrame of Spark, each once, from its executors.
+    """Push a message to the users of a Spark DataFrame from its executors, to each user once.
 
-    First the plan: the distinct ids of the column ``primary_key`` (texts or whole numbers) are cut into chunks and
-    written as Parquet to ``run_dir``, in one evaluation of the frame. Then ``tasks`` tasks (the parallelism of Spark)
-    send it; each chunk is claimed before its first byte leaves. Whatever Spark starts again, nobody is pushed twice. A
-    ``run_dir`` that exists is taken up where it ended, without evaluating the frame again. It is a directory that
-    driver and executors see under the same path; it holds user ids.
+    The distinct ids of the column ``primary_key`` (texts or whole numbers) are cut into chunks and written to
+    ``run_dir`` as Parquet, in one evaluation of the frame. Then ``tasks`` tasks (default: Spark's parallelism) send the
+    chunks; each chunk is claimed before the first byte of its request leaves, so a task that Spark repeats pushes
+    nobody twice. An existing ``run_dir`` is resumed without evaluating the frame. Driver and executors must see
+    ``run_dir`` under the same path; it holds user ids.
 
-    ``personal`` sends each row by itself: ``fields`` (columns; those that the placeholders name) fill the placeholders
-    or are its custom fields. ``claims`` makes another claim store, in each executor. ``base_url`` defaults to
-    PUSHSDK_BASE_URL here, ``api_key``, a callable, to PUSHSDK_API_KEY in the executors; both, ``proxy`` and
-    ``headers`` travel with the job as they are. ``rate`` is that of all tasks together: each has an equal part, and
-    their first chunks leave one after another. The rest is for each of them.
+    With ``personal`` each row is a separate request: the columns ``fields`` (default: the columns that placeholders
+    name) fill the placeholders or become the custom fields. ``claims`` makes another claim store, in each executor.
+    ``base_url`` defaults to PUSHSDK_BASE_URL of the driver, ``api_key``, a callable, to PUSHSDK_API_KEY of the
+    executors; both, ``proxy`` and ``headers`` are part of the job. All tasks share ``rate`` in equal parts and send
+    their first chunks in turn. The other options apply to each task.
 
-    Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError where the job
-    failed: call again with the same arguments to take it up; ``read_report`` says what is known so far.
+    Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError if the job
+    fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.
     """
-    given = {"claims": claims, "base_url": base_url, "api_key": api_key, "stop_policy": stop_policy, **options}
-    order = BroadcastSpec(message, custom_fields, personal, fields, primary_key, tasks)
+    client = {"base_url": base_url, "api_key": api_key, "stop_policy": stop_policy, **options}
+    spec = BroadcastSpec(message, custom_fields, personal, fields, primary_key, tasks)
     session, folder = session_of(df), RunFolder(run_dir)
     with folder.locked():
-        return _broadcast(df, session, folder, order, given)
+        return _broadcast(df, session, folder, spec, claims, client)
 
 
 def _broadcast(
-    df: DataFrame, session: SparkSession, folder: RunFolder, order: BroadcastSpec, given: Mapping[str, Any]
+    df: DataFrame,
+    session: SparkSession,
+    folder: RunFolder,
+    spec: BroadcastSpec,
+    claims: Callable[[], ClaimStore] | None,
+    client: dict[str, Any],
 ) -> SparkReport:
-    make, store, claim_ttl = checked_claims(given["claims"], folder.claims)
+    make, store, claim_ttl = checked_claims(claims, folder.claims)
     check_spark(session, make)
-    sending = checked_sending(**{**given, "claims": make})
-    names = order.checked_fields(df.columns)
-    tasks = order.checked_tasks(session.sparkContext.defaultParallelism)
-    wanted = {
-        "kind": order.personal or "broadcast",
-        "digest": digest_of(order.message, order.custom_fields, names),
-        "base_url": sending.base_url,
-        "primary_key": order.primary_key,
+    options = checked_options(claims=make, **client)
+    fields = spec.checked_fields(df.columns)
+    tasks = spec.checked_tasks(session.sparkContext.defaultParallelism)
+    max_users = options.batching.max_users
+    description = {
+        "kind": spec.personal or "broadcast",
+        "digest": digest_of(spec.message, spec.custom_fields, fields),
+        "base_url": options.base_url,
+        "primary_key": spec.primary_key,
         "claims": store,
         "claim_ttl": claim_ttl,
+        "max_users": min(max_users, ROWS_PER_CHUNK) if spec.personal else max_users,
+        "tasks": tasks,
     }
-    manifest = folder.manifest()
-    if manifest is None:
-        max_users = sending.batching.max_users
-        if order.personal:
-            max_users = min(max_users, ROWS_PER_CHUNK)
-        manifest = _plan(
-            df, session, folder, fields=names, tasks=tasks, max_users=max_users, wanted=wanted, claims=make
-        )
-    why = mismatch(manifest, wanted, claim_ttl=claim_ttl)
-    if why is not None:
-        raise run_file_error(folder.path, why)
+    manifest = folder.manifest() or _plan(df, session, folder, fields, make, description)
+    problem = mismatch(manifest, description, claim_ttl=claim_ttl)
+    if problem is not None:
+        raise run_file_error(folder.path, problem)
     concluded = folder.concluded()
     if concluded is not None and concluded[1].is_final:
         return report_of(folder, manifest, *concluded)
-    # A directory that is gone would be made anew.
+    # The store would recreate a directory that is gone.
     if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
         raise run_file_error(folder.path, "its claims are gone, or claims= makes another store: nothing is sent")
     sender = SendPartition(
         folder=str(folder.path),
         run=manifest.run,
-        message=order.message,
-        custom_fields=order.custom_fields,
-        personal=order.personal,
-        sending=sending.divided(tasks, manifest.max_users),
+        message=spec.message,
+        custom_fields=spec.custom_fields,
+        personal=spec.personal,
+        options=options.divided(tasks, manifest.max_users),
     )
-    return send(session, folder, manifest, sender, tasks=tasks)
+    return _send(session, folder, manifest, sender, tasks)
 
 
 def _plan(
     df: DataFrame,
     session: SparkSession,
     folder: RunFolder,
-    *,
     fields: Sequence[str],
-    tasks: int,
-    max_users: int,
-    wanted: Mapping[str, Any],
-    claims: Callable[[], ClaimStore],
+    make: Callable[[], ClaimStore],
+    description: Mapping[str, Any],
 ) -> Manifest:
-    """Freeze and seal. Nothing was sent before this returns."""
+    """Write the plan and seal it. Nothing is sent before this returns."""
     folder.check_unsealed()
-    primary_key, run = wanted["primary_key"], secrets.token_hex(16)
+    primary_key, run = description["primary_key"], secrets.token_hex(16)
     check_columns(df, primary_key, fields)
     plan = folder.new_plan(run)
     try:
-        freeze(df, ChunkPartition(str(plan), max_users), primary_key=primary_key, fields=fields)
-        found = count(_own(session), folder, plan, primary_key=primary_key)
+        freeze(df, ChunkPartition(str(plan), description["max_users"]), primary_key=primary_key, fields=fields)
+        counts = count(_own_session(session), folder, plan, primary_key=primary_key)
     except BaseException as error:
         folder.drop_plans()
-        told = _ours(error)
-        if told is None or isinstance(error, PushError):
-            raise  # of the frame itself
-        raise run_file_error(folder.path, f"{told}; nothing was sent") from error
+        problem = _pushsdk_error(error)
+        if problem is None or isinstance(error, PushError):
+            raise  # an error of the frame
+        raise run_file_error(folder.path, f"{problem}; nothing was sent") from error
     folder.new_claims()
-    plant_sentinel(claims, run)
-    manifest = Manifest(
-        run=run,
-        max_users=max_users,
-        chunks=found.chunks,
-        users=found.users,
-        duplicates=found.rows - found.users,
-        checksum=found.checksum,
-        tasks=tasks,
-        created=time.time(),
-        version=__version__,
-        **wanted,
-    )
+    plant_sentinel(make, run)
+    manifest = Manifest(run=run, created=time.time(), version=__version__, **counts, **description)
     folder.seal(manifest)
     return manifest
 
 
-def send(
-    session: SparkSession, folder: RunFolder, manifest: Manifest, sender: SendPartition, *, tasks: int
+def _send(
+    session: SparkSession, folder: RunFolder, manifest: Manifest, sender: SendPartition, tasks: int
 ) -> SparkReport:
-    """Send what is open of the plan, in one job, and count the outcomes."""
+    """Send the pending users of the plan in one job, and count the outcomes."""
     from pushsdk.arrow import outcome_schema, plan_schema
 
-    session = _own(session)
+    session = _own_session(session)
     outcomes, started = folder.new_outcomes(), time.monotonic()
     plan = session.read.schema(schema_of(plan_schema(manifest.kind != "broadcast")))
-    # By the chunk's id: dealt out in turn, a task that is started again would get other chunks.
+    # Partitioned by the chunk's id: round-robin would give a repeated task other chunks.
     chunks = plan.parquet(uri(folder.plan(manifest.run))).repartition(tasks, "chunk_id")
-    told = schema_of(outcome_schema())
+    schema = schema_of(outcome_schema())
     try:
-        # The one action. The frame goes to nobody else: a second one would ask for everything again.
-        chunks.mapInArrow(sender, told).write.mode("append").parquet(uri(outcomes))
+        # The only action on this frame: a second action would run the tasks again.
+        chunks.mapInArrow(sender, schema).write.mode("append").parquet(uri(outcomes))
         seconds = time.monotonic() - started
-        summary = _summary(session, outcomes, told, manifest, seconds=seconds, tasks=tasks)
+        frame = session.read.schema(schema).parquet(uri(outcomes))
+        summary = _summary(frame, outcomes, manifest, seconds=seconds, tasks=tasks)
     except PushError:
         raise
     except Exception as error:
-        raise _failed(folder, manifest, _ours(error)) from error
+        hint = "; pushsdk.spark.read_report(run_dir) tells the outcomes so far" if manifest.claims == OWN_CLAIMS else ""
+        raise BroadcastError(
+            f"{folder.path}: the job failed ({_pushsdk_error(error) or 'its cause says why'}): call broadcast with the "
+            f"same arguments to send the rest, no user is pushed twice{hint}",
+            outcome=Outcome.UNKNOWN,
+        ) from error
     folder.conclude(outcomes, summary)
     return report_of(folder, manifest, outcomes, summary)
 
 
-def _failed(folder: RunFolder, manifest: Manifest, why: str | None) -> BroadcastError:
-    """What is told of a job of Spark's that failed, beside Spark's own words, which are its cause."""
-    told = "; pushsdk.spark.read_report(run_dir) says what is known so far" if manifest.claims == OWN_CLAIMS else ""
-    return BroadcastError(
-        f"{folder.path}: the job failed ({why or 'its cause says why'}): call broadcast with the same arguments to "
-        f"send the rest, nobody is pushed twice{told}",
-        outcome=Outcome.UNKNOWN,
-    )
-
-
-def _summary(
-    session: SparkSession, outcomes: Path, schema: Any, manifest: Manifest, *, seconds: float, tasks: int
-) -> SendingSummary:
-    """Count what was written. Raises RunFileError unless that is every planned user exactly once."""
-    read = session.read.schema(schema).parquet(uri(outcomes))
-    found = read.groupBy("outcome", "reason").agg(*hashes()).collect()
-    users, checksum = sum(row["users"] for row in found), sum(int(row["checksum"]) for row in found)
-    if (users, str(checksum)) != (manifest.users, manifest.checksum):
+def _summary(frame: DataFrame, outcomes: Path, manifest: Manifest, *, seconds: float, tasks: int) -> SendingSummary:
+    """Count the outcomes. Raises RunFileError unless they are of every planned user, each once."""
+    rows = frame.groupBy("outcome", "reason").agg(*hashes()).collect()
+    total, checksum = sum(row["users"] for row in rows), sum(int(row["checksum"]) for row in rows)
+    if (total, str(checksum)) != (manifest.users, manifest.checksum):
         raise run_file_error(
             outcomes,
-            f"the outcomes are of {users:,} users, the plan of {manifest.users:,}, and not each of them is there once: "
-            "files are missing or are not ours; call broadcast with the same arguments to have them written anew",
+            f"the outcomes are of {total:,} users, the plan of {manifest.users:,}, and not each of them is there once: "
+            "files are missing or are not ours; call broadcast with the same arguments to write the outcomes again",
             outcome=Outcome.UNKNOWN,
         )
-    counts = {outcome: sum(row["users"] for row in found if row["outcome"] == outcome) for outcome in Outcome}
-    unsent = max(
-        (row for row in found if row["outcome"] == Outcome.NOT_SENT), key=lambda row: row["users"], default=None
-    )
-    return SendingSummary(
-        accepted=counts[Outcome.ACCEPTED],
-        rejected=counts[Outcome.REJECTED],
-        not_sent=counts[Outcome.NOT_SENT],
-        unknown=counts[Outcome.UNKNOWN],
-        seconds=seconds,
-        stopped=None if unsent is None else unsent["reason"],
-        tasks=tasks,
-    )
+    users = dict.fromkeys(Outcome, 0)
+    for row in rows:
+        users[Outcome(row["outcome"])] += row["users"]
+    unsent = [row for row in rows if row["outcome"] == Outcome.NOT_SENT]
+    stopped = max(unsent, key=lambda row: row["users"])["reason"] if unsent else None
+    return SendingSummary.of(users, seconds=seconds, stopped=stopped, tasks=tasks)
 
 
-def _own(session: SparkSession) -> SparkSession:
-    """A session with the settings that are needed here, whatever those of the user's are."""
+def _own_session(session: SparkSession) -> SparkSession:
+    """Return a new session with the settings that a broadcast needs."""
     own = session.newSession()
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNKS_AT_A_TIME))
     # A task that waits for the service is not idle.
     own.conf.set("spark.sql.execution.pyspark.udf.idleTimeoutSeconds", "0")
-    # What can't be read must not pass for what is not there.
+    # A file that can't be read must be an error, not an empty file.
     own.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     own.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
     return own
 
 
-def _ours(error: BaseException) -> str | None:
-    """The error of ours in what Spark says of a failed job, if there is one."""
-    told = str(error)
-    missing = _MISSING.search(told)
+def _pushsdk_error(error: BaseException) -> str | None:
+    """Return the text of pushsdk's error in the text of a failed job, None if there is none."""
+    text = str(error)
+    missing = _MISSING_MODULE.search(text)
     if missing is not None:
         return (
             f"the executors' Python has no {missing[1]}: install pushsdk[spark] there too, or point PYSPARK_PYTHON at "
-            "one that has it (with a local master: at the Python of this process)"
+            "a Python that has it (with a local master: at the Python of this process)"
         )
-    found = _OURS.findall(told)
-    return printable(found[-1][1], 500) if found else None
-
-
-set_public_module(__name__, "pushsdk.spark")
+    errors = _PUSHSDK_ERROR.findall(text)
+    return printable(errors[-1][1], 500) if errors else None

@@ -1,4 +1,4 @@
-"""The work of the executors: cut a plan into chunks, send chunks. Pickled by the driver: plain data only, no key."""
+"""The work of the executors: cut a plan into chunks, and send chunks. Pickled by the driver, without the Api-Key."""
 
 from __future__ import annotations
 
@@ -18,45 +18,43 @@ if TYPE_CHECKING:
 
 __all__ = ["EMPTY", "NULL", "ChunkPartition", "SendPartition", "chunk_schema", "cut"]
 
-#: In place of a chunk's id: so many rows have no user id, or an empty one.
+#: Ids of the pseudo-chunks that count rows without a user id, and with an empty one.
 NULL, EMPTY = "null", "empty"
 
 
 class ChunkPartition(msgspec.Struct, frozen=True):
-    """Makes the chunks of one partition."""
+    """The function that makes the chunks of one partition, for ``mapInArrow``."""
 
     plan: str
-    """The place of the plan: its name is that of no other."""
+    """The folder of the plan. Its name is unique to the run."""
     max_users: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For ``mapInArrow``."""
-        _check_seen(Path(self.plan).is_dir())
-        yield from cut(batches, max_users=self.max_users, prefix=f"{_place():05}-")
+        _check_shared(Path(self.plan).is_dir())
+        yield from cut(batches, max_users=self.max_users, prefix=f"{_task_number():05}-")
 
 
 class SendPartition(msgspec.Struct, frozen=True):
-    """Sends the chunks of one partition."""
+    """The function that sends the chunks of one partition, for ``mapInArrow``."""
 
     folder: str
     run: str
     message: Any
     custom_fields: Mapping[str, Any] | None
     personal: Literal["placeholders", "custom_fields"] | None
-    sending: PushOptions
+    options: PushOptions
 
     def __repr__(self) -> str:
         return f"SendPartition({self.run!r})"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For ``mapInArrow``."""
         from pushsdk.arrow import push_batches
 
         manifest = RunFolder(self.folder).manifest()
-        _check_seen(manifest is not None and manifest.run == self.run)
-        if not has_sentinel(self.sending.claims, self.run):
+        _check_shared(manifest is not None and manifest.run == self.run)
+        if not has_sentinel(self.options.claims, self.run):
             raise ConfigurationError(
-                "an executor does not see the claims that the driver made: claims= has to make a store that all share"
+                "an executor does not see the claims that the driver made: claims= must make a store that all share"
             )
         yield from push_batches(
             batches,
@@ -64,51 +62,46 @@ class SendPartition(msgspec.Struct, frozen=True):
             run=self.run,
             custom_fields=self.custom_fields,
             personal=self.personal,
-            **self.sending.options(_place()),
+            **self.options.of_task(_task_number()),
         )
 
 
-def _place() -> int:
-    """That of this task among those of its job; 0 outside of one."""
+def _task_number() -> int:
+    """Return the number of this task in its job; 0 outside of a job."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
     return 0 if task is None else task.partitionId()
 
 
-def _check_seen(seen: bool) -> None:
-    """Else each machine would have claims of its own."""
-    if not seen:
+def _check_shared(is_shared: bool) -> None:
+    """Raise ConfigurationError if run_dir is local to a machine: each machine would have its own claims."""
+    if not is_shared:
         raise ConfigurationError(
-            "an executor does not see run_dir as the driver does: it has to be on a file system that all of them share"
+            "an executor does not see run_dir as the driver does: it must be on a file system that all of them share"
         )
 
 
 def chunk_schema(*, personal: bool) -> pa.Schema:
-    """A chunk: its id, its users, what each row fills, and how many rows of the source it stands for."""
+    """Return the columns of a chunk: its id, its users, their fields if ``personal``, and the number of source rows."""
     import pyarrow as pa
 
     texts = pa.list_(pa.string())
-    columns = {
-        "chunk_id": pa.string(),
-        "user_ids": texts,
-        **({"fields": texts} if personal else {}),
-        "rows": pa.int64(),
-    }
-    return pa.schema(list(columns.items()))
+    fields = {"fields": texts} if personal else {}
+    return pa.schema({"chunk_id": pa.string(), "user_ids": texts, **fields, "rows": pa.int64()})
 
 
 def cut(batches: Iterable[pa.RecordBatch], *, max_users: int, prefix: str) -> Iterator[pa.RecordBatch]:
-    """Cut the users of one partition into chunks; the ids of chunks begin with ``prefix``.
+    """Cut the users of one partition into chunks whose ids begin with ``prefix``.
 
-    In come the columns ``user_id``, ``rows`` and, where each row fills something, ``fields``; out go those of
-    ``chunk_schema``. The last batch says how many rows had no id.
+    The input has the columns ``user_id``, ``rows`` and, if personal, ``fields``; the output those of ``chunk_schema``.
+    The last batch counts the rows without an id.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     waiting: list[pa.RecordBatch] = []
-    held = number = nulls = empties = 0
+    users = number = nulls = empties = 0
     schema = chunk_schema(personal=False)
     for batch in batches:
         schema = chunk_schema(personal="fields" in batch.schema.names)
@@ -117,37 +110,36 @@ def cut(batches: Iterable[pa.RecordBatch], *, max_users: int, prefix: str) -> It
         nulls += pc.sum(batch.filter(pc.is_null(ids)).column("rows")).as_py() or 0
         empties += pc.sum(batch.filter(is_empty).column("rows")).as_py() or 0
         waiting.append(batch.filter(pc.and_not(pc.is_valid(ids), is_empty)))
-        held += len(waiting[-1])
-        if held >= max_users:
+        users += len(waiting[-1])
+        if users >= max_users:
             table = pa.Table.from_batches(waiting).combine_chunks()
-            whole = held // max_users
+            whole = users // max_users
             yield _chunks(table.slice(0, whole * max_users), schema, max_users, prefix, number)
-            number, held = number + whole, held - whole * max_users
+            number, users = number + whole, users - whole * max_users
             waiting = table.slice(whole * max_users).to_batches()
-    if held:
+    if users:
         table = pa.Table.from_batches(waiting).combine_chunks()
         yield _chunks(table, schema, max_users, prefix, number)
     bad = [(name, rows) for name, rows in ((NULL, nulls), (EMPTY, empties)) if rows]
     if bad:
-        told = [{"chunk_id": name, "user_ids": (), "fields": (), "rows": rows} for name, rows in bad]
-        yield pa.RecordBatch.from_pylist(told, schema=schema)
+        counts = [{"chunk_id": name, "user_ids": (), "fields": (), "rows": rows} for name, rows in bad]
+        yield pa.RecordBatch.from_pylist(counts, schema=schema)
 
 
 def _chunks(table: pa.Table, schema: pa.Schema, max_users: int, prefix: str, first: int) -> pa.RecordBatch:
-    """The rows of a table, so many to a chunk."""
+    """Return the rows of a table as chunks of ``max_users``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     starts = range(0, len(table), max_users)
     offsets = pa.array([*starts, len(table)], pa.int32())
     texts = {"user_ids": "user_id", "fields": "fields"}
-    made = {
+    columns = {
         "chunk_id": pa.array([f"{prefix}{first + index:06}" for index in range(len(starts))]),
         "rows": pa.array([pc.sum(table.column("rows").slice(start, max_users)).as_py() for start in starts]),
     }
     for name in texts.keys() & set(schema.names):
         values = table.column(texts[name]).combine_chunks().cast(pa.string())
-        made[name] = pa.ListArray.from_arrays(offsets, values)
-    return pa.RecordBatch.from_arrays(
-        [made[name].cast(schema.field(name).type) for name in schema.names], schema=schema
-    )
+        columns[name] = pa.ListArray.from_arrays(offsets, values)
+    arrays = [columns[field.name].cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

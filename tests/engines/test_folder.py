@@ -273,8 +273,8 @@ def test_another_one_is_not(name: str) -> None:
 def test_a_run_whose_claims_may_expire_while_it_is_sent_is_not() -> None:
     why = mismatch(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + 1.1 * DAY)
     assert why == (
-        "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept: soon it is not known any "
-        "more who was pushed, so nothing is sent"
+        "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept. Nothing is sent: claims that "
+        "expire would have users pushed twice. Plan a new run"
     )
 
 

@@ -24,21 +24,21 @@ from pushsdk import (
 from pushsdk._core.policy import Share
 from pushsdk.claims import ClaimStore, DirectoryClaims, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import MAX_CLAIM_TTL
-from pushsdk.spark._preflight import BroadcastSpec, check_spark, checked_claims, checked_sending
+from pushsdk.spark._preflight import BroadcastSpec, check_spark, checked_claims, checked_options
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
 
 
 def sending(**given: Any) -> Any:
-    return checked_sending(**{"base_url": URL, "claims": MemoryClaims, **given})
+    return checked_options(**{"base_url": URL, "claims": MemoryClaims, **given})
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"api_key": KEY}, "api_key is a callable here"),
-        ({"api_key": 7}, "api_key is a callable"),
+        ({"api_key": KEY}, "api_key must be a callable here"),
+        ({"api_key": 7}, "api_key must be a callable"),
         ({"base_url": "http://push.example"}, "base_url"),
         ({"base_url": 7}, "base_url"),
         ({"allow_insecure": 1}, "allow_insecure"),
@@ -86,16 +86,16 @@ def test_all_that_is_given_reaches_the_executor() -> None:
         "api_key": len,
     }
     made = sending(**given)
-    assert made.options(3) == {"base_url": URL, **given}
+    assert made.of_task(3) == {"base_url": URL, **given}
     assert pickle.loads(pickle.dumps(made)) == made
     assert repr(made) == "PushOptions('https://push.example/api')"
 
 
 def test_the_rate_is_divided_among_the_tasks() -> None:
     made = sending(rate=Rate(requests_per_second=100.0, users_per_second=None)).divided(8, 1000)
-    assert made.options(0)["rate"] == Share(requests_per_second=12.5, of=8)
-    assert pickle.loads(pickle.dumps(made)).options(3)["rate"] == Share(requests_per_second=12.5, place=3, of=8)
-    assert "rate" not in sending().divided(8, 1000).options(0)
+    assert made.of_task(0)["rate"] == Share(requests_per_second=12.5, of=8)
+    assert pickle.loads(pickle.dumps(made)).of_task(3)["rate"] == Share(requests_per_second=12.5, place=3, of=8)
+    assert "rate" not in sending().divided(8, 1000).of_task(0)
 
 
 def test_chunks_that_were_planned_larger_are_still_sent() -> None:
@@ -176,15 +176,15 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
 def test_another_store_is_known_by_its_kind(tmp_path: Path) -> None:
     make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86400.0)
     assert checked_claims(make, tmp_path) == (make, "SqliteClaims", 86400.0)
-    with pytest.raises(ConfigurationError, match="claim_ttl is a day or more here"):
+    with pytest.raises(ConfigurationError, match="claim_ttl must be a day or more here"):
         checked_claims(partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86399.0), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (MemoryClaims(), "claims is a function"),
-        (dict, "returns a claim store"),
+        (MemoryClaims(), "claims must be a function"),
+        (dict, "must return a claim store"),
         (MemoryClaims, "MemoryClaims ends with its process"),
         (ClaimStore, None),
     ],
@@ -219,11 +219,11 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
 @pytest.mark.parametrize(
     ("personal", "fields", "said"),
     [
-        ("text", None, "personal is"),
-        (None, ["age"], "fields are for personal="),
-        ("placeholders", "age", "list of names"),
-        ("placeholders", 7, "list of names"),
-        ("placeholders", [7], "list of names"),
+        ("text", None, "personal must be"),
+        (None, ["age"], "fields needs personal="),
+        ("placeholders", "age", "must be a list of names"),
+        ("placeholders", 7, "must be a list of names"),
+        ("placeholders", [7], "must be a list of names"),
         ("placeholders", [], "at least one column"),
         ("placeholders", ["age", "age"], "each once"),
     ],

@@ -283,7 +283,7 @@ def test_a_column_that_json_has_no_form_for_is_refused(audience: Audience, send:
 
 @pytest.mark.parametrize("df", [None, [{"user_id": "a"}]])
 def test_what_is_no_frame_of_spark_is_refused(send: Any, df: Any) -> None:
-    with pytest.raises(ValidationError, match="DataFrame of Spark"):
+    with pytest.raises(ValidationError, match="df must be a DataFrame of Spark"):
         send(df, HELLO)
 
 
@@ -300,7 +300,7 @@ def test_a_frame_of_spark_connect_is_refused(send: Any) -> None:
 
 @pytest.mark.parametrize("tasks", [0, -1, 1.5, "2", True])
 def test_tasks_are_a_whole_number(audience: Audience, send: Any, tasks: Any) -> None:
-    with pytest.raises(ConfigurationError, match="tasks is a whole number"):
+    with pytest.raises(ConfigurationError, match="tasks must be a whole number"):
         send(audience(1), HELLO, tasks=tasks)
 
 
@@ -324,7 +324,7 @@ def test_a_failed_job_says_why_and_how_to_go_on(audience: Audience, send: Any, s
         send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
     assert re.search(
         r"the job failed \(.*claim store failed \(FileNotFoundError\).*\): call broadcast with the same arguments to "
-        "send the rest, nobody is pushed twice$",
+        "send the rest, no user is pushed twice$",
         str(told.value),
     )
     assert told.value.outcome is Outcome.UNKNOWN
@@ -362,7 +362,7 @@ def test_a_job_that_fails_in_the_middle_leaves_what_is_known_and_the_way_on(
             send(audience(many), HELLO, tasks=1)
     assert str(told.value) == (
         f"{tmp_path / 'run'}: the job failed (its cause says why): call broadcast with the same arguments to send the "
-        "rest, nobody is pushed twice; pushsdk.spark.read_report(run_dir) says what is known so far"
+        "rest, no user is pushed twice; pushsdk.spark.read_report(run_dir) tells the outcomes so far"
     )
     assert "enough" in str(told.value.__cause__)
     # A worker may still be at its end.
@@ -464,7 +464,7 @@ def test_a_run_whose_claims_were_emptied_is_not_taken_up(
     shutil.rmtree(claims)
     if left != "nothing":
         (claims / "00" if left == "a folder in it" else claims).mkdir(parents=True)
-    with pytest.raises((RunFileError, ConfigurationError), match=r"its claims are gone|of something else"):
+    with pytest.raises((RunFileError, ConfigurationError), match=r"its claims are gone|holds other files"):
         send(audience(), HELLO)
     assert service.users() == {}
     # It can be put back where it was.
@@ -529,7 +529,7 @@ def test_each_task_knows_which_part_of_the_rate_is_its_own(
     def noted(self: Any, batches: Any) -> Any:
         from pushsdk.spark import _tasks
 
-        rate = self.sending.options(_tasks._place())["rate"]
+        rate = self.options.of_task(_tasks._task_number())["rate"]
         (tmp_path / f"rate-{rate.place}").write_text(f"{rate.users_per_second} of {rate.of}")
         yield from _run.SendPartition.__call__(self, batches)
 

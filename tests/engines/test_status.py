@@ -167,7 +167,7 @@ def test_where_the_claims_have_gone_nothing_is_known_and_none_are_made(run: Run,
     shutil.rmtree(run.folder.claims)
     if left:
         run.folder.claims.mkdir()
-    with pytest.raises(RunFileError, match="its claims are gone: who was pushed is not known") as told:
+    with pytest.raises(RunFileError, match="its claims are gone: which users were pushed is unknown") as told:
         read_report(run.folder.path)
     assert told.value.outcome is Outcome.UNKNOWN
     assert run.folder.claims.exists() is bool(left)

@@ -16,10 +16,8 @@ from pushsdk.spark._preflight import session_of
 CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
 
 
-def test_all_is_what_is_there() -> None:
-    assert dir(pushsdk.spark) == sorted(pushsdk.spark.__all__)
+def test_every_public_name_is_documented() -> None:
     assert all(getattr(pushsdk.spark, name).__doc__ for name in pushsdk.spark.__all__)
-    assert not hasattr(pushsdk.spark, "nothing")
 
 
 @pytest.mark.parametrize("name", pushsdk.spark.__all__)
