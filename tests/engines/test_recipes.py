@@ -1,4 +1,4 @@
-"""The README's programs for Ray, Dask and Spark: a worker is killed in the middle, and nobody is doubled or lost."""
+"""The README's programs for Ray, Dask and Spark: a worker is killed, and no push is lost or doubled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from support.engine_recipes import outcomes_of, ran, recipe
 from pushsdk.emulator import Fault
 
 USERS = 20_000
-# Smaller requests, fewer at a time: so there is a middle.
+# Smaller requests and fewer at a time, so a kill hits the middle of the run.
 SMALLER = {"1000": "50", "run=": "limits=Limits(in_flight=4), run=", "import Audience": "import Audience, Limits"}
 
 
 @pytest.mark.parametrize(("engine", "victims"), [("dask", "spawn_main"), ("ray", "ray::push")])
 def test_a_worker_is_killed(engine: str, victims: str, service: Oracle, tmp_path: Path) -> None:
     installed(engine)
-    # So that some are on their way at any time; the service takes them also when their client has died meanwhile.
+    # So some requests are always in flight; the service accepts them even after their client has died.
     service.begin([Fault.delay(0.5, every=8, name="slow"), Fault.delay(0.05, name="all")])
     program = recipe(f"{engine}_broadcast.py", tmp_path, service, users=USERS, changed=SMALLER)
     ran(program, tmp_path, service, victims=victims, after=100)
@@ -28,7 +28,7 @@ def test_a_worker_is_killed(engine: str, victims: str, service: Oracle, tmp_path
     assert outcomes.keys() == {f"user-{number}" for number in range(USERS)}
     assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {"UNKNOWN"}
     assert {outcomes[user] for user in pushed} == {"ACCEPTED", "UNKNOWN"}
-    # What the one that was killed had on its way.
+    # The requests in flight of the killed worker.
     assert 0 < list(outcomes.values()).count("UNKNOWN") <= 4 * 50
 
 

@@ -1,4 +1,4 @@
-"""Group commits: what comes together is written together, and nothing is told before it is written."""
+"""Group commits: concurrent events share a commit, and no event is reported before its commit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pushsdk._runs.plan import Event, UserRange
 
 
 class Tape:
-    """A journal that counts its commits."""
+    """A journal that records its commits."""
 
     def __init__(self) -> None:
-        #: How many events each commit had, and the users of those that were reported as committed.
+        #: The number of events per commit, and the users of the events that were reported as committed.
         self.groups: list[int] = []
         self.committed: list[int] = []
         self.broken = False
@@ -39,7 +39,7 @@ class Tape:
 
 
 class Thread:
-    """Work that is done when the test says so."""
+    """Blocking work that runs when the test asks for it."""
 
     def __init__(self) -> None:
         self.waiting: list[asyncio.Event] = []
@@ -51,7 +51,7 @@ class Thread:
 
 
 class Log(RunFileLog):
-    """A log on a tape, of users by their numbers."""
+    """A ``RunFileLog`` on a ``Tape``; users are numbers."""
 
     def note(self, user: int) -> None:
         self.settle(UserRange(0, user, user + 1), UserStatus(UserState.ACCEPTED, 204))
@@ -70,7 +70,7 @@ def commits_of(tape: Tape, offload: Any = None) -> Log:
 
 
 @virtual
-async def test_items_of_one_turn_share_a_commit() -> None:
+async def test_events_of_one_turn_share_a_commit() -> None:
     tape = Tape()
     commits = commits_of(tape)
 
@@ -84,7 +84,7 @@ async def test_items_of_one_turn_share_a_commit() -> None:
 
 
 @virtual
-async def test_an_item_is_added_only_once_it_is_committed() -> None:
+async def test_an_event_is_reported_only_after_its_commit() -> None:
     tape, thread = Tape(), Thread()
     commits = commits_of(tape, thread)
     added = asyncio.ensure_future(commits.add(0))
@@ -96,7 +96,7 @@ async def test_an_item_is_added_only_once_it_is_committed() -> None:
 
 
 @virtual
-async def test_what_comes_while_a_commit_is_under_way_shares_the_next() -> None:
+async def test_events_during_a_commit_share_the_next_commit() -> None:
     tape, thread = Tape(), Thread()
     commits = commits_of(tape, thread)
     first = asyncio.ensure_future(commits.add(0))
@@ -115,7 +115,7 @@ async def test_what_comes_while_a_commit_is_under_way_shares_the_next() -> None:
 
 
 @virtual
-async def test_a_flush_waits_for_everything_noted() -> None:
+async def test_a_flush_waits_for_all_events() -> None:
     tape, thread = Tape(), Thread()
     commits = commits_of(tape, thread)
     commits.note(0)
@@ -151,7 +151,7 @@ async def test_after_a_failed_commit_nothing_more_is_committed(threaded: bool) -
 
 
 @virtual
-async def test_a_thread_that_can_not_be_started_ends_the_recording() -> None:
+async def test_a_thread_that_can_not_be_started_is_a_failed_commit() -> None:
     async def none(work: Callable[[], Any]) -> Any:
         raise RuntimeError("can't start new thread")
 
@@ -178,7 +178,7 @@ async def test_a_cancelled_caller_does_not_disturb_the_commit(threaded: bool) ->
 
 
 @virtual
-async def test_a_cancelled_flush_waits_for_all_that_was_noted_and_ends_cancelled() -> None:
+async def test_a_cancelled_flush_waits_for_all_events_and_is_cancelled() -> None:
     tape, thread = Tape(), Thread()
     commits = commits_of(tape, thread)
     commits.note(0)
@@ -197,7 +197,7 @@ async def test_a_cancelled_flush_waits_for_all_that_was_noted_and_ends_cancelled
 
 @pytest.mark.parametrize("begun", [False, True])
 @virtual
-async def test_a_commit_whose_task_is_cancelled_is_made_all_the_same_and_once(begun: bool) -> None:
+async def test_a_commit_whose_task_is_cancelled_is_made_once(begun: bool) -> None:
     tape = Tape()
     tasks: set[asyncio.Task[Any]] = set()
 
@@ -222,7 +222,7 @@ async def test_a_commit_whose_task_is_cancelled_is_made_all_the_same_and_once(be
     assert tape.committed == [0, 1]
 
 
-async def test_blocking_work_is_done_in_a_thread_and_waited_for_also_when_cancelled() -> None:
+async def test_blocking_work_runs_in_a_thread_and_is_awaited_even_if_cancelled() -> None:
     loop = asyncio.get_running_loop()
     started, go, done = asyncio.Event(), threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""The journal's own behaviour: the plan, the events, what they add up to, and what is refused."""
+"""The journal: its plan, its events, the states they add up to, and its errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_new_journal_is_empty_and_not_sealed(path: Path) -> None:
     journal.close()
 
 
-def test_a_plan_is_counted_as_it_grows_and_sealed_with_what_came_twice(path: Path) -> None:
+def test_a_plan_is_counted_as_it_grows_and_sealed_with_its_duplicates(path: Path) -> None:
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a", "b"), chunk("c")])
     journal.add([])
@@ -61,7 +61,7 @@ def test_a_plan_is_counted_as_it_grows_and_sealed_with_what_came_twice(path: Pat
     journal.close()
 
 
-def test_everything_is_there_again_when_it_is_opened_again(tmp_path: Path) -> None:
+def test_a_reopened_journal_has_the_same_content(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = make_run(path, (3, 2, 1))
     for events in some_events():
@@ -73,7 +73,7 @@ def test_everything_is_there_again_when_it_is_opened_again(tmp_path: Path) -> No
     journal.close()
 
 
-def test_why_it_ended_is_kept_until_something_else_happens(tmp_path: Path) -> None:
+def test_a_stop_reason_is_kept_until_the_next_event(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = make_run(path, (3,))
     for ending in (StopReason("stop_policy", "too many"), None, StopReason("limit", "6 users")):
@@ -92,7 +92,7 @@ def test_why_it_ended_is_kept_until_something_else_happens(tmp_path: Path) -> No
     journal.close()
 
 
-def test_a_plan_of_nobody_is_a_plan(tmp_path: Path) -> None:
+def test_a_plan_without_users_is_a_plan(tmp_path: Path) -> None:
     make_run(tmp_path / "a.run", ()).close()
     journal = Journal.open(tmp_path / "a.run", write=True)
     assert (journal.sealed, journal.users, list(journal.rows())) == (True, 0, [])
@@ -169,7 +169,7 @@ def test_the_last_event_of_a_user_is_the_users_state(path: Path) -> None:
     journal.close()
 
 
-def test_a_whole_chunk_that_was_sent_again_stays_counted_as_such(path: Path) -> None:
+def test_a_resent_chunk_stays_counted_as_resent(path: Path) -> None:
     journal = make_run(path, (3,))
     journal.write([event(UNKNOWN, 0, 3, 500), event(CLAIMED, 0, 3, resent=True), event(ACCEPTED, 0, 3, 204)])
     assert journal.tally() == Tally(accepted=3, resent=3)
@@ -190,7 +190,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("change", "outcome", "status", "reason"), ROWS)
-def test_a_row_says_what_the_last_event_means(
+def test_a_row_shows_the_last_event(
     path: Path, change: Event | None, outcome: Outcome, status: int | None, reason: str
 ) -> None:
     journal = make_run(path, (1,))
@@ -220,20 +220,20 @@ def test_rows_of_one_outcome_leave_out_chunks_without_reading_them(tmp_path: Pat
     journal.close()
 
 
-def test_what_is_planned_may_be_claimed_while_it_is_iterated(path: Path) -> None:
+def test_users_may_be_claimed_while_ranges_are_iterated(path: Path) -> None:
     journal = make_run(path, (3, 3, 3))
     journal.write([event(ACCEPTED, 4, 5, 204)])
     found = []
     for piece in journal.ranges({PENDING}):
         found.append((piece.chunk, piece.start, piece.stop))
         if len(found) == 2:
-            # What is ahead, in this chunk and the next, is taken by somebody else.
+            # Other workers claim users ahead, in this chunk and the next.
             journal.write([event(CLAIMED, 5, 6), event(CLAIMED, 6, 9), event(PENDING, 7, 8)])
     assert found == [(0, 0, 3), (1, 3, 4), (2, 7, 8)]
     journal.close()
 
 
-def test_neighbors_of_equal_status_are_one_piece_within_a_chunk(path: Path) -> None:
+def test_neighbors_of_equal_status_are_one_range_within_a_chunk(path: Path) -> None:
     journal = make_run(path, (4, 2))
     journal.write([event(PENDING, 0, 2, 429, "throttled"), event(PENDING, 2, 6, 429, "throttled")])
     assert pieces(journal.ranges({PENDING})) == [(0, 0, 4), (1, 4, 6)]
@@ -241,7 +241,7 @@ def test_neighbors_of_equal_status_are_one_piece_within_a_chunk(path: Path) -> N
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 1), (0, 6), (1, 1), (2, 1), (5, 6)])
-def test_an_event_about_nothing_is_refused_and_leaves_no_trace(tmp_path: Path, start: int, stop: int) -> None:
+def test_an_event_outside_the_plan_is_refused_and_changes_nothing(tmp_path: Path, start: int, stop: int) -> None:
     journal = make_run(tmp_path / "a.run")
     with pytest.raises(ValueError, match="users of the plan, 0 to 4"):
         journal.write([event(CLAIMED, 0, 3), event(CLAIMED, start, stop)])
@@ -253,7 +253,7 @@ def test_an_event_about_nothing_is_refused_and_leaves_no_trace(tmp_path: Path, s
     journal.close()
 
 
-def test_nothing_is_written_before_the_seal_and_nothing_planned_after_it(path: Path) -> None:
+def test_events_need_a_seal_and_a_sealed_plan_can_not_grow(path: Path) -> None:
     journal = Journal.create(path, BROADCAST)
     with pytest.raises(RuntimeError, match="the plan is incomplete"):
         journal.write([event(CLAIMED, 0, 1)])
@@ -273,7 +273,7 @@ def test_a_chunk_without_users_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 2])
-def test_there_is_no_chunk_of_that_number(path: Path, number: int) -> None:
+def test_a_chunk_number_outside_the_plan_is_refused(path: Path, number: int) -> None:
     journal = make_run(path)
     with pytest.raises(IndexError, match="a number from 0 to 1; got"):
         journal.load(number)
@@ -281,7 +281,7 @@ def test_there_is_no_chunk_of_that_number(path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("ids", [b'"a"', b'"a","b","c"', b'"a",', b"1,2", b"\xff"])
-def test_ids_that_are_not_what_the_plan_says_are_not_reported(tmp_path: Path, ids: bytes) -> None:
+def test_ids_that_contradict_the_plan_are_not_reported(tmp_path: Path, ids: bytes) -> None:
     journal = Journal.create(tmp_path / "a.run", BROADCAST)
     journal.add([Chunk(2, ids)])
     with pytest.raises(RunFileError, match="damaged"):
@@ -315,7 +315,7 @@ def test_a_journal_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "a.run").read_bytes() == before
 
 
-def test_a_plan_that_was_never_sealed_is_begun_anew(tmp_path: Path) -> None:
+def test_a_plan_that_was_never_sealed_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = Journal.create(path, EACH)
     journal.add([chunk("old")])
@@ -328,7 +328,7 @@ def test_a_plan_that_was_never_sealed_is_begun_anew(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_plan_that_is_still_open_can_go_on(tmp_path: Path) -> None:
+def test_an_unsealed_plan_can_be_extended(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a")])
@@ -343,7 +343,7 @@ def test_a_plan_that_is_still_open_can_go_on(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_run_is_not_planned_over(tmp_path: Path) -> None:
+def test_a_sealed_run_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     make_run(path).close()
     before = path.read_bytes()
@@ -353,14 +353,14 @@ def test_a_run_is_not_planned_over(tmp_path: Path) -> None:
     assert (path.read_bytes(), os.listdir(tmp_path)) == (before, ["a.run"])
 
 
-def test_a_header_that_can_not_be_stored_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_header_that_can_not_be_stored_leaves_no_file(tmp_path: Path) -> None:
     header = Header(kind="each", base_url="", max_users=1, max_bytes=1, policy={"x": object()})
     with pytest.raises(TypeError):
         Journal.create(tmp_path / "a.run", header)
     assert os.listdir(tmp_path) == []
 
 
-def test_its_repr_has_path_and_counts_and_no_ids(path: Path) -> None:
+def test_the_repr_of_a_journal_shows_path_and_counts_but_no_ids(path: Path) -> None:
     journal = make_run(path)
     tally = "Tally(accepted=0, rejected=0, unknown=0, not_sent=5, resent=0)"
     assert repr(journal) == f"<Journal {str(path)!r}, sealed, chunks=2, users=5, {tally}>"

@@ -1,4 +1,4 @@
-"""A damaged run file is refused, or says exactly what it said before. Nothing in between."""
+"""A damaged run file is refused or has exactly its content before the damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = 20240229
 
 
 def small_run(path: Path) -> object:
-    """A run with every kind of event; what it says."""
+    """Return a run with every kind of event, and its content."""
     journal = make_run(path, (3, 2, 1))
     for events in some_events():
         journal.write(events)
@@ -33,7 +33,7 @@ def small_run(path: Path) -> object:
 
 
 def large_run(path: Path) -> object:
-    """One with inner pages and overflow pages in plan and log; what it says."""
+    """Return a run with inner pages and overflow pages in plan and log, and its content."""
     journal = Journal.create(path, BROADCAST)
     for start in range(0, 400, 2):
         journal.add([chunk(*(f"user-{start}-{number}-{'x' * 20}" for number in range(20))), chunk(str(start))])
@@ -48,7 +48,7 @@ def large_run(path: Path) -> object:
 
 
 def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Sequence[bool] = (False, True)) -> bool:
-    """True where it was refused."""
+    """Return True if the file was refused."""
     path.write_bytes(damaged)
     refused = False
     for write in modes:
@@ -68,7 +68,7 @@ def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Seq
 
 
 def go_on(journal: Journal, path: Path, *, label: object) -> None:
-    """Damage that is not seen must not spread either, when the run goes on."""
+    """Undetected damage must not spread when the run continues."""
     for _ in range(3):
         journal.write([event(CLAIMED, journal.users - 1, journal.users, resent=True)] * 8)
     says = seen(journal)
@@ -103,7 +103,7 @@ def test_any_byte_of_a_small_file_may_change(step: int, small: tuple[Path, bytes
         changed = bytearray(data)
         changed[place] ^= draw.choice((0xFF, *(1 << bit for bit in range(8))))
         refused += judge(path, bytes(changed), says, label=(place, changed[place]), modes=[place % 2 == 0])
-    # The rest is room that nothing is in.
+    # The rest of the page is empty.
     assert refused > len(data) / step / 4
 
 
@@ -183,7 +183,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("statement", LOST.values(), ids=LOST)
-def test_whole_rows_that_are_gone_or_elsewhere_are_missed(tmp_path: Path, statement: str) -> None:
+def test_missing_and_moved_rows_are_detected(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "a.run"
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a", "b", "c"), chunk("d", "e")])
@@ -203,7 +203,7 @@ def test_whole_rows_that_are_gone_or_elsewhere_are_missed(tmp_path: Path, statem
 def forge(
     path: Path, *, meta: records.Meta | bytes | None = None, events: bytes | None = None, plan: bytes | None = None
 ) -> None:
-    """Rows with the right checksums, and something else in them."""
+    """Return rows with valid checksums and other content."""
     with sqlite3.connect(path) as db:
         if meta is not None:
             data, crc = records.meta_row(meta) if isinstance(meta, records.Meta) else (meta, crc32(meta))
@@ -237,7 +237,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("rows", FORGED.values(), ids=FORGED)
-def test_rows_that_nobody_could_have_written_are_refused(tmp_path: Path, rows: dict[str, object]) -> None:
+def test_forged_rows_with_valid_checksums_are_refused(tmp_path: Path, rows: dict[str, object]) -> None:
     make_run(tmp_path / "a.run").close()
     forge(tmp_path / "a.run", **rows)  # type: ignore[arg-type]
     with pytest.raises(RunFileError, match="damaged"):
@@ -266,7 +266,7 @@ def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path
     journal.close()
 
 
-def test_a_file_that_is_torn_while_it_is_open_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_is_truncated_while_open_is_not_read(tmp_path: Path) -> None:
     journal = make_run(tmp_path / "a.run", (1,) * 50)
     os.truncate(tmp_path / "a.run", runfile.PAGE)
     with pytest.raises(RunFileError, match="damaged"):
@@ -283,7 +283,7 @@ def test_a_file_that_is_torn_while_it_is_open_is_not_read(tmp_path: Path) -> Non
         (63, 0, "damaged"),
     ],
 )
-def test_what_the_files_head_says_of_itself(tmp_path: Path, offset: int, value: int, words: str) -> None:
+def test_the_files_head_names_application_and_version(tmp_path: Path, offset: int, value: int, words: str) -> None:
     path = tmp_path / "a.run"
     make_run(path).close()
     data = bytearray(path.read_bytes())
@@ -310,7 +310,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
-def test_what_is_not_ours_is_neither_opened_nor_planned_over(tmp_path: Path, make: Callable[[Path], object]) -> None:
+def test_a_foreign_file_is_neither_opened_nor_replaced(tmp_path: Path, make: Callable[[Path], object]) -> None:
     path = tmp_path / "a.run"
     make(path)
     before = {entry: (tmp_path / entry).read_bytes() for entry in os.listdir(tmp_path)}
@@ -324,7 +324,7 @@ def test_what_is_not_ours_is_neither_opened_nor_planned_over(tmp_path: Path, mak
         assert {entry: (tmp_path / entry).read_bytes() for entry in os.listdir(tmp_path)} == before
 
 
-def test_what_is_checked_is_read_in_bounded_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_on_opening_reads_in_bounded_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "PLAN_ROWS", 2)
     monkeypatch.setattr(journal_module, "LOG_ROWS", 2)
     path = tmp_path / "a.run"

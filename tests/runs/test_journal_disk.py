@@ -1,4 +1,4 @@
-"""A disk that is full, or fails: the run stops at once, and what it said before stays true."""
+"""A disk that is full or fails: the run stops at once, and committed outcomes stay correct."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLAIM = event(CLAIMED, 0, 3)
 
 
 class Faulty:
-    """A connection on which a statement fails."""
+    """A connection that fails at one statement."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -48,7 +48,7 @@ class Faulty:
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> list[Faulty]:
-    """The connections that are made, last one last."""
+    """The connections, newest last."""
     made: list[Faulty] = []
     plain = runfile._connect
 
@@ -79,7 +79,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("statement", "name", "words"), FAULTS)
-def test_a_write_that_fails_is_not_tried_again_and_changes_nothing(
+def test_a_failed_write_is_not_retried_and_changes_nothing(
     tmp_path: Path, faulty: list[Faulty], statement: str, name: str, words: str
 ) -> None:
     journal = make_run(tmp_path / "a.run")
@@ -89,7 +89,7 @@ def test_a_write_that_fails_is_not_tried_again_and_changes_nothing(
         journal.write([CLAIM])
     assert (caught.value.outcome, caught.value.path) == (Outcome.UNKNOWN, str(tmp_path / "a.run"))
     assert not faulty[-1].db.in_transaction
-    # The disk is well again, and yet.
+    # The disk works again, but nothing more is written.
     faulty[-1].fault = None
     faulty[-1].executed.clear()
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_a_write_that_fails_is_not_tried_again_and_changes_nothing(
     journal.close()
 
 
-def test_a_write_that_can_not_be_taken_back_leaves_it_to_the_next_one(tmp_path: Path, faulty: list[Faulty]) -> None:
+def test_a_failed_rollback_is_left_to_the_next_writer(tmp_path: Path, faulty: list[Faulty]) -> None:
     journal = make_run(tmp_path / "a.run")
     plain = faulty[-1].execute
 
@@ -123,9 +123,7 @@ def test_a_write_that_can_not_be_taken_back_leaves_it_to_the_next_one(tmp_path: 
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), MemoryError()])
-def test_a_write_that_is_broken_off_is_the_last(
-    tmp_path: Path, faulty: list[Faulty], interruption: BaseException
-) -> None:
+def test_an_interrupted_write_is_the_last(tmp_path: Path, faulty: list[Faulty], interruption: BaseException) -> None:
     journal = make_run(tmp_path / "a.run")
     faulty[-1].fault = "UPDATE head", interruption
     with pytest.raises(type(interruption)):
@@ -138,7 +136,9 @@ def test_a_write_that_is_broken_off_is_the_last(
 
 
 @pytest.mark.parametrize("step", ["add", "seal"])
-def test_a_plan_that_can_not_be_written_was_never_sent(tmp_path: Path, faulty: list[Faulty], step: str) -> None:
+def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(
+    tmp_path: Path, faulty: list[Faulty], step: str
+) -> None:
     journal = Journal.create(tmp_path / "a.run", BROADCAST)
     journal.add([chunk("a")])
     faulty[-1].fault = "COMMIT", error_of("SQLITE_FULL")
@@ -159,9 +159,7 @@ def test_a_plan_that_can_not_be_written_was_never_sent(tmp_path: Path, faulty: l
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA synchronous", "COMMIT", "CREATE TABLE log"])
-def test_a_run_that_can_not_be_begun_leaves_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
-) -> None:
+def test_a_failed_creation_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     plain = runfile._connect
 
     def connect(place: runfile.RunFilePath | None, uri: str) -> Faulty:
@@ -187,7 +185,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_file_that_can_not_grow_keeps_every_write_that_returned(tmp_path: Path) -> None:
+def test_a_file_that_can_not_grow_keeps_every_committed_write(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     journal = make_run(path, (3,) * 100)
     events = [event(CLAIMED, 3 * number, 3 * number + 3, None, f"some words, number {number}") for number in range(100)]
@@ -290,7 +288,7 @@ def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(
     journal.close()
 
 
-def test_a_folder_that_can_not_be_synced_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_can_not_be_synced_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fsync(file: int) -> None:
         raise OSError("not on this file system")
 
@@ -300,7 +298,7 @@ def test_a_folder_that_can_not_be_synced_is_used_all_the_same(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("write", [False, True])
-def test_a_log_of_another_kind_beside_it_is_not_worked_into_it(tmp_path: Path, write: bool) -> None:
+def test_a_write_ahead_log_beside_the_file_is_not_applied(tmp_path: Path, write: bool) -> None:
     path = tmp_path / "a.run"
     make_run(path).close()
     before = path.read_bytes()
@@ -314,7 +312,7 @@ def test_a_log_of_another_kind_beside_it_is_not_worked_into_it(tmp_path: Path, w
     assert path.read_bytes() == before
 
 
-def test_nobody_can_connect_where_nothing_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_connect_is_a_run_file_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(*_: object, **__: object) -> sqlite3.Connection:
         raise error_of("SQLITE_CANTOPEN")
 

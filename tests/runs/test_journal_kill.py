@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what `write` returned for is there, and nothing that was never written."""
+"""kill -9 at any moment: every committed event is in the file, and no other event."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KILLS = 28
 
 
 class Expected:
-    """What a run says after so many commits."""
+    """The content of a run by number of commits."""
 
     def __init__(self, folder: Path) -> None:
         self.journal = plan(folder / "expected.run", durable=False)
@@ -53,7 +53,7 @@ def commits_in(journal: Journal) -> int:
     return journal._seq
 
 
-def test_what_was_written_survives_the_writer_being_killed(tmp_path: Path) -> None:
+def test_committed_events_survive_a_killed_writer(tmp_path: Path) -> None:
     said = json.loads(run(run_killer.__file__, tmp_path, KILLS, 4711))
     expected = Expected(tmp_path)
     killed_sending = 0
@@ -64,7 +64,7 @@ def test_what_was_written_survives_the_writer_being_killed(tmp_path: Path) -> No
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             shutil.copyfile(path, alone)
         try:
-            # A reader may be the first to come by.
+            # A reader may be the first to open the file.
             journal = Journal.open(path, write=number % 2 == 0)
         except RunFileError:
             sealed = False
@@ -78,7 +78,7 @@ def test_what_was_written_survives_the_writer_being_killed(tmp_path: Path) -> No
             killed_sending += 1
             judge_alone(alone, expected, commits)
         else:
-            # Killed while it was planned: nothing was sent, and the same call begins again.
+            # Killed during planning: nothing was sent, and the same call plans again.
             assert commits == 0
             Journal.create(path, HEADER).close()
     expected.journal.close()
@@ -86,7 +86,7 @@ def test_what_was_written_survives_the_writer_being_killed(tmp_path: Path) -> No
 
 
 def judge_alone(path: Path, expected: Expected, commits: int) -> None:
-    """Somebody moved the file, and not the journal beside it, which is in the way of nothing but a torn commit."""
+    """Move the file without its rollback journal, which only a half-done commit needs."""
     try:
         journal = Journal.open(path, write=True)
     except RunFileError:
@@ -97,14 +97,14 @@ def judge_alone(path: Path, expected: Expected, commits: int) -> None:
 
 
 @pytest.mark.parametrize("write", [False, True])
-def test_a_commit_that_was_half_done_is_rolled_back(tmp_path: Path, write: bool) -> None:
+def test_a_half_done_commit_is_rolled_back(tmp_path: Path, write: bool) -> None:
     says = leave_half_done(tmp_path / "a.run")
     journal = Journal.open(tmp_path / "a.run", write=write)
     assert seen(journal) == says
     journal.close()
 
 
-def test_a_commit_that_was_half_done_and_can_not_be_rolled_back_is_refused(tmp_path: Path) -> None:
+def test_a_half_done_commit_that_can_not_be_rolled_back_is_refused(tmp_path: Path) -> None:
     leave_half_done(tmp_path / "a.run")
     alone = tmp_path / "alone.run"
     shutil.copyfile(tmp_path / "a.run", alone)
@@ -113,9 +113,7 @@ def test_a_commit_that_was_half_done_and_can_not_be_rolled_back_is_refused(tmp_p
 
 
 @pytest.mark.parametrize("write", [False, True])
-def test_a_first_commit_that_was_half_done_leaves_nothing_and_planning_begins_again(
-    tmp_path: Path, write: bool
-) -> None:
+def test_a_half_done_first_commit_is_planned_again(tmp_path: Path, write: bool) -> None:
     path = tmp_path / "a.run"
     kill_within_a_commit(path, "first")
     make_run(path).close()
@@ -127,7 +125,7 @@ def test_a_first_commit_that_was_half_done_leaves_nothing_and_planning_begins_ag
     make_run(path).close()
 
 
-def test_a_journal_beside_a_run_that_is_gone_does_no_harm(tmp_path: Path) -> None:
+def test_a_rollback_journal_without_its_run_is_harmless(tmp_path: Path) -> None:
     leave_half_done(tmp_path / "a.run")
     (tmp_path / "a.run").unlink()
     journal = make_run(tmp_path / "a.run")
@@ -138,7 +136,7 @@ def test_a_journal_beside_a_run_that_is_gone_does_no_harm(tmp_path: Path) -> Non
     journal.close()
 
 
-def test_a_file_without_a_byte_in_it_is_where_planning_ended_and_begins_again(tmp_path: Path) -> None:
+def test_an_empty_file_is_planned_again(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
     path.touch(mode=0o644)
     with pytest.raises(RunFileError, match="it is empty, nothing was planned in it"):
@@ -251,7 +249,7 @@ def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path: Path)
     ]
 
 
-def test_two_writers_that_no_lock_keeps_apart_do_not_mix(tmp_path: Path) -> None:
+def test_two_writers_without_a_lock_do_not_mix(tmp_path: Path) -> None:
     path, other_name = tmp_path / "a.run", tmp_path / "b.run"
     make_run(path).close()
     os.link(path, other_name)

@@ -1,4 +1,4 @@
-"""Random events against a journal and against the simplest thing that could be right: a list of users."""
+"""Random events on a journal and on a list of users, the simplest correct model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal, Row, Tall
 
 
 class User(NamedTuple):
-    """One user, and the last status."""
+    """One user and the user's last status."""
 
     name: str
     chunk: int
@@ -102,7 +102,7 @@ class JournalMachine(RuleBasedStateMachine):
             assert pieces(journal.ranges(states)) == list(self.ranges(states))
 
     def ranges(self, states: Container[UserState]) -> Iterator[tuple[int, int, int]]:
-        """Neighbors of equal status in one chunk."""
+        """Yield the ranges of users of equal status in one chunk."""
         start = 0
         for (chunk, status), group in groupby(self.users, lambda user: (user.chunk, user.status)):
             stop = start + len(list(group))

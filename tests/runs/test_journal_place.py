@@ -1,4 +1,4 @@
-"""Where a run file may be, who may read it, and who may write to it."""
+"""Paths, permissions and locks of run files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVERY_OPEN = pytest.mark.parametrize("write", [False, True])
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that an ordinary user can reach."""
+    """A folder that an unprivileged user can reach."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
         os.chmod(name, 0o700)
@@ -38,7 +38,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def nobody(folder: Path) -> Iterator[None]:
-    """The folder belongs to an ordinary user, who the test is, too: nothing stops root."""
+    """Run the block as an unprivileged user who owns the folder: root may do everything."""
     root = os.geteuid() == 0
     if root:
         for path in (folder, *folder.iterdir()):
@@ -52,7 +52,7 @@ def nobody(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o777])
-def test_a_run_is_for_its_owner_only_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+def test_a_run_file_is_private_whatever_the_umask(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         journal = make_run(tmp_path / "a.run")
@@ -65,7 +65,7 @@ def test_a_run_is_for_its_owner_only_whatever_the_mask(tmp_path: Path, mask: int
     journal.close()
 
 
-def test_it_is_for_its_owner_only_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_file_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modes = []
     plain = runfile.os.open
 
@@ -80,7 +80,7 @@ def test_it_is_for_its_owner_only_from_its_first_byte(tmp_path: Path, monkeypatc
     assert modes == [0o600]
 
 
-def test_nothing_lies_beside_a_run_that_was_closed(tmp_path: Path) -> None:
+def test_a_closed_run_leaves_no_other_files(tmp_path: Path) -> None:
     journal = make_run(tmp_path / "a.run")
     journal.write([event(CLAIMED, 0, 3)])
     journal.close()
@@ -109,7 +109,7 @@ def test_a_folder_or_a_pipe_is_no_run_file(tmp_path: Path, use: Callable[[Path],
 
 
 @EVERY_USE
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path, use: Callable[[Path], Journal]) -> None:
     with pytest.raises(
         RunFileError, match=r"none/a\.run: its folder can't be used: No such file or directory"
     ) as caught:
@@ -118,7 +118,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, use: Callable[[Path
 
 
 @EVERY_OPEN
-def test_a_run_that_is_not_there_is_named(tmp_path: Path, write: bool) -> None:
+def test_a_missing_run_is_named(tmp_path: Path, write: bool) -> None:
     with pytest.raises(RunFileError, match=r"a\.run: it can't be opened: No such file or directory"):
         Journal.open(tmp_path / "a.run", write=write)
     assert os.listdir(tmp_path) == []
@@ -136,7 +136,7 @@ def test_a_path_that_names_no_file_is_refused(
 
 
 @pytest.mark.parametrize("name", ["with space.run", "q?mode=memory.run", "#x%41.run", "ünï.run", "\udcff.run", "..run"])
-def test_any_other_name_is_a_name(tmp_path: Path, name: str) -> None:
+def test_any_other_file_name_works(tmp_path: Path, name: str) -> None:
     make_run(tmp_path / name).close()
     assert os.listdir(tmp_path) == [name]
     journal = Journal.open(tmp_path / name, write=True)
@@ -189,14 +189,14 @@ def test_a_file_that_may_not_be_written_to_can_be_read(folder: Path) -> None:
 
 
 @EVERY_OPEN
-def test_a_file_that_may_not_be_read_says_so(folder: Path, write: bool) -> None:
+def test_a_file_without_read_access_is_named(folder: Path, write: bool) -> None:
     make_run(folder / "a.run").close()
     (folder / "a.run").chmod(0)
     with nobody(folder), pytest.raises(RunFileError, match="it can't be opened: check the permissions"):
         Journal.open(folder / "a.run", write=write)
 
 
-def test_what_has_to_be_rolled_back_where_nothing_may_be_written_says_so(folder: Path) -> None:
+def test_a_rollback_without_write_access_is_named(folder: Path) -> None:
     says = leave_half_done(folder / "a.run")
     (folder / "a.run").chmod(0o400)
     with nobody(folder):
@@ -255,7 +255,7 @@ def test_one_journal_writes_and_any_number_read(
     for reader in readers:
         assert [reader.load(n) for n in (0, 1)] == [journal.load(n) for n in (0, 1)]
         reader.close()
-    # The readers' end and the refused ones' took nothing away from it.
+    # Closed readers and refused writers have not released the lock.
     with pytest.raises(RunFileError, match="in use"):
         use(path)
     journal.write([event(ACCEPTED, 0, 3, 204)])
@@ -266,7 +266,7 @@ def test_one_journal_writes_and_any_number_read(
     assert os.listdir(tmp_path) == ["a.run"]
 
 
-def test_a_folder_by_two_names_has_one_lock(tmp_path: Path) -> None:
+def test_two_paths_to_one_folder_share_one_lock(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     journal = make_run(tmp_path / "folder" / "a.run")
@@ -288,9 +288,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.run-lock"]
 
 
-def test_the_lock_of_a_file_that_was_removed_meanwhile_is_not_taken_for_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_of_a_removed_lock_file_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
     path = tmp_path / "lock"
@@ -299,7 +297,7 @@ def test_the_lock_of_a_file_that_was_removed_meanwhile_is_not_taken_for_one(
     others = []
 
     def late(file: int, operation: int) -> None:
-        # Between opening the file and locking it, its holder gives it back; the first time another takes it.
+        # The holder releases the lock between open and flock; the first time another process takes it.
         monkeypatch.setattr(fcntl, "flock", plain if others else late)
         if not others:
             holder()

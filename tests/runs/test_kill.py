@@ -1,6 +1,6 @@
-"""kill -9 at random moments in the middle of sending, to a service that misbehaves; judged by what it really pushed.
+"""kill -9 at random moments of sending to an unreliable service; judged by the pushes that the service received.
 
-The moments and the faults are drawn with a seed; what they meet is up to the machine.
+Moments and faults are drawn with a seed; the timing depends on the machine.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pushsdk import BroadcastReport, RunFileError, read_report
 pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
 
 
-# In larger runs not every row is looked at after every kill, but at the end.
+# The rows of larger runs are checked only at the end, not after every kill.
 EVERY_ROW = 50_000
 
 
 class Campaign(NamedTuple):
-    """One run, and how often it is killed."""
+    """One run and its number of kills."""
 
     users: int
     chunk: int
@@ -47,12 +47,12 @@ class Campaign(NamedTuple):
         return self.on_unknown == "skip"
 
     def left(self, report: BroadcastReport) -> int:
-        """Users that the next process would send to."""
+        """Return the number of users the next process would send to."""
         return report.not_sent + (0 if self.hold else report.unknown)
 
 
 class Story(NamedTuple):
-    """How it went."""
+    """The course of one campaign."""
 
     report: BroadcastReport
     history: History
@@ -67,7 +67,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 def killer(life: Life, last: int, delay: float) -> Callable[[int], None]:
-    """Kills somewhat after the request number ``last`` has arrived."""
+    """Kill shortly after request number ``last`` has arrived."""
 
     def look(seen: int) -> None:
         if seen == last:
@@ -77,7 +77,7 @@ def killer(life: Life, last: int, delay: float) -> Callable[[int], None]:
 
 
 async def survive(campaign: Campaign, nursery: Nursery, path: Path) -> Story:
-    """Begin the run, kill and resume it as often as it says, then resume it until nothing is left."""
+    """Start the run, kill and resume it as often as required, then resume it until it is complete."""
     job = {
         "run": str(path),
         "users": campaign.users,
@@ -98,7 +98,7 @@ async def survive(campaign: Campaign, nursery: Nursery, path: Path) -> Story:
             do = campaign.do if lives == 1 else "resume"
             life = await nursery.start({**job, "do": do, "base_url": service.base_url})
             if kills < campaign.kills:
-                # Early enough that something is left for the kills to come.
+                # Early, so later kills have something to interrupt.
                 last = service.seen + dice.randint(1, max(2, left // campaign.chunk // (campaign.kills - kills + 1)))
                 delay = dice.random() * 0.006
                 service.when_seen = killer(life, last, delay)
@@ -163,7 +163,7 @@ async def test_a_small_run_survives_its_kills(campaign: Campaign, nursery: Nurse
     assert story.report.accepted + story.report.rejected + story.report.unknown == campaign.users
 
 
-# Bytes of a file at which the system kills the planner, in the very write that goes past them. The first ones are
+# File sizes at which the system kills the planner, in the write that exceeds them. The first ones are
 # within the creation of the run file, the last within the plan of 3,000 users.
 SIZES = [
     *(0, 4096, 20_480, 49_152),
@@ -172,9 +172,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_plan_that_was_killed_sends_nothing_and_is_made_anew(
-    size: int, nursery: Nursery, tmp_path: Path
-) -> None:
+async def test_a_killed_planner_sends_nothing_and_plans_again(size: int, nursery: Nursery, tmp_path: Path) -> None:
     path = tmp_path / "run"
     async with KillService(3_000, seed=1, faults=CALM) as service:
         job = {
@@ -206,7 +204,7 @@ async def test_a_run_survives_kills_in_the_middle_of_a_commit(nursery: Nursery, 
         await (await nursery.start({**job, "do": "broadcast", "limit": 10})).end()
         plan, end = Plan(path), None
         while end is None or end.status:
-            # The log grows past this in the middle of some commit, and there the system kills.
+            # The log exceeds this size in the middle of a commit, and the system kills the process there.
             size = path.stat().st_size + dice.randint(1, 4 * 4096)
             end = await (await nursery.start({**job, "do": "resume", "file_size": size, "deadly": True})).end()
             await service.quiet()

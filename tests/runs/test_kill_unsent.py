@@ -1,4 +1,4 @@
-"""kill -9 before the first byte of a request: its users are pending, since nothing of it can have left."""
+"""kill -9 before the first byte of a request: its users are PENDING, because nothing was sent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def job_of(path: Path, base_url: str, **options: Any) -> dict[str, Any]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another process does."""
+    """Wait until a condition of another process is true."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is no event of another process
             await asyncio.sleep(0.01)
@@ -63,7 +63,7 @@ def planned(path: Path) -> bool:
 
 @asynccontextmanager
 async def silent_server(connections: list[object]) -> AsyncIterator[int]:
-    """A server that takes connections and says nothing: no handshake comes about."""
+    """A server that accepts connections and never answers, so TLS handshakes hang."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(writer)
@@ -75,7 +75,9 @@ async def silent_server(connections: list[object]) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_nobody_is_in_doubt_whose_handshake_hung(durable: bool, nursery: Nursery, tmp_path: Path) -> None:
+async def test_users_are_pending_after_a_kill_during_a_handshake(
+    durable: bool, nursery: Nursery, tmp_path: Path
+) -> None:
     path, connections = tmp_path / "run", list[object]()
     async with silent_server(connections) as port:
         life = await nursery.start(job_of(path, f"https://127.0.0.1:{port}", durable=durable))
@@ -85,7 +87,7 @@ async def test_nobody_is_in_doubt_whose_handshake_hung(durable: bool, nursery: N
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for dropped SYNs in /proc")
-async def test_nobody_is_in_doubt_whose_connect_was_not_answered(nursery: Nursery, tmp_path: Path) -> None:
+async def test_users_are_pending_after_a_kill_during_a_connect(nursery: Nursery, tmp_path: Path) -> None:
     path = tmp_path / "run"
     async with black_hole() as (host, port):
         there = connecting(port)
@@ -96,12 +98,12 @@ async def test_nobody_is_in_doubt_whose_connect_was_not_answered(nursery: Nurser
 
 
 def connecting(port: int) -> int:
-    """Sockets of this machine that wait for an answer of this port."""
+    """Return the number of local sockets that are connecting to this port."""
     lines = Path("/proc/net/tcp").read_text().splitlines()
     return sum(f":{port:04X}{SYN_SENT}" in line for line in lines)
 
 
-async def test_nobody_is_in_doubt_for_whom_the_key_was_still_asked(nursery: Nursery, tmp_path: Path) -> None:
+async def test_users_are_pending_after_a_kill_during_the_key_callable(nursery: Nursery, tmp_path: Path) -> None:
     path, asked = tmp_path / "run", tmp_path / "asked"
     async with KillService(USERS, seed=1, faults=CALM) as service:
         life = await nursery.start(job_of(path, service.base_url, asks=str(asked)))
@@ -110,7 +112,7 @@ async def test_nobody_is_in_doubt_for_whom_the_key_was_still_asked(nursery: Nurs
     assert (report.not_sent, report.unknown, service.seen) == (USERS, 0, 0)
 
 
-async def test_nobody_is_in_doubt_who_waits_for_the_end_of_a_pause(nursery: Nursery, tmp_path: Path) -> None:
+async def test_users_are_pending_after_a_kill_during_a_pause(nursery: Nursery, tmp_path: Path) -> None:
     path, answered = tmp_path / "run", list[int]()
 
     async def throttle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,9 +139,9 @@ def reasons(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("place", "unknown"),
     [
-        # The connection is had, and nothing claimed yet.
+        # Connected, and nothing claimed yet.
         ("pushsdk._runs.log.RunFileLog.claim", 0),
-        # What is claimed may have left, for all that the next process can know.
+        # Claimed users may have been sent to, as far as the next process can know.
         ("pushsdk._io.fast_post.RequestHead.write", 10),
     ],
 )

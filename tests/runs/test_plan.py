@@ -1,4 +1,4 @@
-"""Ids are cut into chunks within the bounds; values that hold ids never show them."""
+"""Ids are split into chunks within the bounds; reprs never show ids."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids: list[str], max_u
         assert chunk.users == 1 or len(chunk.ids) + 10 + FRAME <= max_bytes or max_bytes < 20
 
 
-def test_a_message_that_is_most_of_the_bytes_does_not_make_a_request_for_each_user() -> None:
+def test_a_large_message_does_not_make_one_request_per_user() -> None:
     (chunk,) = chunks_of([f"user-{number}" for number in range(100)], fixed=2100, max_users=1000, max_bytes=2000)
     assert chunk.users == 100
 
 
-def test_nothing_shows_user_ids() -> None:
+def test_reprs_show_no_user_ids() -> None:
     chunk = Chunk(1, b'"secret-user"', b'{"title":"secret"}')
     header = Header(kind="broadcast", base_url="https://push.example", max_users=1, max_bytes=1, message=b'"secret"')
     part = ChunkRequest.of(UserRange(0, 0, 1), chunk, header, 0)
     assert "secret" not in f"{chunk!r} {header!r} {part!r}"
 
 
-def test_a_part_of_a_chunk_carries_its_users_only() -> None:
+def test_a_request_for_a_part_of_a_chunk_has_only_its_users() -> None:
     chunk = Chunk(3, b'"a","b","c"')
     header = Header(kind="broadcast", base_url="", max_users=3, max_bytes=1000, message=b"{}", custom_fields=b"[]")
     part = ChunkRequest.of(UserRange(7, 701, 703), chunk, header, 700)
@@ -43,7 +43,7 @@ def test_a_part_of_a_chunk_carries_its_users_only() -> None:
     assert [half.positions for half in part.bisect()] == [UserRange(7, 701, 702), UserRange(7, 702, 703)]
 
 
-def test_a_part_larger_than_what_the_service_takes_is_halved_until_it_fits() -> None:
+def test_a_request_above_the_learned_size_is_halved_until_it_fits() -> None:
     sizes = LearnedSizes()
     sizes.learn(20, FRAME + 2, 200)
     chunk = next(chunks_of([f"user-{number:04d}" for number in range(64)], fixed=2, max_users=64, max_bytes=10_000))

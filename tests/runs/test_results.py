@@ -1,4 +1,4 @@
-"""The report of a run: rows, CSV that a spreadsheet can open, JSON lines that are exact."""
+"""The report of a run: rows, CSV for spreadsheets, exact JSON lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def report_of(ids: list[str], run: Path | None = None) -> BroadcastReport:
 
 
 @virtual
-async def test_csv_is_safe_in_a_spreadsheet_and_says_what_it_changed() -> None:
+async def test_csv_is_safe_in_a_spreadsheet_and_counts_changed_ids() -> None:
     report = await report_of([*FORMULAS, *PLAIN])
     file = io.StringIO(newline="")
     assert report.write_csv(file) == len(FORMULAS)
@@ -70,7 +70,7 @@ async def test_failures_raise_an_error_that_names_no_user() -> None:
 
 
 @virtual
-async def test_a_report_says_why_the_run_was_stopped() -> None:
+async def test_a_report_has_the_stop_reason() -> None:
     service = FakeService(then=answer(401))
     async with client_of(service) as client:
         report = await client.broadcast(["a"], MESSAGE)
@@ -87,7 +87,7 @@ async def test_a_report_is_read_again_from_its_file(tmp_path: Path) -> None:
 
 
 @virtual
-async def test_the_temporary_file_of_a_run_without_one_goes_with_its_report() -> None:
+async def test_the_temporary_file_of_a_run_is_deleted_with_its_report() -> None:
     report = await report_of(PLAIN)
     file = report.file
     assert os.stat(file).st_mode & 0o777 == 0o600
@@ -96,7 +96,7 @@ async def test_the_temporary_file_of_a_run_without_one_goes_with_its_report() ->
     assert not os.path.exists(os.path.dirname(file))  # noqa: ASYNC240
 
 
-def test_a_file_that_is_gone_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(RunFileError, match="run"):
         read_report(tmp_path / "no.run")
     with pytest.raises(RunFileError):

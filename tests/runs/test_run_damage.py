@@ -1,4 +1,4 @@
-"""Damaged run files that somebody resumes: refused, and nothing is sent; or it made no difference."""
+"""Resumes of damaged run files: refused without sending, or the damage made no difference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(count: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def half_sent(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A run of 60 users, 30 of them sent to: the bytes of its file."""
+    """Return the bytes of the file of a run with 60 users, 30 of them sent to."""
     path = tmp_path_factory.mktemp("half") / "run"
 
     @virtual
@@ -42,7 +42,7 @@ def half_sent(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def resume_damaged(damaged: bytes, path: Path) -> str:
-    """What becomes of a resume: an error and nothing sent, or just what the whole file would have come to."""
+    """Resume a damaged file: an error and nothing sent, or the result of the intact file."""
     path.write_bytes(damaged)
     return run(resume(path), collect=False)
 
@@ -82,5 +82,5 @@ def test_a_flipped_bit_is_refused_or_makes_no_difference(part: int, half_sent: b
     assert told["refused"] > 50
 
 
-def test_a_whole_run_file_is_not_refused(half_sent: bytes, tmp_path: Path) -> None:
+def test_an_intact_run_file_is_not_refused(half_sent: bytes, tmp_path: Path) -> None:
     assert resume_damaged(half_sent, tmp_path / "run") == "sent"

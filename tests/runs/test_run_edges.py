@@ -1,4 +1,4 @@
-"""Runs at their edges: cancelled while they are opened, beside sends, slow sources, waits out of all proportion."""
+"""Edge cases of runs: cancellation while opening, concurrent sends, slow sources, extreme waits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def users(count: int) -> list[str]:
 
 
 class Later:
-    """Blocking work that is done when the test says so, whatever becomes of who waits for it."""
+    """Blocking work that runs when the test asks for it, even if its caller is cancelled."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -63,7 +63,7 @@ class Later:
 
 @pytest.mark.parametrize("durable", [False, True])
 @virtual
-async def test_a_cancellation_stays_one_where_the_file_fails_as_well(durable: bool, tmp_path: Path) -> None:
+async def test_a_cancellation_outranks_an_error_of_the_file(durable: bool, tmp_path: Path) -> None:
     service = FakeService(then=hang(processed=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=durable))
@@ -81,7 +81,7 @@ async def test_a_cancellation_stays_one_where_the_file_fails_as_well(durable: bo
 
 
 @virtual
-async def test_cancelled_twice_it_still_waits_for_the_commit_under_way(tmp_path: Path) -> None:
+async def test_a_run_cancelled_twice_waits_for_the_commit(tmp_path: Path) -> None:
     service = FakeService(then=hang(processed=True))
     async with client_of(service) as client:
         running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run", durable=True))
@@ -102,9 +102,7 @@ async def test_cancelled_twice_it_still_waits_for_the_commit_under_way(tmp_path:
     assert [row.reason for row in read_report(tmp_path / "run").rows()] == ["the call was cancelled"] * 4
 
 
-def test_where_its_loop_is_closed_a_run_ends_and_keeps_what_it_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit, go = Journal.commit, threading.Event()
 
     async def main() -> None:
@@ -120,7 +118,7 @@ def test_where_its_loop_is_closed_a_run_ends_and_keeps_what_it_knows(
         client._engine.offload = in_thread
         start(client.broadcast(users(8), MESSAGE, run=tmp_path / "run", durable=True))
         await begun.wait()
-        # Its claims are being written: asyncio.run cancels all of its tasks at once, and waits for them.
+        # During the commit of its claims: asyncio.run cancels all tasks and waits for them.
         loop.call_later(0.02, go.set)
 
     asyncio.run(main())
@@ -131,7 +129,7 @@ def test_where_its_loop_is_closed_a_run_ends_and_keeps_what_it_knows(
 
 @pytest.mark.parametrize("there", [False, True])
 @virtual
-async def test_cancelled_while_its_file_is_opened_it_gives_the_file_back(there: bool, tmp_path: Path) -> None:
+async def test_a_run_cancelled_while_opening_its_file_closes_it(there: bool, tmp_path: Path) -> None:
     async with client_of(FakeService()) as client:
         if there:
             await client.broadcast(users(2), MESSAGE, run=tmp_path / "run")
@@ -151,7 +149,7 @@ async def test_cancelled_while_its_file_is_opened_it_gives_the_file_back(there: 
 
 
 @virtual
-async def test_a_thread_that_failed_after_the_cancellation_leaves_no_complaint(tmp_path: Path) -> None:
+async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path: Path) -> None:
     async with client_of(FakeService()) as client:
         client._engine.offload = later = Later()
         running = start(client.resume(tmp_path / "nothing"))
@@ -164,7 +162,7 @@ async def test_a_thread_that_failed_after_the_cancellation_leaves_no_complaint(t
 
 
 @virtual
-async def test_what_is_settled_says_whether_there_is_a_result() -> None:
+async def test_settled_returns_true_for_a_result() -> None:
     async def fails() -> None:
         raise ValueError
 
@@ -173,7 +171,7 @@ async def test_what_is_settled_says_whether_there_is_a_result() -> None:
 
 
 @virtual
-async def test_sends_get_a_turn_beside_a_run_that_takes_all_it_can() -> None:
+async def test_sends_get_slots_beside_a_busy_run() -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL, rate=Rate(requests_per_second=2)) as client:
         running = start(client.broadcast(users(400), MESSAGE))
@@ -187,7 +185,7 @@ async def test_sends_get_a_turn_beside_a_run_that_takes_all_it_can() -> None:
 
 
 @virtual
-async def test_places_that_come_free_together_are_all_taken() -> None:
+async def test_slots_released_together_are_all_used() -> None:
     service = FakeService(then=lambda request: answer(after=1.0))
     loop = asyncio.get_running_loop()
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
@@ -201,7 +199,7 @@ async def test_places_that_come_free_together_are_all_taken() -> None:
 
 
 @virtual
-async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_after_a_split_sends_none_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     send_part = ChunkSender._send_part
 
     async def stopped(sender: ChunkSender, splitter: Any, part: Any) -> bool:
@@ -216,7 +214,7 @@ async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypa
 
 
 @virtual
-async def test_cancelled_with_a_refusal_in_hand_nobody_is_rejected_for_his_neighbour(tmp_path: Path) -> None:
+async def test_a_cancellation_after_a_rejection_rejects_no_untried_user(tmp_path: Path) -> None:
     async def slowly(request: Any) -> None:
         request.write()
         request.respond(400)
@@ -244,7 +242,7 @@ async def test_a_message_that_was_accepted_is_not_to_blame_for_stale_ids() -> No
 
 
 @virtual
-async def test_a_limit_rejects_nobody_who_was_not_tried(tmp_path: Path) -> None:
+async def test_a_limit_rejects_no_untried_user(tmp_path: Path) -> None:
     stale = {users(400)[number * 99 // 7] for number in range(8)}
     service = FakeService(then=lambda request: answer(400 if stale & {*request.users} else 204))
     async with client_of(service, batching=Batching(max_users=100), limits=ONE) as client:
@@ -259,7 +257,7 @@ async def test_a_limit_rejects_nobody_who_was_not_tried(tmp_path: Path) -> None:
     ("timeout", "seconds"), [(Timeout(total=5.0, attempt=None), 5.0), (2.0, 2.0), (Timeout(attempt=3.0), 3.0)]
 )
 @virtual
-async def test_an_attempt_is_no_longer_than_the_whole_may_be(timeout: Any, seconds: float) -> None:
+async def test_an_attempt_is_limited_by_the_total_timeout(timeout: Any, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     async with client_of(FakeService(then=hang(processed=True)), timeout=timeout) as client:
         started = loop.time()
@@ -294,7 +292,7 @@ async def test_a_resend_counts_its_users_once_in_the_stats() -> None:
 
 
 @virtual
-async def test_stopped_before_a_resend_its_users_are_counted_as_unknown() -> None:
+async def test_users_of_a_stopped_resend_are_counted_as_unknown() -> None:
     stop = asyncio.Event()
     service = FakeService(lost(processed=False), then=refused())
     async with client_of(service, batching=SMALL, limits=ONE) as client:
@@ -312,7 +310,7 @@ async def test_a_resend_that_is_refused_for_its_key_leaves_its_users_unknown_and
 
 
 @virtual
-async def test_a_limit_that_leaves_held_users_says_so(tmp_path: Path) -> None:
+async def test_a_limit_that_leaves_unknown_users_is_reported(tmp_path: Path) -> None:
     service = FakeService(*[lost(processed=True)] * 4)
     async with client_of(service, batching=SMALL, limits=ONE) as client:
         await client.broadcast(users(16), MESSAGE, run=tmp_path / "run", stop_policy=StopPolicy.off())
@@ -321,7 +319,7 @@ async def test_a_limit_that_leaves_held_users_says_so(tmp_path: Path) -> None:
 
 
 @virtual
-async def test_a_plan_without_dedupe_is_not_taken_up_as_one_with_it(tmp_path: Path) -> None:
+async def test_a_run_planned_without_dedupe_is_not_resumed_with_it(tmp_path: Path) -> None:
     async with client_of(FakeService()) as client:
         await client.broadcast(["a", "a"], MESSAGE, run=tmp_path / "run", dedupe=False, limit=1)
         with pytest.raises(RunFileError, match="planned with dedupe=False: pass the same, or resume it"):
@@ -329,7 +327,7 @@ async def test_a_plan_without_dedupe_is_not_taken_up_as_one_with_it(tmp_path: Pa
 
 
 @virtual
-async def test_a_plan_that_can_no_longer_be_read_ends_the_run_and_nobody_is_left_in_doubt(
+async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = Journal.load
@@ -352,7 +350,7 @@ async def test_a_plan_that_can_no_longer_be_read_ends_the_run_and_nobody_is_left
 
 
 class Slow:
-    """An async source, one id in ten seconds; knows whether it was closed."""
+    """An async source of one id per ten seconds that records its closing."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -411,7 +409,7 @@ async def test_the_first_reason_to_end_the_planning_stays() -> None:
 
 @pytest.mark.usefixtures("impatient")
 @virtual
-async def test_an_iterator_of_another_make_is_read_as_well() -> None:
+async def test_an_iterator_without_aclose_is_read() -> None:
     class Numbers:
         def __init__(self) -> None:
             self.left = iter("abc")
@@ -432,7 +430,7 @@ async def test_an_iterator_of_another_make_is_read_as_well() -> None:
 
 @pytest.mark.parametrize("each", [False, True])
 @virtual
-async def test_a_durable_plan_is_written_away_from_the_loop(each: bool, tmp_path: Path) -> None:
+async def test_a_durable_plan_is_written_in_a_thread(each: bool, tmp_path: Path) -> None:
     works = 0
 
     async def counting(work: Callable[[], Any]) -> Any:
@@ -452,7 +450,7 @@ async def test_a_durable_plan_is_written_away_from_the_loop(each: bool, tmp_path
 
 
 @virtual
-async def test_ids_that_can_not_be_kept_are_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_during_deduplication_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
@@ -464,7 +462,7 @@ async def test_ids_that_can_not_be_kept_are_a_clear_error(monkeypatch: pytest.Mo
 
 
 @virtual
-async def test_where_there_is_no_room_for_a_temporary_file_the_error_says_what_to_do(
+async def test_without_a_temporary_folder_the_error_names_the_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def none(prefix: str) -> str:
@@ -521,7 +519,7 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
     assert works == 1
 
 
-def test_a_reader_knows_whether_somebody_is_sending(tmp_path: Path) -> None:
+def test_a_reader_is_told_that_a_run_is_being_sent(tmp_path: Path) -> None:
     path = tmp_path / "run"
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a")])
@@ -534,7 +532,7 @@ def test_a_reader_knows_whether_somebody_is_sending(tmp_path: Path) -> None:
     assert not RunFilePath(path, write=False).in_use, "left by somebody who was killed"
 
 
-def test_a_reader_knows_whether_somebody_is_planning(tmp_path: Path) -> None:
+def test_a_reader_is_told_that_a_run_is_being_planned(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "run", BROADCAST)
     with pytest.raises(RunFileError, match="another process is still planning it: read it again"):
         read_report(tmp_path / "run")
@@ -543,7 +541,7 @@ def test_a_reader_knows_whether_somebody_is_planning(tmp_path: Path) -> None:
         read_report(tmp_path / "run")
 
 
-def test_without_locks_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_flock_no_lock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pushsdk._io.files.HAVE_FLOCK", False)
     assert not is_locked(tmp_path / "run-lock")
 

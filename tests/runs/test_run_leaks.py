@@ -1,4 +1,4 @@
-"""What may not leak from a run: its file to others, its users and texts to logs and errors, the key to anywhere."""
+"""Secrets of a run: its files are private, logs and errors have no users and texts, the key is nowhere."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def mask(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
 @pytest.mark.parametrize("durable", [False, True])
 @virtual
-async def test_the_file_and_what_lies_beside_it_are_for_their_owner_only(
-    mask: int, durable: bool, tmp_path: Path
-) -> None:
+async def test_a_run_file_and_the_files_beside_it_are_private(mask: int, durable: bool, tmp_path: Path) -> None:
     seen: dict[str, set[int]] = {}
 
     def look(request: Any) -> Any:
@@ -87,7 +85,7 @@ def test_a_run_without_a_file_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     assert os.listdir(tmp_path) == []
 
 
-async def test_no_log_and_no_error_of_a_rough_run_names_a_user_a_text_or_the_key(
+async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -133,7 +131,7 @@ async def test_no_log_and_no_error_of_a_rough_run_names_a_user_a_text_or_the_key
 
 @pytest.mark.parametrize("durable", [False, True])
 @virtual
-async def test_the_key_is_in_no_byte_of_a_run(durable: bool, tmp_path: Path) -> None:
+async def test_no_file_of_a_run_contains_the_key(durable: bool, tmp_path: Path) -> None:
     def look(request: Any) -> Any:
         assert not any(b"secret-key" in path.read_bytes() for path in tmp_path.iterdir())
         return answer(401) if request.users[0] == name_of(50) else answer()

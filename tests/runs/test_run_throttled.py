@@ -1,4 +1,4 @@
-"""Broadcasts to services that throttle, and through outages, on virtual time: everybody gets it, in sensible time."""
+"""Broadcasts through throttling and outages, on virtual time: all users are reached in reasonable time."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ PATIENT = StopPolicy(max_outage=3600.0)
 
 
 class Ride(NamedTuple):
-    """How a broadcast went."""
+    """The course of one broadcast."""
 
     report: BroadcastReport
     service: FakeService
-    #: When each request came, in seconds since the start, and the whole time.
+    #: Arrival times of the requests and the total time, in seconds since the start.
     times: list[float]
     seconds: float
 
     def between(self, begin: float, end: float) -> int:
-        """Requests."""
+        """Return the number of requests in an interval."""
         return sum(begin <= time < end for time in self.times)
 
 
 async def ride(path: Path, then: Callable[[Request, float], Any], **options: Any) -> Ride:
-    """A broadcast to everybody, judged."""
+    """Broadcast to all users and check the result."""
     loop = asyncio.get_running_loop()
     started = loop.time()
     service = FakeService(then=lambda request: then(request, loop.time() - started))
@@ -53,7 +53,7 @@ async def ride(path: Path, then: Callable[[Request, float], Any], **options: Any
 
 
 def throttling(service: Service) -> Callable[[Request, float], Any]:
-    """The behaviour of a service that throttles."""
+    """Return the behavior of a throttling service."""
 
     def then(request: Request, now: float) -> Any:
         taken, retry_after = service.take(now)
@@ -75,7 +75,7 @@ def throttling(service: Service) -> Callable[[Request, float], Any]:
     ],
 )
 @virtual
-async def test_a_throttled_run_ends_with_everybody_in_sensible_time(service: Callable[[], Any], tmp_path: Path) -> None:
+async def test_a_throttled_run_reaches_all_users_in_reasonable_time(service: Callable[[], Any], tmp_path: Path) -> None:
     limits = service()
     rate = limits.rate(0.0) if isinstance(limits, Bucket) else limits.quota / limits.seconds
     went = await ride(tmp_path / "run", throttling(limits))
@@ -95,17 +95,17 @@ OUTAGES = {
 
 @pytest.mark.parametrize("how", OUTAGES)
 @virtual
-async def test_a_run_lives_through_an_outage_of_ten_minutes(how: str, tmp_path: Path) -> None:
+async def test_a_run_survives_an_outage_of_ten_minutes(how: str, tmp_path: Path) -> None:
     went = await ride(tmp_path / "run", lambda request, now: OUTAGES[how]() if 0.5 <= now < 600.5 else answer())
     assert went.report.accepted == USERS
     assert went.seconds <= 600.5 + 40.0, "the pacing is off half a minute after the last throttle"
-    # Each place tries once in 2.5 s, the mean of a jitter from 0 to 5 s. In good times it is 50 a second.
+    # Each slot tries once in 2.5 s, the mean of a jitter from 0 to 5 s. The normal rate is 50 per second.
     assert went.between(0.5, 600.5) <= 1.1 * IN_FLIGHT * 600.0 / 2.5
     assert max(went.between(second, second + 1) for second in range(10, 600)) <= 2 * IN_FLIGHT, "no storm"
 
 
 @virtual
-async def test_the_usual_brake_lets_a_run_live_through_nine_minutes(tmp_path: Path) -> None:
+async def test_the_default_stop_policy_allows_an_outage_of_nine_minutes(tmp_path: Path) -> None:
     went = await ride(
         tmp_path / "run", lambda request, now: refused() if 0.5 <= now < 540.5 else answer(), stop_policy=StopPolicy()
     )
@@ -113,12 +113,12 @@ async def test_the_usual_brake_lets_a_run_live_through_nine_minutes(tmp_path: Pa
 
 
 @virtual
-async def test_a_process_that_was_stopped_for_an_hour_is_no_outage(tmp_path: Path) -> None:
+async def test_an_hour_of_a_stopped_process_is_no_outage(tmp_path: Path) -> None:
     loop, count = asyncio.get_running_loop(), itertools.count()
 
     def then(request: Request, now: float) -> Any:
         if next(count) in (100, 200):
-            # While all requests are in flight: the next look at the stop policy comes before their answers.
+            # While all requests are in flight: the stop policy is checked before their responses arrive.
             loop.call_later(0.25, loop.jump, 3600.0)  # type: ignore[attr-defined]
         return answer(after=1.0)
 
@@ -129,7 +129,7 @@ async def test_a_process_that_was_stopped_for_an_hour_is_no_outage(tmp_path: Pat
 
 
 @virtual
-async def test_an_outage_that_lasts_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
+async def test_a_long_outage_stops_the_run_and_a_resume_completes_it(tmp_path: Path) -> None:
     went = await ride(
         tmp_path / "run", lambda request, now: refused() if now >= 0.5 else answer(), stop_policy=StopPolicy()
     )
@@ -145,7 +145,7 @@ async def test_an_outage_that_lasts_stops_the_run_and_a_resume_ends_it(tmp_path:
 
 @pytest.mark.parametrize("trouble", [refused, lambda: answer(429), lambda: answer(503, {"Retry-After": "2"})])
 @virtual
-async def test_no_more_is_claimed_than_there_are_places(trouble: Callable[[], Any], tmp_path: Path) -> None:
+async def test_a_throttled_run_claims_no_more_requests_than_slots(trouble: Callable[[], Any], tmp_path: Path) -> None:
     path, claimed, count = tmp_path / "run", list[int](), itertools.count()
 
     def then(request: Request, now: float) -> Any:
@@ -158,7 +158,7 @@ async def test_no_more_is_claimed_than_there_are_places(trouble: Callable[[], An
 
 
 @virtual
-async def test_a_pause_is_told_while_it_lasts(tmp_path: Path) -> None:
+async def test_progress_reports_a_pause(tmp_path: Path) -> None:
     told: list[Progress] = []
     await ride(
         tmp_path / "run",

@@ -1,6 +1,6 @@
-"""Trouble with the file of a run: another process has it, the place is no good, the disk is full, bytes are damaged.
+"""Trouble with a run file: in use by another process, a bad path, a full disk, damaged bytes.
 
-In each case somebody is told in clear words, and nobody is pushed to by a request that the file does not know of.
+Each case raises a clear error, and no request is sent that is not in the file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def names(count: int) -> list[str]:
 
 
 def pushes(service: FakeService, users: int) -> list[int]:
-    """The truth, by number."""
+    """Return the pushes that the service received, by user number."""
     return [service.processed[name_of(user)] for user in range(users)]
 
 
@@ -87,7 +87,7 @@ async def test_a_second_process_is_refused_and_the_first_is_not_disturbed(nurser
 
 
 @needs_fork
-async def test_reports_can_be_read_all_the_time_while_another_process_sends(nursery: Nursery, tmp_path: Path) -> None:
+async def test_reports_can_be_read_while_another_process_sends(nursery: Nursery, tmp_path: Path) -> None:
     path, accepted = tmp_path / "run", [0]
     async with KillService(20_000, seed=2, faults=CALM, latency=0.01) as service:
         job = {"run": str(path), "users": 20_000, "chunk": 50, "in_flight": 8, "base_url": service.base_url}
@@ -119,7 +119,7 @@ async def test_two_runs_on_one_file_in_one_process_are_refused_too(tmp_path: Pat
     assert set(service.processed.values()) == {1}
 
 
-# -- the place ------------------------------------------------------------------------------------------------------
+# -- the path -------------------------------------------------------------------------------------------------------
 
 
 def a_folder(path: Path) -> None:
@@ -144,13 +144,13 @@ def a_pipe(path: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """All that is in a folder."""
+    """Return the content of a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize("make", [a_folder, a_link, a_dangling_link, a_text, a_pipe])
 @virtual
-async def test_what_is_no_run_file_is_refused_and_left_alone(make: Callable[[Path], None], tmp_path: Path) -> None:
+async def test_a_foreign_file_is_refused_and_unchanged(make: Callable[[Path], None], tmp_path: Path) -> None:
     path, service = tmp_path / "run", FakeService()
     make(path)
     before = tree(tmp_path)
@@ -170,7 +170,7 @@ LONG = "x" * 300
 
 @pytest.mark.parametrize("name", ["missing/run", "file/run", "", ".", "nul\0", LONG])
 @virtual
-async def test_a_place_where_no_file_can_be_is_refused(name: str, tmp_path: Path) -> None:
+async def test_a_path_that_can_not_be_a_file_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     service = FakeService()
     async with client_of(service) as client:
@@ -184,7 +184,7 @@ async def test_a_place_where_no_file_can_be_is_refused(name: str, tmp_path: Path
 
 @contextmanager
 def unprivileged(mode: int) -> Iterator[Path]:
-    """A folder of this mode: somebody else's, or one's own where the tests are not run by root."""
+    """Give a folder this mode, and another owner if the tests run as root."""
     base = Path(tempfile.mkdtemp(prefix="folder-"))
     folder = base / "folder"
     folder.mkdir()
@@ -225,7 +225,7 @@ async def test_a_folder_that_may_not_be_written_is_refused(mode: int) -> None:
 
 
 class Failing:
-    """``Journal.commit`` that fails from the n-th time on; knows what the service had been asked by then."""
+    """A ``Journal.commit`` that fails from the n-th call on, and records the requests received before."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, service: FakeService, number: int) -> None:
         self.service, self.number, self.calls, self.had = service, number, 0, -1
@@ -244,7 +244,7 @@ class Failing:
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 9, 12])
 @virtual
-async def test_after_a_write_that_fails_no_request_starts(
+async def test_no_request_starts_after_a_failed_write(
     number: int, durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, users, service = tmp_path / "run", 200, FakeService(lost(processed=True), answer(429), answer(400))
@@ -266,7 +266,9 @@ async def test_after_a_write_that_fails_no_request_starts(
 
 @needs_fork
 @pytest.mark.parametrize("durable", [False, True])
-async def test_a_full_disk_ends_the_run_and_a_resume_goes_on(durable: bool, nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_full_disk_ends_the_run_and_a_resume_continues_it(
+    durable: bool, nursery: Nursery, tmp_path: Path
+) -> None:
     path, full = tmp_path / "run", 0
     async with KillService(6_000, seed=3, faults=ROUGH, latency=0.002) as service:
         job = {"run": str(path), "users": 6_000, "chunk": 10, "in_flight": 8, "base_url": service.base_url}
@@ -289,7 +291,7 @@ async def test_a_full_disk_ends_the_run_and_a_resume_goes_on(durable: bool, nurs
 
 
 @needs_fork
-async def test_a_disk_that_is_full_before_the_plan_is_whole_sends_nothing(nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_disk_that_is_full_during_planning_sends_nothing(nursery: Nursery, tmp_path: Path) -> None:
     path = tmp_path / "run"
     async with KillService(3_000, seed=4, faults=CALM) as service:
         job = {"run": str(path), "users": 3_000, "chunk": 50, "in_flight": 8, "base_url": service.base_url}
@@ -302,7 +304,7 @@ async def test_a_disk_that_is_full_before_the_plan_is_whole_sends_nothing(nurser
 
 
 @virtual
-async def test_a_run_that_is_cancelled_while_it_is_claimed_leaves_nobody_in_doubt(
+async def test_a_run_cancelled_while_claiming_leaves_no_unknown_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, running = FakeService(), list[asyncio.Task[Any]]()
@@ -345,7 +347,7 @@ async def test_a_commit_that_fails_unexpectedly_ends_the_run_too(
 
 
 @virtual
-async def test_nobody_is_on_his_way_after_a_split_that_was_given_up() -> None:
+async def test_no_user_is_claimed_after_a_split_that_was_given_up() -> None:
     told: list[Progress] = []
     async with client_of(FakeService(then=answer(400)), batching=TEN) as client:
         report = await client.broadcast(names(100), MESSAGE, stop_policy=NO_BRAKE, on_progress=told.append)

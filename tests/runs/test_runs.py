@@ -1,4 +1,4 @@
-"""Broadcasts on virtual time: who is claimed, sent, settled, held, and what the report says; judged by the service."""
+"""Broadcasts on virtual time: claims, sends, outcomes and reports, judged by the pushes that the service received."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def users(count: int) -> list[str]:
 
 
 def judge(report: BroadcastReport, service: FakeService, planned: list[str], *, doubled: bool = False) -> None:
-    """Nothing lost, nothing doubled, and the report is true of every user."""
+    """Check that no push is lost or doubled and that the report is correct for every user."""
     rows = list(report.rows())
     assert [row.user_id for row in rows] == planned
     for row in rows:
@@ -99,7 +99,7 @@ def _once(ids: list[str]) -> Iterator[str]:
 
 @pytest.mark.parametrize("source", [tuple, _async, _once])
 @virtual
-async def test_any_iterable_and_async_iterable_will_do(source: Callable[[list[str]], Any]) -> None:
+async def test_any_iterable_or_async_iterable_is_accepted(source: Callable[[list[str]], Any]) -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(source(users(9)), MESSAGE)
@@ -107,7 +107,7 @@ async def test_any_iterable_and_async_iterable_will_do(source: Callable[[list[st
 
 
 @virtual
-async def test_nobody_at_all_is_a_run_of_nobody(run: Path | None) -> None:
+async def test_a_run_without_users_is_complete(run: Path | None) -> None:
     service = FakeService()
     async with client_of(service) as client:
         report = await client.broadcast([], MESSAGE, run=run)
@@ -115,7 +115,7 @@ async def test_nobody_at_all_is_a_run_of_nobody(run: Path | None) -> None:
 
 
 @virtual
-async def test_an_id_that_comes_again_counts_once() -> None:
+async def test_a_duplicate_id_counts_once() -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast([*users(6), "user-1", "user-5"], MESSAGE)
@@ -175,7 +175,7 @@ async def test_bad_options_are_found_before_anything_is_sent(options: dict[str, 
 
 
 @virtual
-async def test_an_iterable_that_raises_midway_sends_nothing_and_is_planned_anew(tmp_path: Path) -> None:
+async def test_an_iterable_that_raises_sends_nothing_and_is_planned_again(tmp_path: Path) -> None:
     def broken() -> Iterator[str]:
         yield from users(2000)
         raise RuntimeError("the database is gone")
@@ -231,7 +231,7 @@ async def test_bad_requests_are_found_before_anything_is_sent(bad: Any, told: st
 
 
 @virtual
-async def test_the_claims_never_exceed_the_places() -> None:
+async def test_a_run_has_no_more_claims_than_slots() -> None:
     service = FakeService()
     async with client_of(service, batching=Batching(max_users=1), limits=Limits(in_flight=3)) as client:
         await client.broadcast(users(20), MESSAGE)
@@ -239,7 +239,7 @@ async def test_the_claims_never_exceed_the_places() -> None:
 
 
 @virtual
-async def test_a_lost_answer_is_unknown_and_held(run: Path | None) -> None:
+async def test_a_lost_response_is_unknown_and_skipped(run: Path | None) -> None:
     service = FakeService(lost(processed=True), lost(processed=False))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(12), MESSAGE, run=run, stop_policy=NO_BRAKE)
@@ -251,7 +251,7 @@ async def test_a_lost_answer_is_unknown_and_held(run: Path | None) -> None:
 
 
 @virtual
-async def test_a_lost_answer_is_sent_again_where_that_was_asked_for() -> None:
+async def test_a_lost_response_is_resent_if_asked_for() -> None:
     service = FakeService(lost(processed=True), lost(processed=False))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(8), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
@@ -260,7 +260,7 @@ async def test_a_lost_answer_is_sent_again_where_that_was_asked_for() -> None:
 
 
 @virtual
-async def test_what_is_refused_after_a_doubt_stays_in_doubt_and_is_not_cut() -> None:
+async def test_a_rejection_after_an_unknown_outcome_stays_unknown_and_is_not_split() -> None:
     service = FakeService(lost(processed=True), then=answer(400))
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
@@ -269,7 +269,7 @@ async def test_what_is_refused_after_a_doubt_stays_in_doubt_and_is_not_cut() -> 
 
 
 @virtual
-async def test_a_service_that_always_loses_the_answer_is_not_asked_for_ever() -> None:
+async def test_resends_to_a_service_that_loses_every_response_are_bounded() -> None:
     service = FakeService(then=lost(processed=False))
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(4), MESSAGE, on_unknown="resend", stop_policy=NO_BRAKE)
@@ -289,7 +289,7 @@ async def test_a_service_that_always_loses_the_answer_is_not_asked_for_ever() ->
     ],
 )
 @virtual
-async def test_what_was_not_taken_is_sent_until_it_is(trouble: Any) -> None:
+async def test_throttled_requests_are_retried_until_accepted(trouble: Any) -> None:
     service = FakeService(*[trouble] * 15)
     async with client_of(service, batching=SMALL, retry=RetryPolicy.none()) as client:
         report = await client.broadcast(users(12), MESSAGE)
@@ -300,7 +300,7 @@ async def test_what_was_not_taken_is_sent_until_it_is(trouble: Any) -> None:
 
 @pytest.mark.parametrize("status", [400, 422])
 @virtual
-async def test_one_culprit_is_found_and_its_neighbours_are_pushed_to(status: int) -> None:
+async def test_one_culprit_is_found_and_its_neighbors_are_pushed_to(status: int) -> None:
     service = FakeService(then=culprits("user-77", status=status))
     async with client_of(service, batching=Batching(max_users=100)) as client:
         report = await client.broadcast(users(200), MESSAGE, stop_policy=NO_BRAKE)
@@ -312,7 +312,7 @@ async def test_one_culprit_is_found_and_its_neighbours_are_pushed_to(status: int
 
 
 @virtual
-async def test_a_message_that_fails_for_everybody_is_not_bisected_for_every_chunk() -> None:
+async def test_a_message_rejected_for_all_users_is_not_bisected_in_every_chunk() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, batching=Batching(max_users=100)) as client:
         report = await client.broadcast(users(5000), MESSAGE, stop_policy=NO_BRAKE)
@@ -321,7 +321,7 @@ async def test_a_message_that_fails_for_everybody_is_not_bisected_for_every_chun
 
 
 @virtual
-async def test_what_is_too_large_is_halved_and_the_size_remembered() -> None:
+async def test_a_413_halves_the_request_and_the_size_is_learned() -> None:
     service = FakeService(then=lambda request: answer(413 if len(request.users) > 10 else 204))
     async with client_of(service, batching=Batching(max_users=40), limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(400), MESSAGE)
@@ -332,7 +332,7 @@ async def test_what_is_too_large_is_halved_and_the_size_remembered() -> None:
 
 @pytest.mark.parametrize("number", [4, 60])
 @virtual
-async def test_a_message_too_large_for_a_single_user_stops_the_run_and_rejects_nobody(number: int) -> None:
+async def test_a_message_too_large_for_a_single_user_stops_the_run_without_rejections(number: int) -> None:
     service = FakeService(then=answer(413))
     async with client_of(service, batching=Batching(max_users=number)) as client:
         report = await client.broadcast(users(number), MESSAGE, stop_policy=NO_BRAKE)
@@ -343,18 +343,18 @@ async def test_a_message_too_large_for_a_single_user_stops_the_run_and_rejects_n
 
 
 @virtual
-async def test_one_user_too_large_alone_is_left_and_the_others_are_sent_to() -> None:
+async def test_a_user_too_large_alone_stays_pending_and_the_others_are_sent_to() -> None:
     service = FakeService(then=culprits("user-100", status=413))
     async with client_of(service, batching=Batching(max_users=60), limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(180), MESSAGE, stop_policy=NO_BRAKE)
     judge(report, service, users(180))
-    # Where the message is most of a request, fewer users would not make it fit.
+    # If the message is most of a request, fewer users do not make it fit.
     assert (report.accepted + report.not_sent, report.stopped) == (180, None)
     assert 1 <= report.not_sent < 10
 
 
 @virtual
-async def test_a_message_of_its_own_that_is_too_large_is_left_and_the_others_are_sent() -> None:
+async def test_a_request_with_a_too_large_message_stays_pending_and_the_others_are_sent() -> None:
     service = FakeService(then=culprits("user-0", status=413))
     async with client_of(service) as client:
         requests = [PushRequest(user_ids=[user], message=MESSAGE) for user in users(4)]
@@ -363,7 +363,7 @@ async def test_a_message_of_its_own_that_is_too_large_is_left_and_the_others_are
 
 
 @virtual
-async def test_a_size_that_is_not_split_stops_the_run() -> None:
+async def test_a_413_outside_split_on_stops_the_run() -> None:
     service = FakeService(then=answer(413))
     async with client_of(service, batching=Batching(max_users=4, split_on=frozenset())) as client:
         report = await client.broadcast(users(8), MESSAGE)
@@ -372,7 +372,7 @@ async def test_a_size_that_is_not_split_stops_the_run() -> None:
 
 
 @virtual
-async def test_a_redirect_stops_the_run_and_rejects_nobody() -> None:
+async def test_a_redirect_stops_the_run_without_rejections() -> None:
     service = FakeService(then=answer(302))
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(20), MESSAGE)
@@ -383,7 +383,7 @@ async def test_a_redirect_stops_the_run_and_rejects_nobody() -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 @virtual
-async def test_a_refused_key_stops_the_run_at_once_and_costs_nobody_his_push(status: int, tmp_path: Path) -> None:
+async def test_a_refused_key_stops_the_run_at_once_and_leaves_users_pending(status: int, tmp_path: Path) -> None:
     service = FakeService(then=answer(status))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
         report = await client.broadcast(users(100), MESSAGE, run=tmp_path / "run")
@@ -399,7 +399,7 @@ async def test_a_refused_key_stops_the_run_at_once_and_costs_nobody_his_push(sta
 
 
 @virtual
-async def test_a_failure_that_needs_a_person_stops_the_run() -> None:
+async def test_a_failure_that_needs_a_fix_stops_the_run() -> None:
     service = FakeService(then=fails(Failure.CERTIFICATE))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
         report = await client.broadcast(users(100), MESSAGE)
@@ -410,7 +410,7 @@ async def test_a_failure_that_needs_a_person_stops_the_run() -> None:
 
 
 @virtual
-async def test_the_brake_stops_a_run_that_is_rejected() -> None:
+async def test_the_stop_policy_stops_a_run_that_is_rejected() -> None:
     service = FakeService(then=answer(404))
     stop_policy = StopPolicy(rejected=0.1, after=40)
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
@@ -421,7 +421,7 @@ async def test_the_brake_stops_a_run_that_is_rejected() -> None:
 
 
 @virtual
-async def test_the_brake_stops_a_run_after_an_outage() -> None:
+async def test_the_stop_policy_stops_a_run_after_an_outage() -> None:
     service = FakeService(then=refused())
     loop = asyncio.get_running_loop()
     async with client_of(service, batching=SMALL) as client:
@@ -433,7 +433,7 @@ async def test_the_brake_stops_a_run_after_an_outage() -> None:
 
 
 @virtual
-async def test_a_limit_ends_the_run_there_and_a_resume_goes_on(tmp_path: Path) -> None:
+async def test_a_limit_pauses_the_run_and_a_resume_continues_it(tmp_path: Path) -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(20), MESSAGE, run=tmp_path / "run", limit=6)
@@ -448,7 +448,7 @@ async def test_a_limit_ends_the_run_there_and_a_resume_goes_on(tmp_path: Path) -
 
 
 @virtual
-async def test_a_stop_ends_the_run_after_what_is_on_its_way() -> None:
+async def test_a_stop_ends_the_run_after_its_requests_in_flight() -> None:
     service = FakeService(then=answer(after=1.0))
     stop = asyncio.Event()
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
@@ -494,7 +494,7 @@ async def test_a_stop_while_planning_sends_nothing() -> None:
 
 
 @virtual
-async def test_a_cancelled_run_settles_what_was_on_its_way_and_can_be_resumed(tmp_path: Path) -> None:
+async def test_a_cancelled_run_settles_its_requests_in_flight_and_can_be_resumed(tmp_path: Path) -> None:
     service = FakeService(hang(processed=True), hang(connecting=True))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
         running = start(client.broadcast(users(20), MESSAGE, run=tmp_path / "run"))
@@ -512,7 +512,7 @@ async def test_a_cancelled_run_settles_what_was_on_its_way_and_can_be_resumed(tm
 
 
 @virtual
-async def test_what_was_held_is_sent_again_when_a_resume_is_told_to(tmp_path: Path) -> None:
+async def test_skipped_users_are_resent_if_a_resume_asks_for_it(tmp_path: Path) -> None:
     service = FakeService(lost(processed=True))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         report = await client.broadcast(users(8), MESSAGE, run=tmp_path / "run", stop_policy=NO_BRAKE)
@@ -525,7 +525,7 @@ async def test_what_was_held_is_sent_again_when_a_resume_is_told_to(tmp_path: Pa
 
 
 @virtual
-async def test_an_ending_is_forgotten_by_a_resume_that_had_nothing_left_to_send(tmp_path: Path) -> None:
+async def test_a_resume_with_nothing_to_send_clears_the_stop_reason(tmp_path: Path) -> None:
     stop = asyncio.Event()
     service = FakeService(lost(processed=True))
     async with client_of(service, batching=SMALL) as client:
@@ -579,7 +579,7 @@ async def test_another_broadcast_is_refused_on_the_same_file(change: Any, told: 
 
 
 @virtual
-async def test_closing_the_client_ends_the_run_after_what_is_on_its_way(tmp_path: Path) -> None:
+async def test_closing_the_client_ends_the_run_after_its_requests_in_flight(tmp_path: Path) -> None:
     service = FakeService(then=answer(after=1.0))
     client: AsyncPushClient = client_of(service, batching=SMALL, limits=Limits(in_flight=2))
     running = start(client.broadcast(users(100), MESSAGE, run=tmp_path / "run"))
@@ -592,7 +592,7 @@ async def test_closing_the_client_ends_the_run_after_what_is_on_its_way(tmp_path
 
 
 @virtual
-async def test_closing_without_patience_leaves_what_is_on_its_way_unknown(tmp_path: Path) -> None:
+async def test_closing_without_a_drain_leaves_requests_in_flight_unknown(tmp_path: Path) -> None:
     service = FakeService(then=hang(processed=True))
     client: AsyncPushClient = client_of(service, batching=SMALL, limits=Limits(in_flight=2))
     running = start(client.broadcast(users(100), MESSAGE, run=tmp_path / "run"))
@@ -605,7 +605,7 @@ async def test_closing_without_patience_leaves_what_is_on_its_way_unknown(tmp_pa
 
 
 @virtual
-async def test_progress_is_told_while_it_runs_and_at_its_end() -> None:
+async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
     told: list[Progress] = []
     service = FakeService(answer(429, {"Retry-After": "5"}), then=answer(after=1.0))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
@@ -620,7 +620,7 @@ async def test_progress_is_told_while_it_runs_and_at_its_end() -> None:
 
 
 @virtual
-async def test_an_on_progress_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_on_progress_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def broken(progress: Progress) -> None:
         raise RuntimeError("secret text")
 
@@ -633,7 +633,7 @@ async def test_an_on_progress_that_raises_changes_nothing(caplog: pytest.LogCapt
 
 
 @virtual
-async def test_the_counters_know_of_the_users_of_a_run() -> None:
+async def test_the_counters_include_the_users_of_a_run() -> None:
     service = FakeService(lost(processed=False))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
         await client.broadcast(users(8), MESSAGE, stop_policy=NO_BRAKE)
@@ -642,7 +642,7 @@ async def test_the_counters_know_of_the_users_of_a_run() -> None:
 
 
 class Crowd:
-    """A ``ChunkSource``: users that come as chunks."""
+    """A ``ChunkSource`` of users."""
 
     def __init__(self, ids: list[str], source: str = "crowd") -> None:
         self.ids = ids
@@ -658,7 +658,7 @@ class Crowd:
 
 
 @virtual
-async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path: Path) -> None:
+async def test_users_may_come_as_chunks_and_their_source_is_stored(tmp_path: Path) -> None:
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(Crowd(users(100)), MESSAGE, run=tmp_path / "run", limit=10)
@@ -670,7 +670,7 @@ async def test_users_may_come_as_chunks_and_their_source_is_remembered(tmp_path:
 
 
 @virtual
-async def test_requests_may_come_in_batches_and_their_source_is_remembered(tmp_path: Path) -> None:
+async def test_requests_may_come_in_batches_and_their_source_is_stored(tmp_path: Path) -> None:
     class Letters:
         source = "letters"
         duplicates = 2
@@ -716,9 +716,7 @@ async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
 
 @pytest.mark.parametrize("count", [2000, 25_000])
 @virtual
-async def test_blocks_of_an_async_iterable_are_planned_as_they_come(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_blocks_of_an_async_iterable_are_planned_one_by_one(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Progress] = []
     service = FakeService()
     monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
@@ -736,8 +734,8 @@ async def test_a_resume_needs_a_path() -> None:
 
 
 @virtual
-async def test_a_part_that_waits_when_the_run_stops_is_planned_again() -> None:
-    """In the middle of a cut: one half is throttled, and the run is stopped."""
+async def test_a_part_that_waits_when_the_run_stops_stays_pending() -> None:
+    """In the middle of a split: one half is throttled when the run is stopped."""
     stop = asyncio.Event()
     service = FakeService(answer(413), then=answer(429, {"Retry-After": "30"}))
     many = [f"a-user-with-a-long-name-{number}" for number in range(8)]
@@ -749,7 +747,7 @@ async def test_a_part_that_waits_when_the_run_stops_is_planned_again() -> None:
 
 
 @virtual
-async def test_a_stop_ends_the_wait_for_a_place() -> None:
+async def test_a_stop_ends_the_wait_for_a_slot() -> None:
     stop = asyncio.Event()
     service = FakeService(hang(), then=answer())
     async with client_of(service, limits=Limits(in_flight=1), timeout=20.0) as client:
@@ -762,7 +760,7 @@ async def test_a_stop_ends_the_wait_for_a_place() -> None:
 
 
 @virtual
-async def test_distinct_ids_that_were_spilled_to_disk_are_planned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_distinct_ids_that_were_spilled_to_disk_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "Distinct", functools.partial(planning.Distinct, memory=10_000))
     service = FakeService()
     async with client_of(service) as client:
@@ -772,7 +770,7 @@ async def test_distinct_ids_that_were_spilled_to_disk_are_planned_all_the_same(m
 
 
 @virtual
-async def test_a_claim_that_cannot_be_written_stops_the_run_and_sends_nothing(
+async def test_a_claim_that_can_not_be_written_stops_the_run_and_sends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = FakeService(then=culprits("user-1"))
@@ -794,7 +792,7 @@ async def test_a_claim_that_cannot_be_written_stops_the_run_and_sends_nothing(
 
 
 def stale_but_for(good: range, *, late: str) -> Any:
-    """Reject the first hundred users but for these, which none of 8 probes meets, and be slow to accept a user."""
+    """Reject the first hundred users except some that none of 8 probes reaches, and accept slowly."""
     stale = {*users(100)} - {f"user-{number}" for number in good}
 
     def then(request: Any) -> Any:
@@ -806,7 +804,7 @@ def stale_but_for(good: range, *, late: str) -> Any:
 
 
 @virtual
-async def test_whoever_was_given_up_untried_is_sent_to_at_the_end_if_the_message_was_accepted_since() -> None:
+async def test_untried_users_are_sent_to_at_the_end_if_the_message_was_accepted_since() -> None:
     service = FakeService(then=stale_but_for(range(43, 56), late="user-150"))
     async with client_of(service, batching=Batching(max_users=100)) as client:
         report = await client.broadcast(users(200), MESSAGE, stop_policy=NO_BRAKE)
@@ -816,7 +814,7 @@ async def test_whoever_was_given_up_untried_is_sent_to_at_the_end_if_the_message
 
 
 @virtual
-async def test_a_limit_counts_whom_it_sends_to_twice_once() -> None:
+async def test_a_limit_counts_a_resent_user_once() -> None:
     service = FakeService(then=stale_but_for(range(43, 56), late="user-150"))
     async with client_of(service, batching=Batching(max_users=100)) as client:
         report = await client.broadcast(users(300), MESSAGE, stop_policy=NO_BRAKE, limit=200)
@@ -824,7 +822,7 @@ async def test_a_limit_counts_whom_it_sends_to_twice_once() -> None:
 
 
 @virtual
-async def test_whoever_was_given_up_untried_is_still_planned_when_the_run_is_stopped(tmp_path: Path) -> None:
+async def test_untried_users_stay_pending_when_the_run_is_stopped(tmp_path: Path) -> None:
     service = FakeService(then=stale_but_for(range(0), late="user-150"))
     stop = asyncio.Event()
     async with client_of(service, batching=Batching(max_users=100)) as client:
@@ -837,7 +835,7 @@ async def test_whoever_was_given_up_untried_is_still_planned_when_the_run_is_sto
 
 
 @virtual
-async def test_the_brake_counts_whoever_was_given_up() -> None:
+async def test_the_stop_policy_counts_users_who_were_given_up() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, batching=Batching(max_users=1000)) as client:
         report = await client.broadcast(users(100_000), MESSAGE)
@@ -846,7 +844,7 @@ async def test_the_brake_counts_whoever_was_given_up() -> None:
 
 
 @virtual
-async def test_one_chunk_of_many_finds_out_whether_the_message_is_to_blame() -> None:
+async def test_only_one_chunk_tests_whether_the_message_is_to_blame() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, batching=Batching(max_users=100)) as client:
         await client.broadcast(users(5000), MESSAGE, stop_policy=NO_BRAKE)

@@ -1,7 +1,7 @@
-"""Random runs through random lives before a random service, on virtual time; after each life the judge looks.
+"""Random runs with random processes and a random service, on virtual time; each process is judged.
 
-A life of a run is what one process does with it: it ends by itself, is stopped, cancelled, closed, or killed at any
-step, and the next one takes the file up.
+A life is the work of one process on a run: it completes, is stopped, cancelled, closed, or killed at any step, and the
+next life resumes the file.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from pushsdk import (
     read_report,
 )
 
-# A folder in memory, where there is one: most of the time goes into the files.
+# A folder in memory, if available: most of the time goes into the files.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class Books:
-    """The truth over all lives, and what the run is known to be."""
+    """The pushes of all lives, and the expected state of the run."""
 
     def __init__(self, world: World) -> None:
         self.pushes = [0] * world.users
         self.plan: Plan | None = None
-        #: Users whose request may have left, over all lives.
+        #: Users whose request may have been sent, over all lives.
         self.written: set[int] = set()
-        #: Pieces that kills left claimed, at most.
+        #: Maximum number of ranges that kills left claimed.
         self.unsettled = 0
         self.resent = False
 
     def enter(self, service: Service, *, late: bool | None = None) -> None:
-        """What the service did in one life; ``late`` where that was killed."""
+        """Enter the pushes of one life; ``late`` after a kill."""
         for request in service.requests:
             if not request.users[0].startswith("person"):
                 continue
@@ -69,7 +69,7 @@ class Books:
 
 
 def is_planned(path: Path) -> bool:
-    """Whether there is a run, and its plan is whole."""
+    """Return True if there is a run with a complete plan."""
     try:
         read_report(path)
     except RunFileError:
@@ -78,7 +78,7 @@ def is_planned(path: Path) -> bool:
 
 
 async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, **more: Any) -> BroadcastReport:
-    """Broadcast, or resume."""
+    """Start a broadcast or a resume."""
     options: dict[str, Any] = {
         "run": path,
         "on_unknown": life.on_unknown,
@@ -101,7 +101,7 @@ async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, *
 
 
 async def live(world: World, life: Life, path: Path, books: Books) -> Path:
-    """One life, and what the judge says of it. Returns where the run is then."""
+    """Run one life and judge it. Return the path of the run afterwards."""
     service, stop, told = Service(world, life.faults), asyncio.Event(), list[Progress]()
     client = client_of(
         service,
@@ -147,7 +147,7 @@ async def live(world: World, life: Life, path: Path, books: Books) -> Path:
 
 
 async def come(service: Service, life: Life) -> None:
-    """The moment at which the life is to end; never, where it ends by itself."""
+    """Wait for the moment at which the life ends; forever if it completes."""
     if life.end is None:
         await asyncio.Event().wait()
     await service.wait_for(life.requests)
@@ -156,7 +156,7 @@ async def come(service: Service, life: Life) -> None:
 
 
 def kill(path: Path) -> Path:
-    """What a kill at this moment would leave behind: what its process does from now on is not seen any more."""
+    """Copy what a kill at this moment leaves behind: later work of the process is not seen."""
     left = path.with_name(path.name + "'")
     if path.exists():
         shutil.copyfile(path, left)
@@ -164,7 +164,7 @@ def kill(path: Path) -> Path:
 
 
 def judge_life(path: Path, life: Life, books: Books, told: list[Progress], running: Any) -> None:
-    """The run file is true, and says no more and no less than it must."""
+    """Check that the run file is correct and complete."""
     if not is_planned(path):
         assert running is None or life.end in ("cancel", "stop", "close", "close at once"), "not planned"
         assert not books.written
@@ -186,7 +186,7 @@ def judge_life(path: Path, life: Life, books: Books, told: list[Progress], runni
 
 
 def judge_doubt(history: History, plan: Plan, books: Books) -> None:
-    """Only kills leave a claim unsettled; and nobody is in doubt whose request can't have left."""
+    """Check that only kills leave claims, and that users of unsent requests are not unknown."""
     unsettled = [user for user, state in zip(plan.users, history.states, strict=True) if state in (CLAIMED, RESENT)]
     most = max((stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)), default=0)
     assert len(unsettled) <= books.unsettled * most
@@ -196,7 +196,7 @@ def judge_doubt(history: History, plan: Plan, books: Books) -> None:
 
 
 def judge_report(returned: BroadcastReport, read: BroadcastReport, life: Life) -> None:
-    """What the caller was told is what the file says; where nothing stopped the run, nothing is left."""
+    """Check that report and file agree, and that nothing is pending unless the run was stopped."""
     for name in (
         "planned",
         "accepted",
@@ -210,7 +210,7 @@ def judge_report(returned: BroadcastReport, read: BroadcastReport, life: Life) -
     ):
         assert getattr(returned, name) == getattr(read, name), name
     if returned.stopped is None:
-        # Too large for the service, and not to be made smaller.
+        # Too large for the service, and can't be split.
         assert all(row.status == 413 for row in returned.rows(Outcome.NOT_SENT))
     assert returned.stopped_by != "asked" or life.end == "stop"
     assert returned.stopped_by != "closed" or life.end in ("close", "close at once")
@@ -224,7 +224,7 @@ async def story(world: World, folder: Path) -> None:
     left = Counter(row.outcome for row in read_report(path).rows())
     assert not left[Outcome.NOT_SENT] or world.takes < world.users
     if world.finally_resend and world.takes >= world.users and not world.culprits:
-        # What is refused while it is in doubt stays in doubt: it is never cut.
+        # A rejection after an unknown outcome stays unknown: the request is never split.
         assert not left[Outcome.UNKNOWN]
 
 
@@ -243,7 +243,7 @@ REFUSED_AGAIN = CALM._replace(faults=["503 with Retry-After"], on_unknown="resen
 @SHORT
 @given(world=WORLDS)
 @example(world=World(False, 1, Batching(max_users=1), 1000, frozenset(), [LOST, REFUSED_AGAIN], False))
-def test_every_run_is_true_to_every_user_through_all_of_its_lives(world: World) -> None:
+def test_runs_are_correct_for_every_user_in_all_processes(world: World) -> None:
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)
 
@@ -251,6 +251,6 @@ def test_every_run_is_true_to_every_user_through_all_of_its_lives(world: World) 
 @pytest.mark.long
 @LONG
 @given(world=WORLDS)
-def test_every_run_is_true_to_every_user_through_all_of_its_lives_at_length(world: World) -> None:
+def test_runs_are_correct_for_every_user_in_all_processes_at_length(world: World) -> None:
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)
