@@ -1,4 +1,9 @@
-"""The service on your machine, and its oracle: the public names, nothing else."""
+"""The push service on your machine, and the oracle of what it accepted.
+
+``service`` handles a request: `guard` checks the head, `shapes` and `strict` the body, `limits` refuses, `faults`
+fails, `store` keeps the record. `PushBody.digest` in ``shapes`` says which pushes are equal; `Store.duplicates` in
+``store.queries`` finds users with an equal push accepted twice.
+"""
 
 from pushsdk._public import set_public_module
 from pushsdk.emulator.faults import Fault, load_faults

@@ -1,15 +1,14 @@
-"""The fault rules, sans-IO: what a rule may say, which one acts on a request, how often each did.
+"""The fault rules, sans-IO: the conditions of a rule, the choice of the rule that acts on a request, the counts.
 
-Rules are tried in order. A delay that matches adds up and the search goes on; the first other rule that matches acts
-and ends it. So at most one rule beside the delays acts on a request, and the rules behind it do not see it.
+Rules are tried in order. Matching delays add up; the first other matching rule acts and ends the search. So at most one
+rule besides the delays acts on a request, and later rules do not see the request.
 
-A rule counts the requests that reach it and meet all its static conditions (``endpoint``, ``user``,
-``more_than_users``, ``more_than_bytes``). Among the requests so counted it hits those that are within the ``first`` N,
-and are an ``every`` Nth (N, 2N, ...), and win a draw of ``probability``; one number is drawn for each counted request,
-by a generator of the rule's own, seeded with the seed and the rule's position. Conditions left out always hold.
+A rule counts the requests that reach it and meet its static conditions (``endpoint``, ``user``, ``more_than_users``,
+``more_than_bytes``). Of the counted requests the rule acts on those within the ``first`` N that are an ``every`` Nth
+(N, 2N, ...) and win a draw of ``probability``. Each rule draws one number per counted request from its own generator,
+seeded with the seed and the position of the rule. Omitted conditions always hold.
 
-A rule that is switched off is as good as not there: it counts no request and draws no number. Switched on again it
-goes on where it was, so ``first`` and ``every`` are about the requests that it was on for.
+A disabled rule counts no request and draws no number, so after it is enabled again it continues at the same count.
 """
 
 import random
@@ -24,12 +23,12 @@ __all__ = ["PRESETS", "Conditions", "Fault", "FaultDecision", "Preset", "Rules",
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
-# The framing of an answer is the emulator's own: `Fault.truncated` is the way to break it.
+# The emulator sets the framing of responses; use `Fault.truncated` for a broken one.
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 
 
 class Conditions(TypedDict, total=False):
-    """When a fault acts; every one may be left out, all that are there must hold (see the head of this file)."""
+    """The conditions of a fault, all optional; all given ones must hold (see the module's docstring)."""
 
     name: str
     endpoint: Literal["push", "campaigns"]
@@ -42,11 +41,11 @@ class Conditions(TypedDict, total=False):
 
 
 class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="fault"):
-    """One rule: an action, made by one of the methods below, and the conditions that all of them take.
+    """One rule: an action, created by one of the methods below, and its conditions.
 
-    ``name`` is for `Emulator.hits`; ``endpoint`` is ``"push"`` or ``"campaigns"``; ``user`` is an id that the request
-    contains; ``more_than_users`` and ``more_than_bytes`` (of the body) bound its size from below; ``first``,
-    ``every`` and ``probability`` choose among those. A rule that makes no sense raises ValueError at once.
+    ``name`` is the key in `Emulator.hits`. ``endpoint`` is ``"push"`` or ``"campaigns"``; ``user`` is an id that the
+    request contains; the request has ``more_than_users`` users and a body of ``more_than_bytes`` bytes. ``first``,
+    ``every`` and ``probability`` choose among these requests. Raises ValueError for invalid values.
     """
 
     name: Annotated[str, Meta(min_length=1)] | None = None
@@ -65,7 +64,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
     @property
     def accepts(self) -> bool:
-        """Whether the service has accepted the request by the time the fault shows."""
+        """True if the service accepts the request before the fault."""
         return self._accepts
 
     @staticmethod
@@ -77,37 +76,37 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
         accepted: bool | None = None,
         **when: Unpack[Conditions],
     ) -> "Fault":
-        """Answer with this status; ``accepted`` says whether after accepting (by default a 2xx did, others did not)."""
+        """Respond with this status; by default the request is accepted if the status is 2xx."""
         return _make(StatusFault, code=code, headers=headers or {}, body=body, accepted=accepted, **when)
 
     @staticmethod
     def delay(seconds: float, **when: Unpack[Conditions]) -> "Fault":
-        """Wait, then go on to accept, whether the client is still there or not. Other rules may act after it."""
+        """Wait, then accept the request even if the client has disconnected. Later rules may act, too."""
         return _make(DelayFault, seconds=seconds, **when)
 
     @staticmethod
     def reset_before(**when: Unpack[Conditions]) -> "Fault":
-        """Read the whole request, accept nothing, reset the connection."""
+        """Read the whole request, then reset the connection without accepting the request."""
         return _make(ResetBeforeFault, **when)
 
     @staticmethod
     def reset_after(**when: Unpack[Conditions]) -> "Fault":
-        """Accept the request, then reset the connection without an answer."""
+        """Accept the request, then reset the connection without a response."""
         return _make(ResetAfterFault, **when)
 
     @staticmethod
     def hang(*, accepted: bool = False, **when: Unpack[Conditions]) -> "Fault":
-        """Never answer, until the client leaves or the emulator closes."""
+        """Never respond, until the client disconnects or the emulator closes."""
         return _make(HangFault, accepted=accepted, **when)
 
     @staticmethod
     def truncated(*, at: Literal["status", "headers", "body"] = "headers", **when: Unpack[Conditions]) -> "Fault":
-        """Accept the request, then cut the answer in its status line, its headers or its body, and close."""
+        """Accept the request, then cut the response in its status line, headers or body, and close the connection."""
         return _make(TruncatedFault, at=at, **when)
 
 
 class StatusFault(Fault, frozen=True, tag="status"):
-    """See `Fault.status`. Statuses of 600 and above are no HTTP, but some gateways make them up."""
+    """See `Fault.status`. Statuses of 600 and above are not HTTP, but some gateways use them."""
 
     code: Annotated[int, Meta(ge=200, le=999)]
     headers: dict[str, str] = {}
@@ -117,9 +116,9 @@ class StatusFault(Fault, frozen=True, tag="status"):
     def __post_init__(self) -> None:
         for name, value in self.headers.items():
             if name.lower() in _FRAMING:
-                raise ValueError(f"the header {name} is set by the emulator")
+                raise ValueError(f"headers must not contain {name}, which the emulator sets: leave it out")
             if not name or any(character in name + value for character in "\r\n\0"):
-                raise ValueError("a header must be one line with a name")
+                raise ValueError("a header must have a name, and no line break in its value")
 
     @property
     def accepts(self) -> bool:
@@ -167,26 +166,26 @@ def _make(kind: type[Kind], **fields: object) -> Kind:
     try:
         return msgspec.convert(fields, kind)  # a Struct's own __init__ checks nothing
     except msgspec.ValidationError as error:
-        raise ValueError(f"no such fault: {error}") from None
+        raise ValueError(f"invalid fault: {error}") from None
 
 
 def load_faults(data: bytes | str) -> list[Fault]:
     """Read rules from JSON: ``[{"fault": "status", "code": 429, "first": 3}, {"fault": "reset_after"}]``.
 
-    ``fault`` is the name of the method of `Fault`, the rest its arguments. Raises ValueError naming the place.
+    ``fault`` is the name of a method of `Fault`, the rest its arguments. Raises ValueError with the path of the error.
     """
     return list(msgspec.json.decode(data, type=list[AnyFault]))
 
 
 def read_faults(rules: object) -> list[Fault]:
-    """The same from decoded JSON. Raises ValueError naming the place."""
+    """Read rules from decoded JSON, as `load_faults` does."""
     return list(msgspec.convert(rules, type=list[AnyFault]))
 
 
 class FaultDecision(Struct, frozen=True):
-    """What happens to one request: a wait in seconds, then the fault, or acceptance where it is None.
+    """The fate of one request: a delay in seconds, then the fault, or acceptance if ``fault`` is None.
 
-    ``rule`` is the name of the rule that acts, of the last where several do.
+    ``rule`` is the name of the last rule that acts.
     """
 
     delay: float = 0.0
@@ -194,7 +193,7 @@ class FaultDecision(Struct, frozen=True):
     rule: str | None = None
 
 
-_UNHARMED = FaultDecision()
+_NO_FAULT = FaultDecision()
 
 
 class _Rule:
@@ -206,19 +205,19 @@ class _Rule:
         self.seen = 0  # requests that met the static conditions
         self.hits = 0
         self.enabled = True  # set by Rules.enable
-        self.random = random.Random(seed)  # noqa: S311 - retryable is the point
+        self.random = random.Random(seed)  # noqa: S311 - must be reproducible
 
     def hit(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
-        """Count this request, and say whether the rule acts on it."""
-        if not _concerns(self.fault, endpoint, user_ids, size):
+        """Count this request; return True if the rule acts on the request."""
+        if not _matches(self.fault, endpoint, user_ids, size):
             return False
         self.seen += 1
-        hit = _chosen(self.fault, self.seen, self.random.random())
+        hit = _is_chosen(self.fault, self.seen, self.random.random())
         self.hits += hit
         return hit
 
 
-def _concerns(fault: Fault, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
+def _matches(fault: Fault, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
     return (
         (fault.endpoint is None or fault.endpoint == endpoint)
         and (fault.user is None or fault.user in user_ids)
@@ -227,7 +226,7 @@ def _concerns(fault: Fault, endpoint: str, user_ids: tuple[str, ...], size: int)
     )
 
 
-def _chosen(fault: Fault, ordinal: int, draw: float) -> bool:
+def _is_chosen(fault: Fault, ordinal: int, draw: float) -> bool:
     return (
         (fault.first is None or ordinal <= fault.first)
         and (fault.every is None or ordinal % fault.every == 0)
@@ -238,28 +237,29 @@ def _chosen(fault: Fault, ordinal: int, draw: float) -> bool:
 class Rules:
     """An ordered list of faults with their counts, deterministic for a seed and an order of requests.
 
-    The rules of ``behind`` are tried after these, and go on counting, here as there.
+    The rules of ``then`` are tried after these, and share their counts with ``then``.
     """
 
-    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, behind: "Rules | None" = None) -> None:
+    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0, then: "Rules | None" = None) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
         self.seed = seed
         self._rules: list[_Rule] = []
-        others = behind._rules if behind is not None else []
+        others = then._rules if then is not None else []
         for position, fault in enumerate(self.faults, start=1):
             if not isinstance(fault, Fault):
-                raise TypeError(f"fault {position} is a {type(fault).__name__}, not a Fault")
+                kind = type(fault).__name__
+                raise TypeError(f"fault {position} must be a Fault, for example Fault.status(429); got {kind}")
             name = fault.name or f"{len(others) + position}: {fault.__struct_config__.tag}"
             self._rules.append(_Rule(fault, name=name, seed=f"{seed}:{position}"))
         self._rules += others
         self.faults += tuple(rule.fault for rule in others)
         if len(self.hits()) < len(self._rules):
-            raise ValueError("two faults have the same name")
+            raise ValueError("names of faults must be unique")
 
     def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> FaultDecision:
-        """What happens to the request of ``size`` bytes; ``user_ids`` is empty for a campaign."""
+        """Return the decision for a request of ``size`` bytes; ``user_ids`` is empty for a campaign."""
         if not self._rules:
-            return _UNHARMED
+            return _NO_FAULT
         delay, name = 0.0, None
         for rule in self._rules:
             if rule.enabled and rule.hit(endpoint, user_ids, size):
@@ -269,31 +269,31 @@ class Rules:
                 delay += rule.fault.seconds
         return FaultDecision(delay, None, name)
 
-    def anew(self) -> "Rules":
-        """Return the same rules with counts and draws at their start. A rule that is switched off stays off."""
-        anew = Rules(self.faults, seed=self.seed)
-        for rule, before in zip(anew._rules, self._rules, strict=True):
+    def restarted(self) -> "Rules":
+        """Return the same rules with counts and draws at their start. Disabled rules stay disabled."""
+        rules = Rules(self.faults, seed=self.seed)
+        for rule, before in zip(rules._rules, self._rules, strict=True):
             rule.enabled = before.enabled
-        return anew
+        return rules
 
     def hits(self) -> dict[str, int]:
-        """How many times each rule acted; a rule without a name is called ``"<position>: <action>"``."""
+        """Return the number of requests that each rule acted on, by name or ``"<position>: <action>"``."""
         return {rule.name: rule.hits for rule in self._rules}
 
     def enable(self, name: str, enabled: bool) -> None:
-        """Switch a rule on or off; its counts stay. Raises ValueError where no rule has this name, as in `hits`."""
+        """Enable or disable a rule by its name in `hits`; its counts stay. Raises ValueError for an unknown name."""
         rule = next((rule for rule in self._rules if rule.name == name), None)
         if rule is None:
-            raise ValueError(f"no fault has this name; there are: {', '.join(self.hits()) or 'none at all'}")
+            raise ValueError(f"no fault has this name; the names are: {', '.join(self.hits()) or 'none'}")
         rule.enabled = enabled
 
     def enabled(self) -> dict[str, bool]:
-        """Whether each rule is on, as each is at first; by the names of `hits`."""
+        """Return the names of `hits`, each with True if the rule is enabled."""
         return {rule.name: rule.enabled for rule in self._rules}
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """A bad day: what it is ``about``, its rules in their order, and what each does, by its name."""
+    """A named list of rules: its subject, the rules in order, and an explanation of each rule by name."""
 
     about: str
     faults: tuple[Fault, ...]
@@ -310,34 +310,34 @@ def _preset(about: str, *rules: tuple[str, Fault]) -> Preset:
 
 PRESETS: dict[str, Preset] = {
     "flaky": _preset(
-        "one request in ten fails in some way",
+        "one request in ten fails",
         ("5 % are answered with 503, and were not accepted", Fault.status(503, probability=0.05, name="busy")),
         ("3 % are reset before they are accepted", Fault.reset_before(probability=0.03, name="reset-before")),
-        ("3 % are accepted, then reset without an answer", Fault.reset_after(probability=0.03, name="reset-after")),
+        ("3 % are accepted, then reset without a response", Fault.reset_after(probability=0.03, name="reset-after")),
     ),
     "ratelimited": _preset(
-        "one request in four comes too early",
+        "one request in four is over the rate",
         (
             "every 4th is answered with 429 and Retry-After: 1",
             Fault.status(429, headers={"Retry-After": "1"}, every=4, name="too-many"),
         ),
     ),
     "brownout": _preset(
-        "slow, and behind a gateway that gives up before the service does",
-        ("half of them wait half a second", Fault.delay(0.5, probability=0.5, name="slow")),
-        ("one in ten waits two seconds more", Fault.delay(2.0, probability=0.1, name="very-slow")),
+        "a slow service behind a gateway that times out first",
+        ("half of all requests wait half a second", Fault.delay(0.5, probability=0.5, name="slow")),
+        ("one in ten waits two more seconds", Fault.delay(2.0, probability=0.1, name="very-slow")),
         (
             "one in ten is accepted, then answered with 504",
             Fault.status(504, accepted=True, probability=0.1, name="gateway"),
         ),
     ),
     "outage": _preset(
-        "down at first, then well again",
+        "down at first, then healthy",
         ("the first 10 are reset before they are accepted", Fault.reset_before(first=10, name="down")),
         ("the next 20 are answered with 503, and were not accepted", Fault.status(503, first=20, name="starting")),
     ),
     "poison-user": _preset(
-        "one user id spoils every request it is in",
+        "one user id makes the service reject the whole request",
         (
             'requests with the user "poison" are answered with 400, and were not accepted',
             Fault.status(400, body='{"error": "a user id is not valid"}', user="poison", name="poison"),
@@ -347,8 +347,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """The preset of this name. Raises ValueError with the names there are."""
-    found = PRESETS.get(name)
-    if found is None:
-        raise ValueError(f"no such preset; there are: {', '.join(sorted(PRESETS))}")
-    return found
+    """Return the preset of this name. Raises ValueError with all names."""
+    if name not in PRESETS:
+        raise ValueError(f"no such preset; the presets are: {', '.join(sorted(PRESETS))}")
+    return PRESETS[name]

@@ -1,6 +1,7 @@
-"""What the head of a request alone is refused for, sans-IO: a table of checks over method, path and headers.
+"""Checks on the head of a request, sans-IO: host, origin, token, path, method, Api-Key, type, size.
 
-A loopback port is open to every web page of its machine (DNS rebinding, cross-site requests): hence Host, Origin.
+Every web page in a browser on this machine can reach a loopback port (DNS rebinding, cross-site requests), so Host and
+Origin are checked first.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pushsdk.emulator.store.records import Endpoint
 
 __all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal", "Refused", "is_host"]
 
-HOST = "127.0.0.1"  # explicitly: asyncio's default is every interface
+HOST = "127.0.0.1"  # asyncio's default would be every interface
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 PREFIX = "/external/api"
 ENDPOINTS: Mapping[str, Endpoint] = {f"{PREFIX}/v1/push": "push", f"{PREFIX}/v1/campaigns": "campaigns"}
 
 
 class Refusal(Struct, frozen=True):
-    """An answer that refuses: its status, its text, its extra headers."""
+    """The response that refuses a request: status, error text, extra headers."""
 
     status: int
     error: str
@@ -30,19 +31,19 @@ class Refusal(Struct, frozen=True):
 
 
 class Refused(Exception):
-    """Ends the handling of a request with a ``refusal``."""
+    """Ends the handling of a request with ``refusal`` as the response."""
 
     def __init__(self, status: int, error: str, headers: Mapping[str, str] = {}) -> None:
         super().__init__(error)
         self.refusal: Refusal = Refusal(status, error, headers)
 
 
-_ORIGIN = Refusal(403, "requests from other sites are refused: open the address in a tab of its own")
-_PATH = Refusal(404, f"no such path; there are {' and '.join(ENDPOINTS)}")
+_ORIGIN = Refusal(403, "requests from other sites are refused: open the address in its own tab")
+_PATH = Refusal(404, f"no such path; the paths are {' and '.join(ENDPOINTS)}")
 _METHOD = Refusal(405, "the method must be POST", {"Allow": "POST"})
 _KEY = Refusal(401, "the Api-Key header is missing or empty")
 _TYPE = Refusal(415, "Content-Type must be application/json")
-_TOKEN = Refusal(401, "Authorization: Bearer with the emulator's token is needed here", {"WWW-Authenticate": "Bearer"})
+_TOKEN = Refusal(401, "a token is needed: send Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
 _WRITES = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -50,15 +51,15 @@ _NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
 def is_host(name: str) -> bool:
-    """Whether a Host header can say it: a name or an address, and a port where there is one."""
+    """Return True for a valid Host header: a name or an address, with an optional port."""
     return _NAME.fullmatch(name) is not None
 
 
 class Guard:
-    """Judges heads for the emulator on ``port``; one that announces over ``max_body`` bytes is refused.
+    """Judges the heads of requests to the emulator on ``port``, with bodies of at most ``max_body`` bytes.
 
-    ``hosts`` are names that it is called by, with or without a port, besides those of loopback. With a ``token``
-    everything but the service's own two paths needs it.
+    ``hosts`` are further names of the emulator besides loopback, with or without a port. A ``token`` is required by
+    everything except the service's own two paths.
     """
 
     def __init__(self, *, port: int, max_body: int, hosts: Iterable[str] = (), token: str | None = None) -> None:
@@ -67,14 +68,14 @@ class Guard:
         if port == 80:
             self._hosts |= names
         self._foreign_host = Refusal(
-            403, f"Host must be {', '.join(sorted(names))} with the emulator's port: name others with `hosts`"
+            403, f"Host must be {', '.join(sorted(names))} with the emulator's port: pass further names as `hosts`"
         )
         self.max_body: int = max_body
         self._token = token
         self._too_large = Refusal(413, f"the body is over {max_body} bytes")
 
     def judge(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
-        """The first reason to refuse a head of the service's paths, or None. The rows are in the order they count."""
+        """Return the first refusal of a request to the service, or None."""
         refusal = self.foreign(headers)
         if refusal is not None:
             return refusal
@@ -88,7 +89,7 @@ class Guard:
         return next((refusal for refused, refusal in checks if refused), None)
 
     def judge_control(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
-        """The same for the control routes, whose changes must be JSON: a form of another site can't send that."""
+        """Return the refusal of a control request, or None. Writes must be JSON, which no form can send."""
         refusal = self.foreign(headers)
         if refusal is not None:
             return refusal
@@ -99,10 +100,10 @@ class Guard:
         return None
 
     def foreign(self, headers: Mapping[str, str]) -> Refusal | None:
-        """Why a request is of another site, or of this one under a false name (DNS rebinding), or None."""
+        """Return the refusal of a request from another site, or to a false host name (DNS rebinding); else None."""
         if headers.get("Host", "").lower() not in self._hosts:
             return self._foreign_host
-        # Other ports of this machine are the same site: they have no more business here.
+        # Other ports of this machine are same-site, and refused as well.
         if headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return _ORIGIN
         origin = headers.get("Origin")
@@ -112,14 +113,14 @@ class Guard:
 
     @property
     def token_needed(self) -> bool:
-        """Whether the control routes ask for a token."""
+        """True if the control routes require a token."""
         return self._token is not None
 
     def has_token(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the head has the token, or none is needed."""
-        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        """Return True if the head has the token, or no token is required."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
         return self._token is None or (
-            scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given.strip()), _bytes(self._token))
+            scheme.lower() == "bearer" and hmac.compare_digest(_bytes(token.strip()), _bytes(self._token))
         )
 
 

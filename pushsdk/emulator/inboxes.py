@@ -1,9 +1,8 @@
-"""What the service keeps in memory for each inbox: its faults, its limits, and the log of what changed in it."""
+"""The state of each inbox while the service runs: fault rules, limits, and the log of events."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -20,12 +19,12 @@ from pushsdk.emulator.store.records import RequestRecord
 __all__ = ["Event", "EventLog", "InboxState", "Inboxes"]
 
 Kind: TypeAlias = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
-_MOST = 10_000
-_KEPT = 1000  # events; a reader who is further behind reads the lists anew
+_MAX_INBOXES = 10_000
+_MAX_EVENTS = 1000  # a reader further behind reads the lists again
 
 
 class Event(Struct, frozen=True):
-    """A change. ``first`` and ``last`` are the ids of the requests that came, ``name`` a campaign's uuid."""
+    """A change. ``first`` and ``last`` are ids of new requests, ``name`` is the uuid of a campaign."""
 
     mark: int
     kind: Kind
@@ -35,31 +34,27 @@ class Event(Struct, frozen=True):
 
 
 class EventLog:
-    """The newest events of one inbox. Marks count up, and are valid for this process: see ``boot``.
-
-    Any thread may publish: faults are set, and inboxes reset, by tests in theirs.
-    """
+    """The newest events of one inbox, numbered by their marks. Any thread may publish, for example that of a test."""
 
     def __init__(self) -> None:
-        self.boot: str = secrets.token_hex(4)
         self.mark: int = 0  # of the newest event, 0 before the first; set by publish
-        self._lock = threading.Lock()  # for the three that change together
-        self._events: deque[Event] = deque(maxlen=_KEPT)
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._lock = threading.Lock()  # guards mark, _events and _waiters together
+        self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
+        self._waiters: set[asyncio.Future[None]] = set()
 
     def publish(self, kind: Kind, *, first: int = 0, last: int = 0, name: str = "") -> None:
         """Add an event and wake all waiters."""
         with self._lock:
             self.mark += 1
             self._events.append(Event(self.mark, kind, first, last, name))
-            waiting, self._waiting = self._waiting, set()
-        for each in waiting:
-            each.get_loop().call_soon_threadsafe(_wake, each)
+            waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            waiter.get_loop().call_soon_threadsafe(_wake, waiter)
 
     def since(self, mark: int) -> Sequence[Event] | None:
-        """Return the events after this mark, oldest first; None if some are dropped, or the mark is not ours."""
+        """Return the events after this mark, oldest first; None if some of them were dropped."""
         with self._lock:
-            if not self.mark - len(self._events) <= mark <= self.mark:
+            if mark < self.mark - len(self._events):
                 return None
             return [event for event in self._events if event.mark > mark]
 
@@ -69,82 +64,82 @@ class EventLog:
             with self._lock:
                 if self.mark > mark:
                     return
-                waiting = asyncio.get_running_loop().create_future()
-                self._waiting.add(waiting)
+                waiter = asyncio.get_running_loop().create_future()
+                self._waiters.add(waiter)
             try:
-                await waiting
+                await waiter
             finally:
                 with self._lock:
-                    self._waiting.discard(waiting)
+                    self._waiters.discard(waiter)
 
 
-def _wake(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class InboxState:
-    """One inbox while the service runs. ``ref`` changes with a reset, the rest stays."""
+    """One inbox while the service runs. A reset replaces ``ref``; the object stays."""
 
     def __init__(self, ref: InboxRef, *, rules: Rules, limits: ServiceLimits) -> None:
         self.ref = ref
         self.rules: Rules = rules
-        self.own_rules: bool = False  # set by set_rules; those of the emulator until then
+        self.own_rules: bool = False  # False while the rules are the emulator's; set by set_rules
         self.limiter: Limiter = Limiter(limits)
         self.events: EventLog = EventLog()
 
     def set_rules(self, rules: Rules, *, own: bool = True) -> None:
-        """Replace its rules, for requests decided from now on."""
+        """Replace the fault rules, for requests decided from now on."""
         self.rules, self.own_rules = rules, own
         self.events.publish("faults")
 
     def set_limits(self, limits: ServiceLimits) -> None:
-        """Replace its limits; the rate and the quota start anew."""
+        """Replace the limits; rate and quota start again."""
         self.limiter = Limiter(limits)
         self.events.publish("limits")
 
 
 class Inboxes:
-    """The inboxes by key and by name, made when first asked for, by any thread."""
+    """The inboxes by Api-Key and by public name, created at the first use, by any thread."""
 
     def __init__(self, store: Store, *, rules: Rules, limits: ServiceLimits) -> None:
         self._store = store
         self._rules = rules
         self._limits = limits
-        self._lock = threading.RLock()  # held while an inbox is made or reset, so that there is one state of each
+        self._lock = threading.RLock()  # held while a state is created or reset, so that each inbox has one state
         self._by_key: dict[str, InboxState] = {}
         self._by_id: dict[int, InboxState] = {}
 
     @property
     def rules(self) -> Rules:
-        """The rules of every inbox that is given none of its own. These never act themselves."""
+        """The template of the rules of every inbox without rules of its own; never applied to a request itself."""
         return self._rules
 
     @rules.setter
     def rules(self, rules: Rules) -> None:
         with self._lock:
             self._rules = rules
-            for inbox in self._following():
-                inbox.set_rules(rules.anew(), own=False)
+            for inbox in self._without_own_rules():
+                inbox.set_rules(rules.restarted(), own=False)
 
     def hits(self) -> dict[str, int]:
-        """Return how often each of these rules acted, over the inboxes that have no other."""
+        """Return the hits of each of these rules, summed over the inboxes without rules of their own."""
         hits = Counter(self._rules.hits())
-        for inbox in self._following():
+        for inbox in self._without_own_rules():
             hits.update(inbox.rules.hits())
         return dict(hits)
 
-    def _following(self) -> list[InboxState]:
+    def _without_own_rules(self) -> list[InboxState]:
         return [inbox for inbox in tuple(self._by_id.values()) if not inbox.own_rules]
 
     def of(self, api_key: str) -> InboxState:
-        """Return the inbox of this key. Raises `Refused` if there are too many, `StoreError` if it can't be stored."""
+        """Return the inbox of this key. Raises `Refused` if there are too many, `StoreError` if the store fails."""
         inbox = self._by_key.get(api_key)
         if inbox is not None:
             return inbox
         with self._lock:
-            if len(self._by_key) >= _MOST and api_key not in self._by_key:
-                raise Refused(507, f"there are {_MOST} inboxes: start the emulator anew, or use fewer keys")
+            if len(self._by_key) >= _MAX_INBOXES and api_key not in self._by_key:
+                raise Refused(507, f"there are {_MAX_INBOXES} inboxes: restart the emulator, or use fewer keys")
             inbox = self._by_key[api_key] = self._state(self._store.inbox(api_key))
             return inbox
 
@@ -155,36 +150,36 @@ class Inboxes:
             return None if ref is None else self._state(ref)
 
     def reset(self, inbox: InboxState) -> None:
-        """Drop all of an inbox; its faults and its limits begin anew. What is in flight to it is not stored."""
+        """Empty an inbox and restart its faults and limits. Requests in flight to the inbox are not stored."""
         with self._lock:
             former, inbox.ref = inbox.ref, self._store.reset(inbox.ref)
             del self._by_id[former.id]
             self._by_id[inbox.ref.id] = inbox
             inbox.limiter = Limiter(inbox.limiter.limits)
-            inbox.rules = inbox.rules.anew()
+            inbox.rules = inbox.rules.restarted()
         inbox.events.publish("reset")
 
-    def stored(self, entries: Sequence[RequestRecord]) -> None:
-        """Publish to each inbox what came."""
+    def publish_requests(self, records: Sequence[RequestRecord]) -> None:
+        """Publish stored requests to their inboxes."""
         ids: dict[int, list[int]] = {}
-        for entry in entries:
-            ids.setdefault(entry.inbox, []).append(entry.id)
+        for record in records:
+            ids.setdefault(record.inbox, []).append(record.id)
         for inbox, stored in ids.items():
             if (state := self._by_id.get(inbox)) is not None:
                 state.events.publish("request", first=stored[0], last=stored[-1])
 
-    def campaign(self, inbox: int, uuid: str) -> None:
-        """Publish to an inbox that a campaign changed."""
+    def publish_campaign(self, inbox: int, uuid: str) -> None:
+        """Publish the change of a campaign to its inbox."""
         if (state := self._by_id.get(inbox)) is not None:
             state.events.publish("campaign", name=uuid)
 
-    def reached(self, inbox: int, users: int) -> None:
+    def count_recipients(self, inbox: int, users: int) -> None:
         """Count the recipients of a campaign against the quota of its inbox."""
         if (state := self._by_id.get(inbox)) is not None:
-            state.limiter.took(users)
+            state.limiter.count(users)
 
     def _state(self, ref: InboxRef) -> InboxState:
         inbox = self._by_id.get(ref.id)
         if inbox is None:
-            inbox = self._by_id[ref.id] = InboxState(ref, rules=self._rules.anew(), limits=self._limits)
+            inbox = self._by_id[ref.id] = InboxState(ref, rules=self._rules.restarted(), limits=self._limits)
         return inbox

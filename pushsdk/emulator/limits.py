@@ -1,8 +1,8 @@
-"""What a service may refuse that is no fault of its line, sans-IO: sizes, rates, quotas, ids it doesn't know.
+"""The limits by which the service refuses requests, sans-IO: sizes, rate, quota, invalid user ids.
 
-The interface shows no limit at all (section 8), nor an error (section 7): every number and status here is simulated.
-A limit is tried in the order of ``LimitStatuses``. Each request takes a token of the rate first, whatever becomes of it
-then; one that finds no token takes none. The quota counts what was accepted, and nothing else: see ``Limiter.took``.
+The interface document names no limits and no errors, so every number and status here is simulated. Limits are tried in
+the order of ``LimitStatuses``. Each request takes a token of the rate first, even if another limit then refuses
+the request. The quota counts accepted users only, see `Limiter.count`.
 """
 
 import math
@@ -17,24 +17,23 @@ from pushsdk.emulator.guard import Refusal
 __all__ = ["LimitStatuses", "Limiter", "ServiceLimits"]
 
 _DAY = 86_400
-_MOST_USERS = 100_000  # of one request, whatever the limits: to count them takes a quarter of a second
-# Clocks round: who waited as told, and yet is early by so little, has a token.
-_BLINK = 1e-6
+_MAX_USERS = 100_000  # of one request, with any limits: counting takes a quarter of a second
+_CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding
 Status: TypeAlias = Annotated[int, Meta(ge=400, le=599)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
 def _check(limits: Struct) -> None:
-    """Check every field as decoding does: a Struct's own __init__ checks nothing."""
+    """Check every field as decoding does; the __init__ of a Struct checks nothing."""
     for name, kind in get_type_hints(type(limits), include_extras=True).items():
         try:
             msgspec.convert(getattr(limits, name), kind)
         except msgspec.ValidationError as error:
-            raise ValueError(f"{name} can't be used: {error}") from None
+            raise ValueError(f"{name} is invalid: {error}") from None
 
 
 class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The status with which each limit refuses, in the order they are tried. A bad one raises ValueError."""
+    """The status of each limit's refusal, in the order the limits are tried. Raises ValueError for an invalid one."""
 
     rate: Status = 429
     body: Status = 413
@@ -47,17 +46,17 @@ class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an inbox takes. None is no limit; a number that makes no sense raises ValueError.
+    """The limits of an inbox; None is no limit. Raises ValueError for invalid values.
 
-    ``max_users`` of one request and ``max_body_bytes``; ``rate`` in requests a second, with a ``burst`` (by default
-    one second's worth) that may come at once; ``retry_after`` in seconds, which is otherwise when the next request
-    has a token; ``quota`` of users in all; ``invalid_user_ids``, who are refused; ``strict`` refuses what the
-    interface does not show (see ``strict``); ``statuses`` are what they are refused with.
+    ``max_users`` and ``max_body_bytes`` bound one request; ``rate`` is in requests per second with a ``burst`` of
+    requests at once (default: one second's worth); ``retry_after`` is in seconds (default: until the next token);
+    ``quota`` bounds the users in all; ``invalid_user_ids`` are refused; ``strict`` refuses values that the interface
+    document does not show; ``statuses`` are the statuses of the refusals.
     """
 
     max_users: Count | None = None
     max_body_bytes: Count | None = None
-    rate: Annotated[float, Meta(ge=1 / _DAY, le=1e9)] | None = None  # a slower one would be a wait of over a day
+    rate: Annotated[float, Meta(ge=1 / _DAY, le=1e9)] | None = None  # at least one request a day
     burst: Count | None = None
     retry_after: Annotated[float, Meta(ge=0, le=_DAY)] | None = None
     quota: Annotated[int, Meta(ge=0)] | None = None
@@ -68,8 +67,8 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         _check(self)
         if self.burst is not None and self.rate is None:
-            raise ValueError("burst is of a rate: give one")
-        msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(self.invalid_user_ids))  # frozen: no list
+            raise ValueError("burst needs a rate, for example rate=100")
+        msgspec.structs.force_setattr(self, "invalid_user_ids", tuple(self.invalid_user_ids))  # a list could change
 
     def __repr__(self) -> str:
         shown = [
@@ -83,16 +82,16 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Limiter:
-    """Judges the requests of one inbox by its limits. ``now`` is of any clock that does not run backwards."""
+    """Applies the limits of one inbox. ``now`` comes from any monotonic clock."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
-        self.used: int = 0  # users of the quota, set by took
+        self.used: int = 0  # users counted against the quota; set by count
         self._invalid = frozenset(limits.invalid_user_ids)
         self._bucket = None if limits.rate is None else _Bucket(limits.rate, limits.burst)
 
     def judge(self, *, endpoint: str, user_ids: Sequence[str], size: int, now: float) -> Refusal | None:
-        """The first limit that the request of ``size`` bytes is over, or None. Ids are never in the text."""
+        """Return the refusal of the first exceeded limit, or None. Contains no user id. ``size`` is in bytes."""
         headers: dict[str, str] = {}
         limit, error = "rate", self._over_rate(now, headers)
         if error is None:
@@ -103,25 +102,25 @@ class Limiter:
             return None
         return Refusal(getattr(self.limits.statuses, limit), error, headers)
 
-    def took(self, users: int) -> None:
-        """Count the users of an accepted request against the quota, a campaign's once it has run."""
+    def count(self, users: int) -> None:
+        """Count accepted users against the quota; a campaign's users count when its segment has run."""
         self.used += users
 
     def _over_rate(self, now: float, headers: dict[str, str]) -> str | None:
         wait = self._bucket.take(now) if self._bucket is not None else 0.0
         if wait <= 0:
             return None
-        told = wait if self.limits.retry_after is None else self.limits.retry_after
-        headers["Retry-After"] = str(math.ceil(told))  # RFC 9110, 10.2.3: whole seconds
-        return f"over the rate of {self.limits.rate:g} requests a second: try again in {math.ceil(told)} s"
+        delay = wait if self.limits.retry_after is None else self.limits.retry_after
+        headers["Retry-After"] = str(math.ceil(delay))  # RFC 9110, 10.2.3: whole seconds
+        return f"over the rate of {self.limits.rate:g} requests a second: try again in {math.ceil(delay)} s"
 
     def _over_size(self, user_ids: Sequence[str], size: int) -> tuple[str, str | None]:
-        most_bytes, most_users = self.limits.max_body_bytes, self.limits.max_users
-        if most_bytes is not None and size > most_bytes:
-            return "body", f"the body is {size} bytes, at most {most_bytes} are taken"
-        most_users = _MOST_USERS if most_users is None else min(most_users, _MOST_USERS)
-        if len(user_ids) > most_users:
-            return "users", f"the request has {len(user_ids)} users, at most {most_users} are taken - at `$.userIds`"
+        max_bytes, max_users = self.limits.max_body_bytes, self.limits.max_users
+        if max_bytes is not None and size > max_bytes:
+            return "body", f"the body is {size} bytes, at most {max_bytes} are allowed"
+        max_users = _MAX_USERS if max_users is None else min(max_users, _MAX_USERS)
+        if len(user_ids) > max_users:
+            return "users", f"the request has {len(user_ids)} users, at most {max_users} are allowed - at `$.userIds`"
         if self._invalid.isdisjoint(user_ids):
             return "invalid", None
         invalid = [position for position, user_id in enumerate(user_ids) if user_id in self._invalid]
@@ -129,28 +128,28 @@ class Limiter:
 
     def _over_quota(self, endpoint: str, users: int) -> str | None:
         quota = self.limits.quota
-        needed = users if endpoint == "push" else 1  # whom a campaign reaches is known later
+        needed = users if endpoint == "push" else 1  # the users of a campaign are unknown until its segment has run
         if quota is None or self.used + needed <= quota:
             return None
-        return f"the quota is {quota} users, {self.used} of them are used: {users} more are over it"
+        return f"the quota is {quota} users, {self.used} are used: {users} more exceed the quota"
 
 
 class _Bucket:
-    """A token bucket: ``rate`` tokens a second, at most ``burst`` of them, full at first."""
+    """A token bucket: ``rate`` tokens per second, at most ``burst``, full at first."""
 
     def __init__(self, rate: float, burst: int | None) -> None:
         self._rate = rate
-        self._most = float(max(1, math.ceil(rate)) if burst is None else burst)
-        self._tokens = self._most
+        self._burst = float(max(1, math.ceil(rate)) if burst is None else burst)
+        self._tokens = self._burst
         self._filled: float | None = None  # when the tokens were last counted
 
     def take(self, now: float) -> float:
-        """Take a token and return 0, or the seconds until there is one."""
+        """Take a token and return 0, or return the seconds until the next token."""
         before = now if self._filled is None else self._filled
         self._filled = max(before, now)
-        self._tokens = min(self._most, self._tokens + (self._filled - before) * self._rate)
+        self._tokens = min(self._burst, self._tokens + (self._filled - before) * self._rate)
         wait = (1 - self._tokens) / self._rate
-        if wait > _BLINK:
+        if wait > _CLOCK_ERROR:
             return wait
         self._tokens = max(0.0, self._tokens - 1)
         return 0.0

@@ -1,13 +1,13 @@
-"""What a user's device shows of what was sent, sans-IO: a notification for each push on each platform.
+"""The notifications that a user's devices show, sans-IO: one for each push and platform.
 
-The interface says what a message holds (sections 2.5-2.8), and nothing of what a device makes of it (section 3).
-What follows is simulated, and each notification names what of it concerns it:
+The interface document describes messages, but no devices, so the following is simulated; each notification lists the
+assumptions that it depends on:
 
 - devices are always online: a push is delivered as soon as it was enqueued;
-- a flag of a platform that is left out counts as false;
-- a later push with the same collapseId replaces the notification of an earlier one;
-- ttl is in seconds, and a notification is shown until it has passed;
-- a field that names no platform counts on both, but for the icons, which iOS does not have.
+- a platform whose flag is missing is off;
+- a later push with the same collapseId replaces the notification of an earlier push;
+- ttl is in seconds, and a notification is shown until the ttl has passed;
+- fields without a platform in their name apply to both, except icons, which iOS does not have.
 """
 
 from __future__ import annotations
@@ -16,21 +16,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from pushsdk.emulator.shapes import Message
-from pushsdk.emulator.store.records import Preview, RequestRecord
 
-__all__ = ["Notification", "Platform", "PushView", "describe", "notifications"]
-
-_LISTED = 300  # characters of a text in a list
-_LANGUAGES = 50
+__all__ = ["Notification", "Platform", "PushView", "notifications"]
 
 Platform: TypeAlias = Literal["ios", "android"]
-State: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
+NotificationState: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
 _NEVER = float("inf")
-_LONGEST = 10**12  # seconds of a ttl; a longer one is no float
-# The fields that only one platform has.
+_MAX_TTL = 10**12  # seconds; a larger integer may not fit into a float
+# Fields of one platform only.
 _ONLY: Mapping[str, Platform] = {
     "androidActionUrl": "android",
     "androidChannel": "android",
@@ -42,55 +38,26 @@ _ONLY: Mapping[str, Platform] = {
     "relevanceScore": "ios",
     "actionCategory": "ios",
 }
-# What is made up of a field that the message has.
-_MADE_UP = {
+# The assumption behind a field.
+_ASSUMPTIONS = {
     "collapseId": "the next push with this collapseId replaces it",
-    "ttl": "ttl is in seconds, it is shown until it has passed",
+    "ttl": "ttl is in seconds, the push is shown until then",
     "badgeCount": "the last badgeCount wins",
 }
 
 
-def describe(entry: RequestRecord, message: Message | None) -> None:
-    """Fill the entry's card and its searched texts, of all languages."""
-    if message is None:
-        return
-    title, subtitle, body = _texts(message.title), _texts(message.subtitle), _texts(message.body)
-    entry.title = "\n".join(title.values()).casefold()
-    entry.text = "\n".join((*subtitle.values(), *body.values())).casefold()
-    entry.card = Preview(
-        title=_cut(title),
-        body=_cut(body),
-        languages=tuple(dict.fromkeys((*title, *subtitle, *body)))[:_LANGUAGES],
-        # What the service makes of a flag that is left out is not shown (2.10). Here, as for lint, it is off.
-        platforms=tuple(
-            platform
-            for platform, enabled in (("ios", message.ios_enabled), ("android", message.android_enabled))
-            if enabled is True
-        ),
-        collapse_id=None if message.collapse_id is UNSET else message.collapse_id[:_LISTED],
-        first_user=entry.user_ids[0] if entry.user_ids else None,
-    )
-
-
-def _texts(texts: dict[str, str] | UnsetType) -> dict[str, str]:
-    return {} if texts is UNSET else texts
-
-
-def _cut(texts: dict[str, str]) -> dict[str, str]:
-    return {language: text[:_LISTED] for language, text in list(texts.items())[:_LANGUAGES]}
-
-
-class _Quiet(Struct, frozen=True, kw_only=True):
-    """Base of what holds texts and ids, which must not reach a log: its repr is its name."""
+class _Redacted(Struct, frozen=True, kw_only=True):
+    """Base class with a repr without fields, because texts and user ids must not reach a log."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
 
 
-class PushView(_Quiet, frozen=True, kw_only=True):
-    """A push as one user got it, ``times`` in one request; of a campaign if ``campaign`` is its uuid.
+class PushView(_Redacted, frozen=True, kw_only=True):
+    """A push as one user got it, ``times`` in one request; ``campaign`` is a uuid if a campaign sent the push.
 
-    ``time`` is in seconds since the epoch; ``custom_fields`` fill the placeholders, of a campaign the user's row."""
+    ``time`` is in seconds since the epoch; ``custom_fields``, or a campaign's row of the user, fill the placeholders.
+    """
 
     id: int
     time: float
@@ -100,19 +67,18 @@ class PushView(_Quiet, frozen=True, kw_only=True):
     custom_fields: Any
 
 
-class Notification(_Quiet, frozen=True, kw_only=True):
+class Notification(_Redacted, frozen=True, kw_only=True):
     """A push as one device shows it.
 
-    ``push`` is the id of the push. ``message`` has the documented fields that concern this platform, under their
-    names in the interface; ``fields`` fill the placeholders in its texts. A ``silent`` push wakes the app and shows
-    nothing. ``simulated`` lists what the emulator made up.
+    ``push`` is the id of the push. ``message`` has the documented fields that apply to this platform; ``fields`` fill
+    the placeholders. A ``silent`` push wakes the app and shows nothing. ``simulated`` lists the assumptions.
     """
 
     push: int
     user_id: str
     time: float
     platform: Platform
-    state: State
+    state: NotificationState
     silent: bool
     campaign: str | None
     message: dict[str, Any]
@@ -121,60 +87,60 @@ class Notification(_Quiet, frozen=True, kw_only=True):
 
 
 def notifications(pushes: Iterable[PushView], *, user_id: str, now: float, platform: Platform) -> list[Notification]:
-    """Return what the user's devices of this platform show of these pushes, all of this user, oldest first.
+    """Return the notifications of one user's pushes on one platform, oldest first, as of ``now``.
 
-    Raises ValueError for a message that is not as the shapes have it, which the emulator never accepts.
+    Raises ValueError for a message with invalid fields, which the emulator never accepts.
     """
-    # The message as the shapes have it: only documented fields, and only those that are there.
-    read = [(sent, msgspec.to_builtins(msgspec.convert(sent.message, Message))) for sent in pushes]
-    enabled = [(sent, known) for sent, known in read if known.get(f"{platform}Enabled") is True]
+    # Only documented fields.
+    messages = [(push, msgspec.to_builtins(msgspec.convert(push.message, Message))) for push in pushes]
+    enabled = [(push, message) for push, message in messages if message.get(f"{platform}Enabled") is True]
     return [
-        _notification(sent, known, user_id, platform, _state(sent, known, replaced, now))
-        for (sent, known), replaced in zip(enabled, _replaced(enabled), strict=True)
+        _notification(push, message, user_id, platform, _state(push, message, replaced, now))
+        for (push, message), replaced in zip(enabled, _replaced(enabled), strict=True)
     ]
 
 
 def _replaced(pushes: Sequence[tuple[PushView, dict[str, Any]]]) -> list[float]:
-    """Return of each push when the next one with its collapseId is delivered; infinity if there is none."""
+    """Return the time at which each push is replaced by the next with its collapseId; infinity if there is none."""
     later: dict[str, float] = {}
-    moments = []
-    for sent, known in reversed(pushes):
-        collapse_id = known.get("collapseId")
-        moments.append(later.get(collapse_id, _NEVER) if collapse_id else _NEVER)
+    times = []
+    for push, message in reversed(pushes):
+        collapse_id = message.get("collapseId")
+        times.append(later.get(collapse_id, _NEVER) if collapse_id else _NEVER)
         if collapse_id:
-            later[collapse_id] = sent.time
-    return moments[::-1]
+            later[collapse_id] = push.time
+    return times[::-1]
 
 
-def _state(sent: PushView, known: Mapping[str, Any], replaced: float, now: float) -> State:
-    if sent.time > now:
+def _state(push: PushView, message: Mapping[str, Any], replaced: float, now: float) -> NotificationState:
+    if push.time > now:
         return "enqueued"
-    ttl = known.get("ttl")
-    expires = _NEVER if ttl is None else sent.time + max(-_LONGEST, min(ttl, _LONGEST))
+    ttl = message.get("ttl")
+    expires = _NEVER if ttl is None else push.time + max(-_MAX_TTL, min(ttl, _MAX_TTL))
     if expires <= min(now, replaced):
         return "expired"
     return "replaced" if replaced <= now else "delivered"
 
 
 def _notification(
-    sent: PushView, known: Mapping[str, Any], user_id: str, platform: Platform, state: State
+    push: PushView, message: Mapping[str, Any], user_id: str, platform: Platform, state: NotificationState
 ) -> Notification:
-    message = {name: value for name, value in known.items() if _ONLY.get(name, platform) == platform}
+    message = {name: value for name, value in message.items() if _ONLY.get(name, platform) == platform}
     texts = [text for name in ("title", "subtitle", "body") for text in message.get(name, {}).values()]
     silent = message.get("contentAvailable") is True and not any(text.strip() for text in texts)
     return Notification(
-        push=sent.id,
+        push=push.id,
         user_id=user_id,
-        time=sent.time,
+        time=push.time,
         platform=platform,
         state=state,
         silent=silent,
-        campaign=sent.campaign,
+        campaign=push.campaign,
         message=message,
-        fields=sent.custom_fields or {},
+        fields=push.custom_fields or {},
         simulated=(
             "the device is always online",
-            *(made_up for name, made_up in _MADE_UP.items() if name in message),
+            *(assumption for name, assumption in _ASSUMPTIONS.items() if name in message),
             *(["it is silent: contentAvailable, and no text"] if silent else []),
         ),
     )

@@ -1,7 +1,6 @@
-"""The two request bodies, as section 2 of the interface document has them.
+"""The two request bodies of the interface document, and their decoding.
 
-Only shapes and their decoding live here. They are written a second time on purpose, not taken from the SDK's models:
-a witness that shares the spelling of a field with the accused can't convict a misspelling.
+The SDK's models are not used on purpose: shared field names would hide a misspelled one.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 __all__ = ["LARGE", "CampaignBody", "PushBody", "Unreadable", "read_campaign", "read_json", "read_push", "weight"]
 
 LARGE = 64 * 1024
-"""Bytes of a body beside its users that are still looked into: 16 times what a device takes, 0.3 s of work."""
-_MOST_USERS = 4 * 1024 * 1024  # bytes of userIds
+"""Bytes beside the users up to which a body is analyzed: 16 times the limit of a device, 0.3 s of work."""
+_MAX_USER_IDS = 4 * 1024 * 1024  # bytes
 
 T = TypeVar("T")
 
@@ -27,12 +26,10 @@ TextMap: TypeAlias = dict[str, str] | UnsetType
 
 
 class Shape(Struct, frozen=True, rename="camel"):
-    """A documented object: its fields may be left out, others may be there, and null is no value of any."""
+    """A documented object: all fields are optional, further fields are allowed, null is not."""
 
 
 class Button(Shape, frozen=True):
-    """Section 2.6."""
-
     label: Text = UNSET
     url: Text = UNSET
     click_action: Text = UNSET
@@ -40,8 +37,6 @@ class Button(Shape, frozen=True):
 
 
 class Component(Shape, frozen=True):
-    """Section 2.8."""
-
     action_id: Text = UNSET
     url: Text = UNSET
     click_action: Text = UNSET
@@ -50,16 +45,12 @@ class Component(Shape, frozen=True):
 
 
 class Category(Shape, frozen=True):
-    """Section 2.7."""
-
     type: Text = UNSET
     name: Text = UNSET
     action_components: list[Component] | UnsetType = UNSET
 
 
 class Message(Shape, frozen=True):
-    """Section 2.5, in its order."""
-
     type: Text = UNSET
     ios_enabled: Flag = UNSET
     android_enabled: Flag = UNSET
@@ -89,21 +80,17 @@ class Message(Shape, frozen=True):
 
 
 class SegmentShape(Shape, frozen=True):
-    """Section 2.2."""
-
     query: Text = UNSET
     primary_key: Text = UNSET
 
 
 class ScheduleShape(Shape, frozen=True):
-    """Section 2.3."""
-
     type: Text = UNSET
     start_ts: Number = UNSET
 
 
 class CampaignBody(Shape, frozen=True):
-    """Section 2.1. Which of its fields are required is not shown (2.10): none is here."""
+    """The interface document does not name required fields, so none is required."""
 
     name: Text = UNSET
     external_id: Text = UNSET
@@ -113,20 +100,23 @@ class CampaignBody(Shape, frozen=True):
 
 
 class PushBody(Shape, frozen=True):
-    """Section 2.9. A push without users or message is no push: these two are required here."""
+    """Users and message are required: a push is impossible without them."""
 
     user_ids: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
     message: Message
     custom_fields: dict[str, Any] | UnsetType = UNSET
 
     def digest(self) -> int:
-        """Return 64 bits that are equal for equal content: all that a user gets, whatever the order of its names."""
+        """Return 64 bits that are equal for equal message and custom fields, in any order of their names.
+
+        Two accepted pushes with equal digests to one user are a duplicate, see `Store.duplicates`.
+        """
         content = msgspec.json.encode(msgspec.structs.replace(self, user_ids=()), order="deterministic")
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True)
 
 
 class Unreadable(ValueError):
-    """The body is not what the endpoint takes; the text names the path, never a value."""
+    """The body is invalid for the endpoint; the text contains the path, never a value."""
 
 
 class _UserList(Shape, frozen=True):
@@ -140,17 +130,17 @@ _campaign = msgspec.json.Decoder(CampaignBody)
 
 
 def read_json(body: bytes) -> Any:
-    """Decode any JSON, or raise `Unreadable`."""
+    """Decode any JSON. Raises `Unreadable`."""
     return _read(_json, body)
 
 
 def read_push(body: bytes) -> PushBody:
-    """Decode a push send request, or raise `Unreadable`."""
+    """Decode a push send request. Raises `Unreadable`."""
     return _read(_push, body)
 
 
 def read_campaign(body: bytes) -> CampaignBody:
-    """Decode a campaign create request, or raise `Unreadable`."""
+    """Decode a campaign create request. Raises `Unreadable`."""
     return _read(_campaign, body)
 
 
@@ -159,17 +149,17 @@ def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         return decoder.decode(body)
     except RecursionError:
         error = "JSON is nested too deeply"
-    except UnicodeError:  # its text would quote the bytes
+    except UnicodeError:  # whose text would quote the body
         error = "JSON is not UTF-8"
-    except ValueError as refused:
-        error = str(refused)
+    except ValueError as invalid:
+        error = str(invalid)
     raise Unreadable(error if " - at " in error else f"{error} - at `$`")
 
 
 def weight(body: bytes) -> int:
-    """The bytes of a body beside its users; all of them if the users alone are too many, or the body is no object."""
+    """Return the bytes of a body beside its users; of all if the users are too many or the body is not an object."""
     try:
         users = len(_users.decode(body).user_ids)
     except (ValueError, RecursionError):
         return len(body)
-    return len(body) - users if users <= _MOST_USERS else len(body)
+    return len(body) - users if users <= _MAX_USER_IDS else len(body)

@@ -1,7 +1,7 @@
-"""A stored request as something to run again: a curl command, and a Python program with pushsdk.
+"""A stored request as a curl command, and as a Python program with pushsdk.
 
-Neither holds a key or an address: both take PUSHSDK_BASE_URL and PUSHSDK_API_KEY from the environment. What is made
-here is copied into shells, so nothing in a body may end a quote, nor move what a terminal shows.
+Both read PUSHSDK_BASE_URL and PUSHSDK_API_KEY from the environment. Snippets are pasted into shells, so no body may end
+a quote or contain a control character.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["curl", "python"]
 
 _PATHS = {"push": "/v1/push", "campaigns": "/v1/campaigns"}
 _WIDTH = 100
-_DEEPEST = 40  # of nested values in a program; Python's own parser ends at about 90
-_MERGED = 1000  # users that a client merges into one request, unless told otherwise
+_MAX_DEPTH = 40  # of nested values in a program; Python's parser fails at about 90
+_MAX_USERS = 1000  # default of Batching(max_users=)
 
 _NOT_SENDABLE = """\
 # This request can't be sent with pushsdk: {}.
-# The curl command sends it as it came.
+# Use the curl command.
 """
 
 _PROGRAM = """\
@@ -42,8 +42,8 @@ asyncio.run(main())
 
 
 def curl(endpoint: str, body: bytes) -> str:
-    """The request as a command for any POSIX shell. JSON arrives as equal JSON, any other body byte for byte."""
-    text = _shown(body)
+    """Return the request as a POSIX shell command that sends equal JSON, or the same bytes if the body is not JSON."""
+    text = _printable(body)
     sends = (
         f'curl -sS -i "$PUSHSDK_BASE_URL{_PATHS[endpoint]}" \\\n'
         '  -H "Api-Key: $PUSHSDK_API_KEY" \\\n'
@@ -52,21 +52,18 @@ def curl(endpoint: str, body: bytes) -> str:
     )
     if text is None:
         return f"printf '{_octal(body)}' | {sends}\n"
-    # No line of JSON is a bare EOF, as a string holds no line break.
+    # No line of JSON is a bare EOF, because strings contain no line breaks.
     return f"{sends} <<'EOF'\n{text}\nEOF\n"
 
 
 def python(endpoint: str, body: bytes) -> str:
-    """Return the request as a program that uses pushsdk, with the content as mappings.
-
-    The program is comments only if pushsdk can't send such a request.
-    """
+    """Return the request as a program that uses pushsdk; only a comment if pushsdk can't send such a request."""
     try:
         (read_push if endpoint == "push" else read_campaign)(body)
         request: dict[str, Any] = read_json(body)
     except Unreadable:
-        return _NOT_SENDABLE.format("it is not what the endpoint takes")
-    if not _is_within(request, _DEEPEST):
+        return _NOT_SENDABLE.format("it is invalid for the endpoint")
+    if not _is_within(request, _MAX_DEPTH):
         return _NOT_SENDABLE.format("it is nested too deeply")
     if endpoint == "campaigns":
         return _program("print((await client.create_campaign(CAMPAIGN)).uuid)", {"CAMPAIGN": request})
@@ -74,16 +71,16 @@ def python(endpoint: str, body: bytes) -> str:
         return _NOT_SENDABLE.format("it has fields beside userIds, message and customFields")
     users = len(request["userIds"])
     if len(set(request["userIds"])) < users:
-        return _NOT_SENDABLE.format("it names a user twice, who counts once in a call")
+        return _NOT_SENDABLE.format("it repeats a user id")
     values, custom_fields = {"USER_IDS": request["userIds"], "MESSAGE": request["message"]}, ""
     if "customFields" in request:
         values["CUSTOM_FIELDS"], custom_fields = request["customFields"], ", custom_fields=CUSTOM_FIELDS"
     call = f"await client.send(USER_IDS, MESSAGE{custom_fields})"
-    return _program(call, values, max_users=None if users <= _MERGED else users)
+    return _program(call, values, max_users=None if users <= _MAX_USERS else users)
 
 
 def _program(call: str, values: dict[str, object], *, max_users: int | None = None) -> str:
-    # repr() escapes every character that can't be seen.
+    # repr() escapes every unprintable character.
     shown = {name: pformat(value, width=_WIDTH, sort_dicts=False) for name, value in values.items()}
     return _PROGRAM.format(
         names="AsyncPushClient" if max_users is None else "AsyncPushClient, Batching",
@@ -94,25 +91,25 @@ def _program(call: str, values: dict[str, object], *, max_users: int | None = No
 
 
 def _is_within(value: object, depth: int) -> bool:
-    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth > 0 and all(_is_within(each, depth - 1) for each in below)
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_is_within(child, depth - 1) for child in children)
 
 
-def _shown(body: bytes) -> str | None:
-    """A text of the same JSON in which every character can be seen, or None where the body is no JSON."""
+def _printable(body: bytes) -> str | None:
+    """Return equal JSON without unprintable characters; None if the body is not JSON."""
     try:
         read_json(body)
     except Unreadable:
         return None
-    return "".join(char if char.isprintable() or char == "\n" else _seen(char) for char in body.decode())
+    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in body.decode())
 
 
-def _seen(char: str) -> str:
-    # Valid JSON has control characters between its tokens only, and any other unprintable one within strings only.
+def _escaped(char: str) -> str:
+    # In valid JSON control characters are between tokens, other unprintable characters within strings.
     return " " if char < " " else json.dumps(char)[1:-1]
 
 
 def _octal(body: bytes) -> str:
-    """The bytes as the format of printf: what can be seen and means nothing to it, and octal numbers."""
+    """Return the bytes as a format for printf: plain printable characters, octal numbers for the rest."""
     plain = set(range(0x20, 0x7F)) - set(b"%\\'-")  # printf takes a first - for an option
     return "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in body)

@@ -1,8 +1,8 @@
-"""What strict refuses on top of the shapes: all that the interface does not show, and what nobody can have meant.
+"""The checks of ``ServiceLimits(strict=True)``, on top of the shapes: likely mistakes that a service may ignore.
 
-Unknown fields (nearly always a slip, and silently ignored by many a service), values of enumerated fields other than
-the one shown (sections 2.3, 2.5-2.8), and the absence of what a push or a campaign makes no sense without. Which
-fields are required is not shown (2.10): the rows of ``_NEEDED`` are simulated.
+Refused are unknown fields, values other than the one that the interface document shows for an enumeration, and missing
+fields without which a push or a campaign makes no sense. The document does not name required fields: ``_NEEDED`` is
+simulated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pushsdk.emulator.shapes import LARGE, Unreadable, read_campaign, read_json,
 
 __all__ = ["check_campaign", "check_push"]
 
-_LONGEST = 40  # of any field's name; difflib is quadratic
+_MAX_NAME = 40  # difflib is quadratic
 
 CHILDREN: Mapping[type[Struct], Mapping[str, type[Struct]]] = {
     shapes.PushBody: {"message": shapes.Message},
@@ -45,7 +45,7 @@ SHOWN: Mapping[type[Struct], Mapping[str, str]] = {
 
 
 class _BodyObject(Struct, frozen=True):
-    """An object of the body, where it stands, and what it should be."""
+    """An object of the body, with its path and its shape."""
 
     path: str
     shape: type[Struct]
@@ -53,7 +53,7 @@ class _BodyObject(Struct, frozen=True):
 
 
 def check_push(body: bytes) -> None:
-    """Raise `Unreadable` for a push send request that strict refuses; its text names the path, never a value."""
+    """Raise `Unreadable` for a push send request that strict refuses; the text contains the path, never a value."""
     root = _only_known_fields(body, shapes.PushBody)
     read_push(body)
     _only_what_is_shown(root)
@@ -67,45 +67,45 @@ def check_campaign(body: bytes) -> None:
 
 
 def _only_known_fields(body: bytes, shape: type[Struct]) -> _BodyObject:
-    """The body's root. Before the types are looked at: `userIDs` is told as itself, not as a lack of `userIds`."""
+    """Return the root of the body. Runs before types are checked: `userIDs` is unknown, not a missing `userIds`."""
     if len(body) > LARGE and weight(body) > LARGE:
-        raise Unreadable(f"over {LARGE} bytes beside the users: no device takes so much - at `$`")
+        raise Unreadable(f"over {LARGE} bytes beside the users, which is more than devices accept - at `$`")
     value = read_json(body)
     root = _BodyObject("$", shape, value if isinstance(value, dict) else {})
-    for node in _nodes(root):
-        known = node.shape.__struct_encode_fields__
-        for name in node.fields:
+    for obj in _objects(root):
+        known = obj.shape.__struct_encode_fields__
+        for name in obj.fields:
             if name not in known:
-                raise Unreadable(f"unknown field{_called(name, known)} - at `{node.path}`")
+                raise Unreadable(f"unknown field{_hint(name, known)} - at `{obj.path}`")
     return root
 
 
 def _only_what_is_shown(root: _BodyObject) -> None:
-    for node in _nodes(root):
-        for name, shown in SHOWN.get(node.shape, {}).items():
-            if node.fields.get(name, shown) != shown:
-                raise Unreadable(f"unknown value, the interface shows only {shown} - at `{node.path}.{name}`")
+    for obj in _objects(root):
+        for name, shown in SHOWN.get(obj.shape, {}).items():
+            if obj.fields.get(name, shown) != shown:
+                raise Unreadable(f"unknown value, the interface shows only {shown} - at `{obj.path}.{name}`")
         for shape, field, advice, *special in _NEEDED:
-            if node.shape is shape and not (special[0](node.fields) if special else node.fields.get(field)):
-                raise Unreadable(f"missing {field}: {advice} - at `{node.path}`")
+            if obj.shape is shape and not (special[0](obj.fields) if special else obj.fields.get(field)):
+                raise Unreadable(f"missing {field}: {advice} - at `{obj.path}`")
 
 
-def _nodes(node: _BodyObject) -> Iterator[_BodyObject]:
-    """The node and those below it, as deep as the shapes go, whatever the body holds."""
-    yield node
-    for name, shape in CHILDREN.get(node.shape, {}).items():
-        value = node.fields.get(name)
+def _objects(obj: _BodyObject) -> Iterator[_BodyObject]:
+    """Yield the object and its documented descendants."""
+    yield obj
+    for name, shape in CHILDREN.get(obj.shape, {}).items():
+        value = obj.fields.get(name)
         if isinstance(value, dict):
-            yield from _nodes(_BodyObject(f"{node.path}.{name}", shape, value))
+            yield from _objects(_BodyObject(f"{obj.path}.{name}", shape, value))
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 if isinstance(item, dict):
-                    yield from _nodes(_BodyObject(f"{node.path}.{name}[{index}]", shape, item))
+                    yield from _objects(_BodyObject(f"{obj.path}.{name}[{index}]", shape, item))
 
 
-def _called(name: str, known: tuple[str, ...]) -> str:
-    """The name, where it can be one and is not text or an id gone astray, and what it may be a slip of."""
-    if not re.fullmatch(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_LONGEST - 1}}}", name):
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    """Return the field's name and a similar known name; nothing if the name may be a text or an id instead."""
+    if not re.fullmatch(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_MAX_NAME - 1}}}", name):
         return ""
     folded = {_folded(field): field for field in known}
     near = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=0.7)
@@ -125,17 +125,17 @@ def _has_platform(message: Mapping[str, Any]) -> bool:
     return message.get("iosEnabled") is True or message.get("androidEnabled") is True
 
 
-# An object of this shape needs the field, or what the function looks for; the advice says what to do.
+# Shape, required field, advice, and a check if a field alone is not enough.
 _NEEDED: tuple[tuple[type[Struct], str, str, *tuple[Callable[[Mapping[str, Any]], bool], ...]], ...] = (
-    # userIds and message of a push: shapes requires them already.
+    # userIds and message of a push are required by shapes.
     (shapes.CampaignBody, "name", "give the campaign a name"),
-    (shapes.CampaignBody, "segment", "say with a query and a primaryKey who gets it"),
-    (shapes.CampaignBody, "schedule", "say with a type when it starts, as START_NOW"),
-    (shapes.CampaignBody, "message", "a campaign sends one"),
-    (shapes.SegmentShape, "query", "it selects the audience"),
-    (shapes.SegmentShape, "primaryKey", "it names the column of the query that holds the user"),
-    (shapes.ScheduleShape, "type", "say when it starts, as START_NOW"),
-    (shapes.Message, "type", "say what it is, as MOBILE_PUSH"),
+    (shapes.CampaignBody, "segment", "select the users with a query and a primaryKey"),
+    (shapes.CampaignBody, "schedule", "give it a type, for example START_NOW"),
+    (shapes.CampaignBody, "message", "give the campaign a message"),
+    (shapes.SegmentShape, "query", "write a SELECT that finds the users"),
+    (shapes.SegmentShape, "primaryKey", "name the column of the query that holds the user ids"),
+    (shapes.ScheduleShape, "type", "give it a type, for example START_NOW"),
+    (shapes.Message, "type", "give it a type, for example MOBILE_PUSH"),
     (shapes.Message, "title or body", "give it a text, or set contentAvailable for a silent push", _has_text),
     (shapes.Message, "iosEnabled or androidEnabled", "set at least one to true", _has_platform),
 )

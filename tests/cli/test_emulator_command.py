@@ -129,7 +129,7 @@ def test_without_options_it_takes_all_and_fails_never(given):
 WRONG = {
     "no file of faults": (["--faults", "{}/none"], "No such file or directory; the presets are flaky, ratelimited"),
     "a fault that can't be": (["--faults", "{}/bad"], "$[0].probability"),
-    "faults of one name": (["--faults", "{}/same"], "same name"),
+    "faults of one name": (["--faults", "{}/same"], "must be unique"),
     "no file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
     "limits that can't be": (["--limits", "{}/bad"], "--limits {}/bad: Expected `object`"),
     "a limit that can't be": (["--limits", "{}/limit"], "Expected `int` >= 1 - at `$.max_users`"),

@@ -106,7 +106,7 @@ def _users(wire):
 async def test_of_what_a_user_got_bodies_are_read_up_to_a_bound(emulator, wire, monkeypatch):
     for _ in range(4):
         await wire.push("ann")
-    monkeypatch.setattr(handlers, "_BODIES", 2 * len(emulator.pushes[0].body))
+    monkeypatch.setattr(handlers, "_MAX_BODIES", 2 * len(emulator.pushes[0].body))
     api = Api(emulator)
     pushes = (await api.get("/users/ann"))["pushes"]
     assert [push["message"] is not None for push in pushes] == [False, False, True, True]
@@ -115,7 +115,7 @@ async def test_of_what_a_user_got_bodies_are_read_up_to_a_bound(emulator, wire, 
 
 
 async def test_the_list_of_campaigns_is_bounded_and_reads_no_large_body(emulator, wire, monkeypatch):
-    monkeypatch.setattr(handlers, "_CAMPAIGNS", 2)
+    monkeypatch.setattr(handlers, "_MAX_CAMPAIGNS", 2)
     queries = ["SELECT 1", "SELECT 2", "x" * 70_000]
     for query in queries:
         await wire.send({"segment": {"query": query}}, path="/v1/campaigns")

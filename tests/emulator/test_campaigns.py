@@ -29,7 +29,7 @@ class Run:
     def __init__(self, tables: HeldTables, stopping: Callable[[], bool]) -> None:
         self._tables = tables
         self._stopping = stopping
-        self.found: SegmentResult
+        self.result: SegmentResult
 
     def __enter__(self) -> Run:
         self._tables.entered += 1
@@ -48,10 +48,10 @@ class Run:
         if self._tables.error is not None:
             raise SegmentError(self._tables.error)
         yield [("bob", {})]
-        self.found = SegmentResult(users=2, rows=2, duplicates=0, refused=0, first_refused=None)
+        self.result = SegmentResult(users=2, rows=2, duplicates=0, refused=0, first_refused=None)
         for name, value in self._tables.found.items():
-            self.found = SegmentResult(
-                **{**{field: getattr(self.found, field) for field in SegmentResult.__struct_fields__}, name: value}
+            self.result = SegmentResult(
+                **{**{field: getattr(self.result, field) for field in SegmentResult.__struct_fields__}, name: value}
             )
 
 
@@ -112,7 +112,7 @@ class Rig:
 
     def advance(self, seconds: float) -> None:
         self.ahead += seconds
-        self.campaigns.look()
+        self.campaigns.start_due()
 
     def recipients(self, campaign: Campaign) -> dict[str, Any]:
         return dict(self.store.recipients(campaign))
@@ -182,7 +182,7 @@ async def test_one_of_later_starts_by_itself_when_it_is_time(rig):
     rig.campaigns._now = lambda: NOW + loop.time() - began
     campaign = rig.accept(schedule={"startTs": int((NOW + 1) * 1000)})
     rig.campaigns._now = lambda: NOW + 0.95 + loop.time() - began  # almost a second has passed
-    rig.campaigns.look()
+    rig.campaigns.start_due()
     async with asyncio.timeout(60):
         while rig[campaign].state != "done":
             await rig.ended()
@@ -322,7 +322,7 @@ async def test_rows_that_reach_nobody_are_told(rig, tables):
     tables.found = {"refused": 2, "first_refused": "row 3: empty", "duplicates": 5}
     ended = await rig.done(rig.accept())
     assert ended.state == "done"
-    assert ended.error == "2 rows have no user id, the first is row 3: empty; 5 rows are of users who were there before"
+    assert ended.error == "2 rows have no user id, the first is row 3: empty; 5 rows repeat a user of an earlier row"
 
 
 # What goes away

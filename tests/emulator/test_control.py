@@ -97,7 +97,7 @@ async def test_keys_see_their_own_inbox_only(api, wire):
 
 
 async def test_there_is_a_bound_on_inboxes(api, emulator, monkeypatch):
-    monkeypatch.setattr("pushsdk.emulator.inboxes._MOST", 0)
+    monkeypatch.setattr("pushsdk.emulator.inboxes._MAX_INBOXES", 0)
     status, error = await api.refused("GET", "/users", Api_Key="one more")
     assert status == 507
     assert "inboxes" in error
@@ -140,7 +140,7 @@ async def test_an_inbox_has_a_label_of_its_own_or_a_number(api, wire):
         ("GET", "/requests/1e3", 404, "number"),
         ("GET", "/requests/%D9%A1", 404, "number"),
         ("GET", f"/requests/{'9' * 19}", 404, "number"),
-        ("GET", "/requests/7", 404, "no such request"),
+        ("GET", "/requests/7", 404, "no request with this id"),
         ("DELETE", "/requests/x", 404, "number"),
         ("GET", "/campaigns/7", 404, "uuid"),
         ("GET", "/campaigns/%00", 404, "uuid"),
@@ -150,7 +150,7 @@ async def test_an_inbox_has_a_label_of_its_own_or_a_number(api, wire):
         ("TRACE", "/users", 405, "GET"),
         ("DELETE", "/reset", 405, "POST"),
         ("GET", "/users?unknown=1", 400, "unknown"),
-        ("GET", "/users?search=a&search=b", 400, "twice"),
+        ("GET", "/users?search=a&search=b", 400, "repeated"),
         ("GET", f"/users?search={'x' * 1001}", 400, "search"),
         ("GET", "/users?limit=0", 400, "limit"),
         ("GET", "/users?limit=1001", 400, "limit"),
@@ -205,8 +205,13 @@ async def test_who_uses_another_method_is_told_the_right_ones(api):
         ("PUT", "/faults", {"faults": [{"fault": "x"}]}, "$[0]"),
         ("PUT", "/faults", {"faults": [{"fault": "status"}]}, "code"),
         ("PUT", "/faults", {"faults": [{"fault": "status", "code": 1}]}, "$[0].code"),
-        ("PUT", "/faults", {"faults": [{"fault": "hang", "name": "a"}] * 2}, "same name"),
-        ("PUT", "/faults", {"faults": [{"fault": "status", "code": 400, "headers": {"a": "b\r\nc: d"}}]}, "one line"),
+        ("PUT", "/faults", {"faults": [{"fault": "hang", "name": "a"}] * 2}, "must be unique"),
+        (
+            "PUT",
+            "/faults",
+            {"faults": [{"fault": "status", "code": 400, "headers": {"a": "b\r\nc: d"}}]},
+            "no line break",
+        ),
         ("PUT", "/faults", {"preset": "flaky", "seed": 1 << 63}, "$.seed"),
         ("PATCH", "/faults/x", {}, "enabled"),
         ("PUT", "/limits", {"max_users": 0}, "max_users"),
@@ -598,7 +603,7 @@ async def test_an_answer_that_is_nested_too_deeply_says_so(api, monkeypatch):
     for _ in range(100_000):
         value = [value]
     monkeypatch.setattr("pushsdk.emulator.control.views.presets", lambda: value)
-    assert await api.refused("GET", "/presets") == (500, "a value in the answer is nested too deeply to be shown")
+    assert await api.refused("GET", "/presets") == (500, "a value in the response is nested too deeply to be shown")
     while value:
         value = value.pop()
 

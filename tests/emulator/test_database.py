@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from pushsdk._io.files import lock
 from pushsdk.emulator.store import database
 from pushsdk.emulator.store.database import Database, StoreError
 
@@ -119,13 +117,13 @@ def foreign(path):
 def newer(path):
     Database(path).close()
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 4")
+    db.execute("PRAGMA user_version = 5")
     db.close()
 
 
 def headed(path):
     db = sqlite3.connect(path)
-    db.executescript("PRAGMA application_id = 1886745448; PRAGMA user_version = 3; PRAGMA journal_mode = WAL;")
+    db.executescript("PRAGMA application_id = 1886745448; PRAGMA user_version = 4; PRAGMA journal_mode = WAL;")
     db.execute("CREATE TABLE theirs(x)")
     db.close()
 
@@ -143,7 +141,7 @@ def damaged(path):
         (lambda path: path.write_bytes(b"x" * 5000), "it is no emulator store, or it is damaged; name another file"),
         (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
         (foreign, "no emulator store but another program's database; name another file"),
-        (newer, "it has version 4 of an emulator store, this pushsdk has version 3; name another file"),
+        (newer, "it has version 5 of an emulator store, this pushsdk has version 4; name another file"),
         (headed, "can't be used as a store: no such table: store; name another file"),
         (damaged, "can't be used as a store: .*; name another file"),
     ],
@@ -280,60 +278,6 @@ def test_it_goes_with_the_process(temporary, monkeypatch):
         other.stdin.close()
         assert other.wait() == 0
     assert list(temporary.iterdir()) == []
-
-
-def test_those_that_a_kill_left_go_at_the_next_start_and_no_other(temporary, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    with python(HOLD) as killed, python(HOLD) as running:
-        left, used = (Path(each.stdout.readline().decode().strip()).parent for each in (killed, running))
-        killed.kill()
-        killed.wait()
-        assert left.exists()
-        (temporary / "pushsdk-emulator-empty").mkdir()
-        db = Database(None)
-        assert {folder.name for folder in temporary.iterdir()} == {
-            used.name,
-            db._path.parent.name,
-            "pushsdk-emulator-empty",
-        }
-        db.discard()
-        running.stdin.close()
-
-
-def test_those_of_other_users_are_let_alone(temporary, monkeypatch):
-    theirs = temporary / "pushsdk-emulator-theirs"
-    theirs.mkdir()
-    (theirs / "store.lock").touch()
-    monkeypatch.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
-    Database(None).discard()
-    assert theirs.exists()
-
-
-def test_who_loses_the_folder_to_a_cleaner_takes_another(temporary, monkeypatch):
-    held = []
-
-    def contended(path):
-        if not held:
-            held.append(lock(path))
-        elif len(held) == 1:
-            held.append(None)
-            shutil.rmtree(path.parent)
-        return lock(path)
-
-    monkeypatch.setattr(database, "lock", contended)
-    db = Database(None)
-    assert (len(held), read(db)) == (2, 1)
-    db.discard()
-    held[0]()
-
-
-def test_who_always_loses_it_says_so(temporary, monkeypatch):
-    def taken(path):
-        raise BlockingIOError
-
-    monkeypatch.setattr(database, "lock", taken)
-    with pytest.raises(StoreError, match=r"no temporary store can be made: .*; name a file"):
-        Database(None)
 
 
 def test_no_room_for_a_temporary_one_is_an_error(tmp_path, monkeypatch):

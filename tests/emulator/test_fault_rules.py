@@ -116,7 +116,7 @@ def test_a_rule_that_is_off_draws_nothing():
 
 @pytest.mark.parametrize(
     ("faults", "text"),
-    [([], "there are: none at all"), ([Fault.hang(), Fault.delay(1, name="slow")], "there are: 1: hang, slow")],
+    [([], "the names are: none"), ([Fault.hang(), Fault.delay(1, name="slow")], "the names are: 1: hang, slow")],
 )
 def test_a_name_of_no_rule_is_refused_with_those_there_are(faults, text):
     with pytest.raises(ValueError, match=text):
@@ -149,9 +149,9 @@ def test_each_fault_says_whether_it_comes_after_acceptance(fault, accepts):
         (lambda: Fault.status(99), r"\$.code"),
         (lambda: Fault.status("429"), r"\$.code"),
         (lambda: Fault.status(429, headers={"Retry-After": 1}), r"\$.headers"),
-        (lambda: Fault.status(429, headers={"content-length": "1"}), "set by the emulator"),
-        (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "one line"),
-        (lambda: Fault.status(429, headers={"": "1"}), "with a name"),
+        (lambda: Fault.status(429, headers={"content-length": "1"}), "which the emulator sets"),
+        (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "no line break"),
+        (lambda: Fault.status(429, headers={"": "1"}), "must have a name"),
         (lambda: Fault.delay(-1), r"\$.seconds"),
         (lambda: Fault.delay(float("nan")), r"\$.seconds"),
         (lambda: Fault.truncated(at="middle"), r"\$.at"),
@@ -164,7 +164,7 @@ def test_each_fault_says_whether_it_comes_after_acceptance(fault, accepts):
         (lambda: Fault.hang(endpoint="pull"), r"\$.endpoint"),
         (lambda: Fault.hang(name=""), r"\$.name"),
         (lambda: Fault.hang(frist=1), "frist"),
-        (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "same name"),
+        (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "must be unique"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused_when_it_is_made(make, text):
@@ -173,7 +173,7 @@ def test_a_rule_that_makes_no_sense_is_refused_when_it_is_made(make, text):
 
 
 def test_what_is_no_fault_is_refused():
-    with pytest.raises(TypeError, match="fault 1 is a dict"):
+    with pytest.raises(TypeError, match=r"fault 1 must be a Fault, .*; got dict"):
         Emulator(faults=[{"fault": "hang"}])
 
 
@@ -219,7 +219,7 @@ def test_a_status_in_json_is_after_acceptance_just_as_it_is_in_python():
         ('[{"fault": "explode"}]', "explode"),
         ('{"fault": "hang"}', "array"),
         ("[", "truncated"),
-        ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "set by the emulator"),
+        ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "which the emulator sets"),
     ],
 )
 def test_bad_json_rules_are_refused_with_their_place(text, place):

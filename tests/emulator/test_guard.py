@@ -267,7 +267,7 @@ async def test_the_key_is_nowhere_but_in_the_request(running, tmp_path, caplog):
         (campaign,) = await api.get("/campaigns")
         names = {"id": "1", "uuid": campaign["uuid"], "name": "x"}
         for route in ROUTES:
-            if route.answer is not None and route.name not in ("post_reset", "delete_requests", "delete_requests_id"):
+            if route.response is not None and route.name not in ("post_reset", "delete_requests", "delete_requests_id"):
                 path = re.sub(r"\{(.*?)\}", lambda match: names[match[1]], route.path)
                 body = None if route.method in ("GET", "DELETE") else {"advance": 1, "label": "x", "enabled": True}
                 bodies.append((await api.raw(route.method, f"{ROOT}{path}", body)).body)

@@ -63,7 +63,7 @@ def test_new_rules_are_for_rooms_that_have_none_of_their_own(inboxes):
 
 def test_limits_may_be_set_at_any_time(inboxes):
     inbox = inboxes.of("a")
-    inbox.limiter.took(7)
+    inbox.limiter.count(7)
     inbox.set_limits(ServiceLimits(quota=3))
     assert (inbox.limiter.limits.quota, inbox.limiter.used, kinds(inbox)) == (3, 0, ["limits"])
 
@@ -74,7 +74,7 @@ def test_a_reset_begins_counts_and_quota_anew_and_keeps_the_rules(inboxes, store
     inbox.set_rules(Rules([OUTAGE, Fault.hang(name="stuck")], seed=7))
     inbox.rules.enable("stuck", False)
     decide(inbox)
-    inbox.limiter.took(7)
+    inbox.limiter.count(7)
     former = inbox.ref
     inboxes.reset(inbox)
     assert inboxes.of("key") is inboxes.named(inbox.ref.name) is inbox
@@ -96,7 +96,7 @@ def test_who_watches_hears_of_what_is_in_his_inbox_only(inboxes, store):
         push(InboxRef(99, "gone"), "ann"),
     ]
     put(store, *entries)
-    inboxes.stored(entries)
+    inboxes.publish_requests(entries)
     assert [(event.kind, event.first, event.last) for event in inbox.events.since(0)] == [("request", 1, 3)]
     assert [(event.kind, event.first, event.last) for event in other.events.since(0)] == [("request", 2, 2)]
 
@@ -104,18 +104,18 @@ def test_who_watches_hears_of_what_is_in_his_inbox_only(inboxes, store):
 def test_who_watches_hears_of_a_campaign(inboxes, store):
     inbox = inboxes.of("a")
     put(store, campaign(inbox.ref, "c1"))
-    inboxes.campaign(inbox.ref.id, "c1")
-    inboxes.campaign(99, "c2")
-    inboxes.reached(inbox.ref.id, 4)
-    inboxes.reached(99, 5)
+    inboxes.publish_campaign(inbox.ref.id, "c1")
+    inboxes.publish_campaign(99, "c2")
+    inboxes.count_recipients(inbox.ref.id, 4)
+    inboxes.count_recipients(99, 5)
     assert [(event.kind, event.name) for event in inbox.events.since(0)] == [("campaign", "c1")]
     assert inbox.limiter.used == 4
 
 
 def test_there_are_only_so_many(inboxes, monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 2)
+    monkeypatch.setattr(module, "_MAX_INBOXES", 2)
     known = [inboxes.of("a"), inboxes.of("b")]
-    with pytest.raises(Refused, match="there are 2 inboxes: start the emulator anew, or use fewer keys"):
+    with pytest.raises(Refused, match="there are 2 inboxes: restart the emulator, or use fewer keys"):
         inboxes.of("c")
     assert [inboxes.of("a"), inboxes.of("b")] == known
 
@@ -155,7 +155,7 @@ def test_threads_that_reset_at_once_leave_one_inbox(inboxes, store):
 
 def test_who_waited_at_the_door_while_another_made_it_is_let_in_though_it_is_full(inboxes, monkeypatch):
     """The last place was taken for the same key."""
-    monkeypatch.setattr(module, "_MOST", 1)
+    monkeypatch.setattr(module, "_MAX_INBOXES", 1)
     store_inbox = inboxes._store.inbox
     inside = []
 

@@ -74,10 +74,10 @@ def test_the_limits_are_tried_in_the_order_of_their_statuses():
 @pytest.mark.parametrize(
     ("limits", "request_", "text"),
     [
-        ({"max_users": 1}, {"user_ids": ("ann", "bob")}, "2 users, at most 1 are taken - at `$.userIds`"),
+        ({"max_users": 1}, {"user_ids": ("ann", "bob")}, "2 users, at most 1 are allowed - at `$.userIds`"),
         ({"max_body_bytes": 9}, {}, "100 bytes, at most 9"),
         ({"invalid_user_ids": ["bob"]}, {"user_ids": ("ann", "bob", "bob")}, "2 of 3 .* at `$.userIds[1]`"),
-        ({"quota": 1}, {"user_ids": ("ann", "bob")}, "quota is 1 users, 0 of them are used: 2 more"),
+        ({"quota": 1}, {"user_ids": ("ann", "bob")}, "quota is 1 users, 0 are used: 2 more"),
     ],
 )
 def test_an_error_names_positions_and_numbers_and_no_user(limits, request_, text):
@@ -162,19 +162,19 @@ def test_the_quota_counts_only_what_was_accepted():
     limiter = Limiter(ServiceLimits(quota=3))
     assert judge(limiter, user_ids=("ann", "bob", "cat")) is None
     assert judge(limiter, user_ids=("ann", "bob")) is None
-    limiter.took(2)
+    limiter.count(2)
     assert judge(limiter, user_ids=("ann", "bob")).status == 429
     assert judge(limiter) is None
-    limiter.took(1)
+    limiter.count(1)
     assert limiter.used == 3
     assert judge(limiter).status == 429
 
 
 def test_a_campaign_is_refused_once_the_quota_is_used_up():
     limiter = Limiter(ServiceLimits(quota=5))
-    limiter.took(4)
+    limiter.count(4)
     assert judge(limiter, endpoint="campaigns", user_ids=()) is None
-    limiter.took(7)
+    limiter.count(7)
     assert judge(limiter, endpoint="campaigns", user_ids=()).status == 429
 
 
@@ -209,11 +209,11 @@ def test_a_number_that_is_none_is_refused(value):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: ServiceLimits(max_users=0), "max_users can't be used: Expected `int` >= 1"),
-        (lambda: ServiceLimits(retry_after=-1), "retry_after can't be used: Expected `float` >= 0"),
-        (lambda: ServiceLimits(burst=0, rate=1), "burst can't be used: Expected `int` >= 1"),
-        (lambda: ServiceLimits(burst=3), "burst is of a rate: give one"),
-        (lambda: LimitStatuses(rate=200), "rate can't be used: Expected `int` >= 400"),
+        (lambda: ServiceLimits(max_users=0), "max_users is invalid: Expected `int` >= 1"),
+        (lambda: ServiceLimits(retry_after=-1), "retry_after is invalid: Expected `float` >= 0"),
+        (lambda: ServiceLimits(burst=0, rate=1), "burst is invalid: Expected `int` >= 1"),
+        (lambda: ServiceLimits(burst=3), "burst needs a rate"),
+        (lambda: LimitStatuses(rate=200), "rate is invalid: Expected `int` >= 400"),
     ],
 )
 def test_an_error_says_what_to_do(make, text):

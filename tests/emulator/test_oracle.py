@@ -146,14 +146,6 @@ async def test_a_fault_of_the_emulator_itself_does_reach_the_log(wire, emulator,
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-async def test_campaigns_get_the_same_uuids_from_the_same_seed(running):
-    uuids = []
-    for seed in (1, 1, 2):
-        async with running(seed=seed) as wire:
-            uuids.append((await wire.campaign()).json["uuid"])
-    assert uuids[0] == uuids[1] != uuids[2]
-
-
 async def test_the_oracle_answers_after_the_end():
     async with Emulator() as emulator:
         base_url = emulator.base_url

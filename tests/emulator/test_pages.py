@@ -14,7 +14,7 @@ STRICT = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-FILES = sorted(file.name for file in (files("pushsdk.emulator") / "web").iterdir() if "." in file.name)
+FILES = sorted(file.name for file in (files("pushsdk.emulator") / "web").iterdir() if not file.name.startswith("__"))
 
 ELSEWHERE = [
     *("/nothing", "/main.js/", "//main.js", "/./main.js", "/main.js%00", "/MAIN.JS", "/main", "/.", "/.."),

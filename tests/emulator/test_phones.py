@@ -209,7 +209,7 @@ def test_a_push_without_a_text_that_wakes_the_app_is_silent(message, silent):
     [
         ({}, []),
         ({"collapseId": "a"}, ["the next push with this collapseId replaces it"]),
-        ({"ttl": 1}, ["ttl is in seconds, it is shown until it has passed"]),
+        ({"ttl": 1}, ["ttl is in seconds, the push is shown until then"]),
         ({"badgeCount": 1}, ["the last badgeCount wins"]),
     ],
 )

@@ -81,5 +81,5 @@ def test_no_preset_makes_a_test_wait_for_long(name):
 
 
 def test_a_name_of_no_preset_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="there are: brownout, flaky, outage, poison-user, ratelimited"):
+    with pytest.raises(ValueError, match="the presets are: brownout, flaky, outage, poison-user, ratelimited"):
         preset("flacky")

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from pushsdk._audience.distinct import Row
 from pushsdk.emulator.campaigns.segment import (
-    Answer,
     SegmentError,
     SegmentFailure,
     SegmentJob,
@@ -48,7 +47,7 @@ def parquet(path: Path, sql: str) -> Path:
 def found(folder: Path, query: str, key: str = "user_id", /, **options: Any) -> tuple[list[Row], SegmentResult]:
     """What the public way gives, through a process."""
     with Tables(folder).run(query, key, **options) as run:
-        return [row for batch in run for row in batch], run.found
+        return [row for batch in run for row in batch], run.result
 
 
 def told(folder: Path, query: str, key: str = "user_id", /, **options: Any) -> str:
@@ -63,14 +62,14 @@ def names_of(tables: Tables) -> list[str]:
 
 def result_of(
     folder: Path, query: str, key: str = "user_id", max_rows: int = 1_000_000
-) -> tuple[Answer, list[list[Row]]]:
+) -> tuple[SegmentResult | SegmentFailure, list[list[Row]]]:
     """What the process would answer and write, without a process."""
     with tempfile.TemporaryDirectory() as private:
         answer = run(SegmentJob(Tables(folder).find(), query, key, max_rows), Path(private))
         return answer, list(SegmentRun(answer, Path(private) / "rows")) if isinstance(answer, SegmentResult) else []
 
 
-def answer_of(folder: Path, query: str, key: str = "user_id", **options: Any) -> Answer:
+def answer_of(folder: Path, query: str, key: str = "user_id", **options: Any) -> SegmentResult | SegmentFailure:
     return result_of(folder, query, key, **options)[0]
 
 
@@ -344,7 +343,7 @@ def test_a_value_that_json_has_no_form_for_is_told_by_its_column(tmp_path: Path)
 
 def test_more_rows_than_allowed_are_an_error_before_the_first_user(tmp_path: Path) -> None:
     query = "SELECT i AS user_id FROM range({}) t(i)"
-    text = "the query finds over 7 rows: add a WHERE or a LIMIT"
+    text = "the query returns over 7 rows: add a WHERE or a LIMIT"
     assert failed(tmp_path, query.format(8), max_rows=7) == text
     assert answer_of(tmp_path, query.format(7), max_rows=7) == SegmentResult(7, 7, 0, 0, None)
 
@@ -410,8 +409,8 @@ def test_a_run_may_be_left_before_its_end(folder: Path, monkeypatch: pytest.Monk
         (" \n", "user_id", "the segment's query is empty: write a SELECT over the tables"),
         ("SELECT 1", "", "the segment's primaryKey is empty: name the column that holds the user ids"),
         ("x" * 100_001, "user_id", "the query is over 100,000 characters long: put its lists into a table"),
-        ("SELECT 1\0", "user_id", "the query holds a NUL character: take it out"),
-        ("SELECT '\ud800'", "user_id", "the query holds a lone surrogate, which is not Unicode: take it out"),
+        ("SELECT 1\0", "user_id", "the query contains a NUL character: remove it"),
+        ("SELECT '\ud800'", "user_id", "the query contains a lone surrogate, which is not Unicode: remove it"),
     ],
 )
 def test_some_texts_are_refused_before_a_process_is_started(folder: Path, query: str, key: str, text: str) -> None:
@@ -423,7 +422,7 @@ def test_without_duckdb_nothing_is_run(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert not segment_available()
     assert names_of(Tables(folder)) == ["users"]
-    text = "segments are found by DuckDB, which is not installed: pip install 'pushsdk[audience]'"
+    text = "segments need DuckDB, which is not installed: pip install 'pushsdk[audience]'"
     assert told(folder, "FROM users") == text
 
 

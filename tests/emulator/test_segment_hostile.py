@@ -123,7 +123,7 @@ def test_what_is_not_one_select_is_refused(folder: Path, statement: str) -> None
 def test_a_select_that_does_more_than_read_is_refused(folder: Path, query: str) -> None:
     text = failed(folder, query.format(outside=folder.parent, tables=folder))
     older = ("the query: Parser Error: ", "the query: it fails on a value")  # they can't even parse some of these
-    assert text.startswith(("the query is not one SELECT statement: a segment's query only reads tables", *older))
+    assert text.startswith(("the query must be one SELECT statement that only reads tables", *older))
 
 
 # -- other data than the tables --------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def test_a_process_that_ends_without_an_answer_says_so(
     folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, cause: str
 ) -> None:
     monkeypatch.setattr(segment, "_COMMAND", (sys.executable, "-c", code))
-    text = rf"^the query brought down the process that ran it \({cause}\): make it simpler$"
+    text = rf"^the query crashed its process \({cause}\): make it simpler$"
     with pytest.raises(SegmentError, match=text), Tables(folder).run(GOOD, "user_id"):
         pass
 

@@ -115,12 +115,12 @@ def nested(depth):
 @pytest.mark.parametrize(
     ("endpoint", "body", "text"),
     [
-        ("push", b"", "not what the endpoint takes"),
-        ("push", b"\xff", "not what the endpoint takes"),
-        ("push", encoded({"userIds": [], "message": {}}), "not what the endpoint takes"),
-        ("campaigns", b"[]", "not what the endpoint takes"),
+        ("push", b"", "invalid for the endpoint"),
+        ("push", b"\xff", "invalid for the endpoint"),
+        ("push", encoded({"userIds": [], "message": {}}), "invalid for the endpoint"),
+        ("campaigns", b"[]", "invalid for the endpoint"),
         ("push", encoded({"userIds": ["a"], "message": {}, "later": 1}), "fields beside userIds, message and customF"),
-        ("push", encoded({"userIds": ["a", "a"], "message": {}}), "names a user twice"),
+        ("push", encoded({"userIds": ["a", "a"], "message": {}}), "repeats a user id"),
         ("push", encoded({"userIds": ["a"], "message": {}, "customFields": {"a": nested(39)}}), "nested too deeply"),
         ("push", encoded({"userIds": ["a"], "message": {}, "customFields": {"a": nested(900)}}), "nested too deeply"),
     ],

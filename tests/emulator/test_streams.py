@@ -21,7 +21,7 @@ def api(emulator: Emulator) -> Api:
 
 
 @pytest.fixture
-def room(emulator: Emulator):
+def inbox(emulator: Emulator):
     return emulator._inboxes.of(emulator.api_key)
 
 
@@ -36,9 +36,9 @@ async def test_a_wait_ends_at_once_where_there_are_enough(api, wire):
     assert [each["first_user"] for each in answer["requests"]] == ["u2", "u1", "u0"]
 
 
-async def test_a_wait_ends_with_the_last_that_it_waits_for(api, wire, room, until):
+async def test_a_wait_ends_with_the_last_that_it_waits_for(api, wire, inbox, until):
     waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
-    await until(lambda: room.events._waiting)
+    await until(lambda: inbox.events._waiters)
     await wire.push("ann")
     await wire.send({"userIds": []})  # refused: not accepted, not counted
     assert not waiting.done()
@@ -65,10 +65,10 @@ async def test_a_wait_counts_what_its_search_finds_after_its_mark(api, wire):
     assert (await api.get("/wait?timeout=0&after=1"))["count"] == 1
 
 
-async def test_a_reset_ends_a_wait(api, wire, emulator, room, until):
+async def test_a_reset_ends_a_wait(api, wire, emulator, inbox, until):
     await wire.push("ann")
     waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
-    await until(lambda: room.events._waiting)
+    await until(lambda: inbox.events._waiters)
     await asyncio.to_thread(emulator.reset)
     assert (await waiting)["reset"] is True
 
@@ -80,20 +80,20 @@ async def test_the_end_of_the_emulator_ends_a_wait(running, until):
             live = wire.emulator._inboxes.of(wire.emulator.api_key).events
             async with api.connected() as (reader, writer):
                 writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
-                await until(lambda: live._waiting)
+                await until(lambda: live._waiters)
                 await wire.emulator.__aexit__(None, None, None)
                 await reader.read()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_client_that_leaves_gives_its_place_back(api, emulator, room, until):
+async def test_a_client_that_leaves_gives_its_place_back(api, emulator, inbox, until):
     async with api.connected() as (_, writer):
         writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
-        await until(lambda: room.events._waiting)
+        await until(lambda: inbox.events._waiters)
     await until(lambda: not emulator._service.lost and asyncio.all_tasks() == {asyncio.current_task()})
 
 
-async def test_a_wait_looks_at_each_request_once_however_many_come(api, wire, emulator, room, until, monkeypatch):
+async def test_a_wait_looks_at_each_request_once_however_many_come(api, wire, emulator, inbox, until, monkeypatch):
     """Counting all of them anew at each look would be quadratic work."""
     spans = []
     count_new = emulator._store.count_new
@@ -105,7 +105,7 @@ async def test_a_wait_looks_at_each_request_once_however_many_come(api, wire, em
 
     monkeypatch.setattr(emulator._store, "count_new", spy)
     waiting = asyncio.ensure_future(api.get("/wait?count=1000&timeout=60"))
-    await until(lambda: room.events._waiting)
+    await until(lambda: inbox.events._waiters)
     async with aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session:
         for start in range(0, 1000, 100):
             await asyncio.gather(*(_push(session, emulator, f"u{start + number}") for number in range(100)))
@@ -133,7 +133,6 @@ async def test_a_stream_begins_with_hello_and_tells_each_request(api, wire):
         told = await events.next()
         assert told.event == "request"
         assert told.data == (await api.get("/requests"))["requests"][0]
-        assert told.id.partition("-")[0] == hello.id.partition("-")[0]
 
 
 async def test_a_stream_tells_every_kind_of_change(api, wire, emulator):
@@ -142,7 +141,7 @@ async def test_a_stream_tells_every_kind_of_change(api, wire, emulator):
         answer = await wire.campaign()
         request, campaign = await events.until("request"), None
         assert request[-1].data["campaign"] == answer.json["uuid"]
-        emulator._inboxes.campaign(emulator.inbox()._ref.id, answer.json["uuid"])
+        emulator._inboxes.publish_campaign(emulator.inbox()._ref.id, answer.json["uuid"])
         campaign = (await events.until("campaign"))[-1]
         assert campaign.data == {"id": None, "uuid": answer.json["uuid"]}
         await api.done("PUT", "/faults", {"preset": "flaky"})
@@ -174,63 +173,28 @@ async def test_a_stream_of_an_inbox_by_its_name_needs_no_key(api, wire):
         assert (await events.next()).event == "hello"
 
 
-async def test_a_burst_is_told_in_one_word(api, emulator, room, monkeypatch):
-    monkeypatch.setattr(streams, "_BURST", 3)
-    async with api.events() as events:
-        hello = await events.next()
-        async with aiohttp.ClientSession(headers={"Api-Key": emulator.api_key}) as session:
-            await asyncio.gather(*(_push(session, emulator, f"u{number}") for number in range(30)))
-        last = None
-        while last is None or last.id != f"{room.events.boot}-{room.events.mark}":
-            last = await events.next()
-            assert last.event in {"request", "resync"}
-        assert hello.id != last.id
-    assert emulator.users().keys() == {f"u{number}" for number in range(30)}
+async def test_more_requests_than_a_burst_are_one_resync(api, wire, emulator, inbox, monkeypatch):
+    monkeypatch.setattr(streams, "_MAX_BURST", 3)
+    count = emulator._store.requests
 
+    def after_ten(*args, **options):
+        monkeypatch.setattr(emulator._store, "requests", count)
+        for number in range(9):
+            asyncio.run_coroutine_threadsafe(wire.push(f"u{number}"), loop).result(60)
+        return count(*args, **options)
 
-async def test_more_requests_than_are_told_one_by_one_are_a_resync(api, wire, room, monkeypatch):
-    monkeypatch.setattr(streams, "_BURST", 3)
+    loop = asyncio.get_running_loop()
     async with api.events() as events:
-        hello = await events.next()
-    for number in range(4):
-        await wire.push(f"u{number}")
-    async with api.events(Last_Event_ID=hello.id) as events:
-        assert await events.line() == ": welcome back"
+        await events.next()
+        monkeypatch.setattr(emulator._store, "requests", after_ten)
+        await wire.push("first")
+        assert (await events.next()).data["first_user"] == "first"
         assert (await events.next()).event == "resync"
-        await wire.push("one more")
-        assert (await events.next()).data["first_user"] == "one more"
+        await wire.push("last")
+        assert (await events.next()).data["first_user"] == "last"
 
 
-async def test_who_comes_back_gets_what_was_missed_once(api, wire):
-    async with api.events() as events:
-        mark = (await events.next()).id
-    await wire.push("ann")
-    await wire.push("bob")
-    async with api.events(Last_Event_ID=mark) as events:
-        missed = [await events.next(), await events.next()]
-        assert [each.data["first_user"] for each in missed] == ["ann", "bob"]
-        await wire.push("eve")
-        assert (await events.next()).data["first_user"] == "eve"
-    async with api.events(f"?after={missed[-1].id}") as events:
-        assert (await events.next()).data["first_user"] == "eve"
-
-
-async def test_only_the_last_of_what_is_told_together_moves_the_mark(api, wire):
-    """Who got a part of it when the connection broke gets all of it again."""
-    async with api.events() as events:
-        mark = (await events.next()).id
-    await wire.push("ann")
-    await wire.push("bob")
-    await api.done("PUT", "/limits", {})
-    async with api.events(Last_Event_ID=mark) as events:
-        together = await events.until("limits")
-    assert [each.id is None for each in together] == [True, True, False]
-
-
-async def test_a_request_that_comes_while_others_are_read_is_told_once(api, wire, emulator, monkeypatch):
-    async with api.events() as events:
-        mark = (await events.next()).id
-    await wire.push("ann")
+async def test_a_request_that_comes_while_others_are_read_is_sent_once(api, wire, emulator, monkeypatch):
     requests = emulator._store.requests
 
     def meanwhile(*args, **options):
@@ -239,58 +203,48 @@ async def test_a_request_that_comes_while_others_are_read_is_told_once(api, wire
         return requests(*args, **options)
 
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(emulator._store, "requests", meanwhile)
-    async with api.events(Last_Event_ID=mark) as events:
-        told = [(await events.next()).data["first_user"]]
+    async with api.events() as events:
+        await events.until("hello")
+        monkeypatch.setattr(emulator._store, "requests", meanwhile)
+        await wire.push("ann")
+        users = [(await events.next()).data["first_user"]]
         await wire.push("eve")
-        while told[-1] != "eve":
-            told.append((await events.next()).data["first_user"])
-    assert told == ["ann", "bob", "eve"]
+        while users[-1] != "eve":
+            users.append((await events.next()).data["first_user"])
+    assert users == ["ann", "bob", "eve"]
 
 
-@pytest.mark.parametrize(
-    "mark", ["x", "-", "1-1", "{boot}-", "{boot}-x", "{boot}-9999", "{boot}-" + "9" * 5000, "1-{boot}"]
-)
-async def test_a_mark_that_is_not_known_is_a_resync(api, wire, room, mark):
+async def test_a_new_stream_begins_at_the_newest_change(api, wire):
     await wire.push("ann")
-    async with api.events(Last_Event_ID=mark.replace("{boot}", room.events.boot)) as events:
-        first = await events.next()
-    assert (first.event, first.id) == ("resync", f"{room.events.boot}-{room.events.mark}")
-
-
-async def test_a_mark_of_long_ago_is_a_resync(api, room):
-    for _ in range(1100):
-        room.events.publish("faults")
-    for mark, event in ((1, "resync"), (1050, "faults")):
-        async with api.events(Last_Event_ID=f"{room.events.boot}-{mark}") as events:
-            assert (await events.next()).event == event
-
-
-async def test_what_was_deleted_before_it_was_told_is_not_told(api, wire):
     async with api.events() as events:
-        mark = (await events.next()).id
-    await wire.push("ann")
-    await api.done("DELETE", "/requests/1")
-    async with api.events(Last_Event_ID=mark) as events:
-        assert (await events.next()).event == "deleted"
+        assert (await events.next()).event == "hello"
+        await wire.push("bob")
+        assert (await events.next()).data["first_user"] == "bob"
 
 
-async def test_a_request_that_is_evicted_before_it_is_told_leaves_the_stream_well(api, wire, emulator):
+async def test_a_request_deleted_before_it_is_sent_is_left_out(api, wire, emulator, until, monkeypatch):
+    """By the bound on stored requests, which publishes no event."""
+    requests = emulator._store.requests
+
+    def without(*args, **options):
+        monkeypatch.setattr(emulator._store, "requests", requests)
+        emulator._store.delete(emulator.inbox()._ref)
+        return requests(*args, **options)
+
     async with api.events() as events:
-        mark = (await events.next()).id
-    await wire.push("ann")
-    emulator._store.delete(emulator.inbox()._ref)  # by the bound on what is kept: nobody is told
-    async with api.events(Last_Event_ID=mark) as events:
-        assert await events.line() == ": welcome back"
+        await events.until("hello")
+        monkeypatch.setattr(emulator._store, "requests", without)
+        await wire.push("ann")
+        await until(lambda: emulator._store.requests is not without and not emulator.inbox().requests())
         await wire.push("bob")
         assert (await events.next()).data["first_user"] == "bob"
 
 
 async def test_a_quiet_stream_says_that_it_is_there(api, monkeypatch):
-    monkeypatch.setattr(streams, "_BEAT", 0.01)
+    monkeypatch.setattr(streams, "_HEARTBEAT", 0.01)
     async with api.events() as events:
         await events.until("hello")
-        assert await events.line() == ": still here"
+        assert await events.line() == ": heartbeat"
 
 
 async def test_the_end_of_the_emulator_ends_streams_at_once(running):
@@ -303,11 +257,11 @@ async def test_the_end_of_the_emulator_ends_streams_at_once(running):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_reader_that_leaves_gives_its_place_back(api, emulator, room, until):
+async def test_a_reader_that_leaves_gives_its_place_back(api, emulator, inbox, until):
     async with api.events() as events:
         await events.until("hello")
-        await until(lambda: room.events._waiting)
-    await until(lambda: not room.events._waiting and not emulator._service.lost)
+        await until(lambda: inbox.events._waiters)
+    await until(lambda: not inbox.events._waiters and not emulator._service.lost)
 
 
 async def test_a_reader_that_is_reset_while_it_is_written_to_is_no_trouble(api, wire, emulator, until, caplog):
@@ -321,7 +275,7 @@ async def test_a_reader_that_is_reset_while_it_is_written_to_is_no_trouble(api, 
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_reader_that_stalls_holds_up_nobody_and_nothing_piles_up(api, wire, emulator, room, until):
+async def test_a_reader_that_stalls_holds_up_nobody_and_nothing_piles_up(api, wire, emulator, inbox, until):
     """It is written to until the socket is full; then its events are dropped, and it gets a resync."""
     message = {"title": {f"l{number}": "x" * 300 for number in range(50)}}
     async with api.events() as stalled, api.events() as other:
@@ -329,19 +283,19 @@ async def test_a_reader_that_stalls_holds_up_nobody_and_nothing_piles_up(api, wi
         stalled._reader._transport.pause_reading()
         await other.until("hello")
         (transport,) = _written_to(emulator, stalled)
-        rounds = 0
-        # Above this nothing more is written to it.
+        rounds = sent = 0
+        # Above this size the stream stops writing.
         high = transport.get_write_buffer_limits()[1]
         while transport.get_write_buffer_size() <= high:
             await asyncio.gather(*(wire.send({"userIds": ["ann"], "message": message}) for _ in range(40)))
-            seen = set()
-            while f"{room.events.boot}-{room.events.mark}" not in seen:
-                seen.add((await other.next()).id)
+            sent += 40
+            while (newest := await other.next()).event == "request" and newest.data["id"] < sent:
+                pass
             rounds += 1
             assert rounds < 200
         size = transport.get_write_buffer_size()
         for _ in range(1200):
-            room.events.publish("faults")
+            inbox.events.publish("faults")
         await other.until("resync")
         assert transport.get_write_buffer_size() == size
         assert size < 4_000_000

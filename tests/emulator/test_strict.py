@@ -147,12 +147,12 @@ def test_the_value_that_the_interface_shows_is_the_known_one(path, shown):
 NEEDED = [
     (CAMPAIGN, "name", "missing name: give the campaign a name - at `$`"),
     (CAMPAIGN, "segment", "missing segment: "),
-    (CAMPAIGN, "segment.query", "missing query: it selects the audience - at `$.segment`"),
+    (CAMPAIGN, "segment.query", "missing query: write a SELECT that finds the users - at `$.segment`"),
     (CAMPAIGN, "segment.primaryKey", "missing primaryKey: "),
     (CAMPAIGN, "schedule", "missing schedule: "),
-    (CAMPAIGN, "schedule.type", "missing type: say when it starts, as START_NOW - at `$.schedule`"),
+    (CAMPAIGN, "schedule.type", "missing type: give it a type, for example START_NOW - at `$.schedule`"),
     (CAMPAIGN, "message", "missing message: "),
-    (PUSH, "message.type", "missing type: say what it is, as MOBILE_PUSH - at `$.message`"),
+    (PUSH, "message.type", "missing type: give it a type, for example MOBILE_PUSH - at `$.message`"),
 ]
 
 

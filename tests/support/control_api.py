@@ -100,8 +100,8 @@ class Api:
         assert answer.headers["cache-control"] == "no-store"
         if answer.status == 200:
             route, _ = find(f"{ROOT}{path}".partition("?")[0])[method]
-            assert route.answer is not None
-            msgspec.json.decode(answer.body, type=route.answer)
+            assert route.response is not None
+            msgspec.json.decode(answer.body, type=route.response)
         else:
             assert list(answer.json) == ["error"], answer.json
             assert answer.json["error"]

@@ -18,7 +18,7 @@ def push(box: InboxRef, *users: str, **fields: Any) -> RequestRecord:
     body = json.dumps({"userIds": users, "message": MESSAGE}).encode()
     given = {"body": body, "time": 1.0, "status": 204, "accepted": True, "title": "hello"} | fields
     return RequestRecord(
-        inbox=box.id, endpoint="push", users=len(users), user_ids=users, card=Preview(languages=("en",)), **given
+        inbox=box.id, endpoint="push", users=len(users), user_ids=users, preview=Preview(languages=("en",)), **given
     )
 
 

@@ -327,7 +327,7 @@ def test_fault_without_a_fault_is_an_error(inbox):
 
 
 def test_an_unknown_preset_is_an_error(inbox):
-    with pytest.raises(ValueError, match="there are: brownout"):
+    with pytest.raises(ValueError, match="the presets are: brownout"):
         inbox.faults("nonsense")
 
 

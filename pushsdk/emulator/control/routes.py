@@ -1,4 +1,4 @@
-"""The control routes as a table, sans-IO: which there are, what each takes and answers. OpenAPI is made from it."""
+"""The table of control routes, sans-IO: parameters, bodies, responses. The OpenAPI document is made from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class RouteQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """``inbox`` is the public name of one, in place of its Api-Key."""
+    """``inbox`` is the public name of an inbox, instead of an Api-Key."""
 
     inbox: str | None = None
 
@@ -58,12 +58,8 @@ class WaitQuery(RouteQuery, frozen=True):
     timeout: _Seconds = 10.0
 
 
-class EventsQuery(RouteQuery, frozen=True):
-    after: str = ""
-
-
 class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The ``faults``, or a ``preset`` of that name; ``seed`` is where the draws start."""
+    """Either ``faults`` or the name of a ``preset``; ``seed`` seeds the draws."""
 
     faults: list[dict[str, Any]] | None = None
     preset: str | None = None
@@ -75,7 +71,7 @@ class EnabledBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClockBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds that the service's clock is set forward."""
+    """``advance`` sets the service's clock forward, in seconds."""
 
     advance: Annotated[float, Meta(ge=0, le=10 * 365 * 86_400)]
 
@@ -90,66 +86,66 @@ class Ok(Struct, frozen=True):
 
 
 class Clock(Struct, frozen=True):
-    """The service's time, in seconds since the epoch, and how far it was set forward."""
+    """The service's time in seconds since the epoch, and the seconds that it was set forward."""
 
     now: float
     ahead: float
 
 
 class Error(Struct, frozen=True):
-    """What every refusal says."""
+    """The body of every refusal."""
 
     error: str
 
 
-class Route(Struct, frozen=True, kw_only=True):
-    """A row: ``path`` below the root with ``{names}``; what it takes and answers; ``scoped`` ones need an inbox."""
+class Route(Struct, frozen=True):
+    """A row of the table: ``path`` is below the root, with ``{names}``; a ``scoped`` route needs an inbox."""
 
     method: str
     path: str
-    does: str
-    answer: Any
+    summary: str
+    response: Any
     query: type[RouteQuery] = RouteQuery
     body: type[Struct] | None = None
     scoped: bool = True
-    open: bool = False  # without the token
+    open: bool = False  # needs no token
 
     @property
     def name(self) -> str:
-        """The name of its handler, as ``get_users_id``."""
+        """The name of the handler, for example ``get_users_id``."""
         words = self.path.replace("{", "").replace("}", "").replace(".", "_").replace("-", "_").split("/")
         return "_".join((self.method.lower(), *filter(None, words)))
 
 
 ROUTES: tuple[Route, ...] = (
-    Route(method="GET", path="/health", does="whether it runs", answer=Ok, scoped=False, open=True),
-    Route(method="GET", path="/ready", does="whether it can store", answer=Ok, scoped=False, open=True),
-    Route(method="GET", path="/openapi.json", does="this document", answer=dict[str, Any], scoped=False, open=True),
-    Route(method="GET", path="/inboxes", does="every inbox", answer=list[InboxView], scoped=False),
-    Route(method="GET", path="/unmatched", does="what reached no inbox", answer=list[Unmatched], scoped=False),
-    Route(method="GET", path="/presets", does="named lists of rules", answer=list[views.PresetView], scoped=False),
-    Route(method="GET", path="/clock", does="the service's time", answer=Clock, scoped=False),
-    Route(method="POST", path="/clock", does="set it forward", answer=Clock, body=ClockBody, scoped=False),
-    Route(method="PUT", path="/label", does="name the inbox", answer=Ok, body=LabelBody),
-    Route(method="GET", path="/users", does="who was pushed to", answer=views.UserPage, query=UsersQuery),
-    Route(method="GET", path="/users/{id}", does="what a user got", answer=views.UserView),
-    Route(method="GET", path="/duplicates", does="who got the same push twice", answer=list[UserCount]),
-    Route(method="GET", path="/requests", does="what came, newest first", answer=views.RequestPage, query=ListQuery),
-    Route(method="DELETE", path="/requests", does="drop from the list", answer=views.DeleteResult, query=DeleteQuery),
-    Route(method="GET", path="/requests/{id}", does="one request, whole", answer=views.RequestView),
-    Route(method="DELETE", path="/requests/{id}", does="drop one", answer=views.DeleteResult),
-    Route(method="GET", path="/campaigns", does="the newest campaigns", answer=list[views.CampaignView]),
-    Route(method="GET", path="/campaigns/{uuid}", does="one", answer=views.CampaignView, query=PageQuery),
-    Route(method="POST", path="/campaigns/{uuid}/start", does="start one now", answer=views.CampaignView),
-    Route(method="GET", path="/wait", does="wait for requests", answer=views.WaitResult, query=WaitQuery),
-    Route(method="GET", path="/events", does="what changes, as server-sent events", answer=None, query=EventsQuery),
-    Route(method="GET", path="/faults", does="the fault rules and their hits", answer=views.FaultList),
-    Route(method="PUT", path="/faults", does="replace them", answer=views.FaultList, body=FaultsBody),
-    Route(method="DELETE", path="/faults", does="have none", answer=views.FaultList),
-    Route(method="PATCH", path="/faults/{name}", does="switch one", answer=views.FaultList, body=EnabledBody),
-    Route(method="GET", path="/limits", does="what the inbox takes", answer=ServiceLimits),
-    Route(method="PUT", path="/limits", does="set that", answer=ServiceLimits, body=ServiceLimits),
-    Route(method="POST", path="/reset", does="begin the inbox anew", answer=Ok),
+    Route("GET", "/health", "liveness", Ok, scoped=False, open=True),
+    Route("GET", "/ready", "readiness: the store can be written", Ok, scoped=False, open=True),
+    Route("GET", "/openapi.json", "this document", dict[str, Any], scoped=False, open=True),
+    Route("GET", "/inboxes", "all inboxes", list[InboxView], scoped=False),
+    Route("GET", "/unmatched", "requests that reached no inbox", list[Unmatched], scoped=False),
+    Route("GET", "/presets", "named lists of fault rules", list[views.PresetView], scoped=False),
+    Route("GET", "/clock", "the service's time", Clock, scoped=False),
+    Route("POST", "/clock", "set the clock forward", Clock, body=ClockBody, scoped=False),
+    Route("PUT", "/label", "set the inbox's label", Ok, body=LabelBody),
+    Route("GET", "/users", "users with accepted pushes", views.UserPage, query=UsersQuery),
+    Route("GET", "/users/{id}", "the pushes of a user", views.UserView),
+    Route("GET", "/duplicates", "users with the same push accepted twice", list[UserCount]),
+    Route("GET", "/requests", "requests, newest first", views.RequestPage, query=ListQuery),
+    Route("DELETE", "/requests", "delete requests, not counts", views.DeleteResult, query=DeleteQuery),
+    Route("GET", "/requests/{id}", "one request with its body", views.RequestView),
+    Route("DELETE", "/requests/{id}", "delete one request", views.DeleteResult),
+    Route("GET", "/campaigns", "the newest campaigns", list[views.CampaignView]),
+    Route("GET", "/campaigns/{uuid}", "one campaign", views.CampaignView, query=PageQuery),
+    Route("POST", "/campaigns/{uuid}/start", "start a campaign now", views.CampaignView),
+    Route("GET", "/wait", "wait for requests", views.WaitResult, query=WaitQuery),
+    Route("GET", "/events", "changes, as server-sent events", None),
+    Route("GET", "/faults", "the fault rules and their hits", views.FaultList),
+    Route("PUT", "/faults", "replace the rules", views.FaultList, body=FaultsBody),
+    Route("DELETE", "/faults", "remove all rules", views.FaultList),
+    Route("PATCH", "/faults/{name}", "switch a rule on or off", views.FaultList, body=EnabledBody),
+    Route("GET", "/limits", "the limits of the inbox", ServiceLimits),
+    Route("PUT", "/limits", "replace the limits", ServiceLimits, body=ServiceLimits),
+    Route("POST", "/reset", "empty the inbox", Ok),
 )
 
 
@@ -157,9 +153,9 @@ _PATTERNS = [(route, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{
 
 
 def find(raw_path: str) -> dict[str, tuple[Route, dict[str, str]]]:
-    """Return the routes of a path by their methods, with the names in the path.
+    """Return the routes of a path by method, with the names in the path.
 
-    The path is as it came on the wire, so that an encoded slash is part of a name.
+    The path is the raw one, so that an encoded slash is part of a name.
     """
     return {
         route.method: (route, {name: unquote(value) for name, value in match.groupdict().items()})
@@ -172,32 +168,33 @@ Kind = TypeVar("Kind", bound=Struct)
 
 
 def read_query(kind: type[Kind], pairs: Iterable[tuple[str, str]]) -> Kind:
-    """A query as this kind. Raises `Refused`."""
-    given = list(pairs)
-    query = dict(given)
-    if len(query) < len(given):
-        raise Refused(400, "the query is not taken: a parameter is there twice")
+    """Convert a query. Raises `Refused`."""
+    parameters = list(pairs)
+    query = dict(parameters)
+    if len(query) < len(parameters):
+        raise Refused(400, "the query is invalid: a parameter is repeated")
     try:
         return msgspec.convert(query, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Refused(400, f"the query is not taken: {error}") from None
+        raise Refused(400, f"the query is invalid: {error}") from None
 
 
 def read_body(kind: type[Kind], body: bytes) -> Kind:
-    """A JSON body as this kind; an empty one is an empty object. Raises `Refused`."""
+    """Decode a JSON body; an empty body is an empty object. Raises `Refused`."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except RecursionError:
-        raise Refused(400, "the body is not taken: it is nested too deeply") from None
-    except ValueError as error:  # of JSON, of UTF-8, and of what is no value of this kind
-        raise Refused(400, f"the body is not taken: {error}") from None
+        raise Refused(400, "the body is invalid: it is nested too deeply") from None
+    except ValueError as error:  # invalid JSON, UTF-8 or values
+        raise Refused(400, f"the body is invalid: {error}") from None
 
 
 def openapi(version: str, *, token: bool) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of all routes; ``token`` says whether they ask for one."""
-    kinds = list(dict.fromkeys(_kinds()))
-    made, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schemas = dict(zip(kinds, made, strict=True))
+    """Return the OpenAPI 3.1 document of all routes; with ``token`` they require one."""
+    kinds = [kind for route in ROUTES for kind in (route.response, route.query, route.body) if kind is not None]
+    kinds = list(dict.fromkeys([Error, *kinds]))
+    references, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip(kinds, references, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         operation = {**_operation(route, schemas, components), "security": _security(route, token)}
@@ -216,14 +213,8 @@ def openapi(version: str, *, token: bool) -> dict[str, Any]:
     }
 
 
-def _kinds() -> Iterable[Any]:
-    yield Error
-    for route in ROUTES:
-        yield from (kind for kind in (route.answer, route.query, route.body) if kind is not None)
-
-
 def _security(route: Route, token: bool) -> list[dict[str, list[str]]]:
-    """The ways in: an inbox is named by its key, or by the query, which needs no more."""
+    """Return the alternatives: an Api-Key names the inbox, or the query does."""
     if route.open:
         return []
     needed: dict[str, list[str]] = {"token": []} if token else {}
@@ -242,16 +233,16 @@ def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str
         for name, schema in query.items()
         if route.scoped or name != "inbox"
     ]
-    answer: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
-    if route.answer is not None:
-        answer = _json(schemas[route.answer])
+    content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
+    if route.response is not None:
+        content = _json(schemas[route.response])
     operation: dict[str, Any] = {
         "operationId": route.name,
-        "summary": route.does,
+        "summary": route.summary,
         "parameters": parameters,
         "responses": {
-            "200": {"description": route.does, "content": answer},
-            "default": {"description": "why not", "content": _json(schemas[Error])},
+            "200": {"description": route.summary, "content": content},
+            "default": {"description": "error", "content": _json(schemas[Error])},
         },
     }
     if route.body is not None:

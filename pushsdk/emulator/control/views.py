@@ -1,4 +1,4 @@
-"""What the control API answers, as values: the shapes that its OpenAPI document shows, and how they are made."""
+"""The response bodies of the control API, and the functions that build them from stored values."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ __all__ = [
 ]
 
 _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
-_SHOWN_USERS = 1000
-_SHOWN_PLACEHOLDERS = 200
-_LONGEST = 1 << 20  # bytes of a body that is told as a command and as a program: 16 MB of them took seconds
+_MAX_USERS = 1000
+_MAX_PLACEHOLDERS = 200
+_MAX_SNIPPET = 1 << 20  # bytes of a body that is shown as a command and a program: 16 MB took seconds
 _TOO_LONG = "# This request is too long to be copied from here.\n"
 
 
 class RequestPage(Struct, frozen=True):
-    """Requests, the newest first; ``next`` is what ``before`` is for the rest, null at the end."""
+    """Requests, newest first; ``next`` is ``before`` of the next page, null at the end."""
 
     requests: Sequence[RequestSummary]
     next: int | None
 
 
 class Advice(Struct, frozen=True):
-    """What lint says of a body: where, which rule of it, and what to do."""
+    """A finding of lint: the path in the body, the code of the rule, the advice."""
 
     path: str
     code: str
@@ -60,9 +60,9 @@ class Advice(Struct, frozen=True):
 
 
 class RequestView(RequestSummary, frozen=True, kw_only=True):
-    """One request whole: its ``body`` decoded, null where it is no JSON, and the ``text`` as it came.
+    """One request: ``body`` is the JSON, null if invalid; ``text`` is the raw body.
 
-    Of one that is over 64 KiB beside its users only the beginning of the ``text`` is shown, and ``lint`` says so.
+    If the body has over 64 KiB beside its users, ``text`` is cut, and ``lint`` contains an advice about that.
     """
 
     body: Any
@@ -75,7 +75,7 @@ class RequestView(RequestSummary, frozen=True, kw_only=True):
 
 
 class UserView(Struct, frozen=True, kw_only=True):
-    """What one user got: pushes ``accepted`` in all, those of them that are kept, and what the devices show."""
+    """The pushes of one user: the number ever ``accepted``, the stored ones, and the notifications on each device."""
 
     user_id: str
     accepted: int
@@ -85,21 +85,21 @@ class UserView(Struct, frozen=True, kw_only=True):
 
 
 class UserPage(Struct, frozen=True):
-    """Users by their id; ``next`` is what ``after`` is for the rest, null at the end."""
+    """Users sorted by id; ``next`` is ``after`` of the next page, null at the end."""
 
     users: Sequence[UserCount]
     next: str | None
 
 
 class Recipient(Struct, frozen=True):
-    """Who gets a campaign, and the row that fills the placeholders."""
+    """A user of a campaign, and the row of the segment that fills the placeholders."""
 
     user_id: str
     fields: Mapping[str, Any]
 
 
 class CampaignView(Struct, frozen=True, kw_only=True):
-    """A campaign: when it starts and how that was read, and what became of its segment."""
+    """A campaign: its schedule, its segment and the result; see `Campaign`."""
 
     uuid: str
     id: int
@@ -118,17 +118,14 @@ class CampaignView(Struct, frozen=True, kw_only=True):
 
 
 class FaultList(Struct, frozen=True):
-    """The rules of an inbox in the order they are tried, and the seed of their draws.
-
-    Each rule as it was given, with its name, whether it is ``enabled``, and its ``hits``.
-    """
+    """The rules of an inbox in the order they are tried, each with ``name``, ``enabled`` and ``hits``."""
 
     faults: Sequence[Mapping[str, Any]]
     seed: int
 
 
 class PresetView(Struct, frozen=True):
-    """A named list of rules, what it is about, and what each of them does, by its name."""
+    """A named list of rules, its subject, and an explanation of each rule by name."""
 
     name: str
     about: str
@@ -137,7 +134,7 @@ class PresetView(Struct, frozen=True):
 
 
 class WaitResult(Struct, frozen=True):
-    """Whether there were enough in time, how many there are, the newest of them, and whether a reset came between."""
+    """The result of a wait: ``matched`` is True if there were enough requests in time; ``requests`` are the newest."""
 
     matched: bool
     count: int
@@ -146,60 +143,60 @@ class WaitResult(Struct, frozen=True):
 
 
 class DeleteResult(Struct, frozen=True):
-    """How many requests went from the list. The counts per user are kept."""
+    """The number of deleted requests. The counts per user are kept."""
 
     deleted: int
     counts: Literal["kept"] = "kept"
 
 
 def request_view(request: RequestSummary, body: bytes) -> RequestView:
-    """A request with its body, and what can be said of it."""
+    """Return a request with its body, lint, placeholders and snippets."""
     large = len(body) > LARGE and weight(body) > LARGE
     value: Any = None if large else _decoded(body, object)
-    sent = value if isinstance(value, dict) else {}
-    user_ids = sent.get("userIds")
+    fields = value if isinstance(value, dict) else {}
+    user_ids = fields.get("userIds")
     endpoint = request.endpoint or "push"
     return RequestView(
-        **{**msgspec.structs.asdict(request), "body": _shown(body, value)},
+        **{**msgspec.structs.asdict(request), "body": _without_surplus_users(body, value)},
         text=(body[:LARGE] if large else body).decode("utf-8", "replace"),
-        user_ids=[str(user_id) for user_id in user_ids[:_SHOWN_USERS]] if isinstance(user_ids, list) else [],
-        lint=[_too_large(body)] if large else [Advice(each.path, each.code, each.message) for each in lint(sent)],
-        placeholders=_placeholders(sent.get("message")),
-        curl=_TOO_LONG if large or len(body) > _LONGEST else curl(endpoint, body),
-        python=_TOO_LONG if large or len(body) > _LONGEST else python(endpoint, body),
+        user_ids=[str(user_id) for user_id in user_ids[:_MAX_USERS]] if isinstance(user_ids, list) else [],
+        lint=[_too_large(body)] if large else [Advice(hint.path, hint.code, hint.message) for hint in lint(fields)],
+        placeholders=_placeholders(fields.get("message")),
+        curl=_TOO_LONG if large or len(body) > _MAX_SNIPPET else curl(endpoint, body),
+        python=_TOO_LONG if large or len(body) > _MAX_SNIPPET else python(endpoint, body),
     )
 
 
-def user_view(user_id: str, accepted: int, got: Sequence[Delivered], now: float) -> UserView:
-    """Return the pushes that a user got, and how the devices show them now. Large messages are not shown."""
-    pushes = [_push_view(each, _sent(each.body) if weight(each.body) <= LARGE else _BodyContent()) for each in got]
-    sent = [push for push in pushes if push.message is not None]  # a campaign may have none, and shows nothing then
+def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: float) -> UserView:
+    """Return the pushes of a user, and the notifications on the devices now. Large messages are left out."""
+    pushes = [_push_view(push) for push in delivered]
+    shown = [push for push in pushes if push.message is not None]  # a campaign may have no message
     return UserView(
         user_id=user_id,
         accepted=accepted,
         campaigns=sum(push.campaign is not None for push in pushes),
         pushes=pushes,
-        devices={platform: notifications(sent, user_id=user_id, now=now, platform=platform) for platform in _PLATFORMS},
+        devices={name: notifications(shown, user_id=user_id, now=now, platform=name) for name in _PLATFORMS},
     )
 
 
 def campaign_view(campaign: Campaign, recipients: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> CampaignView:
-    """A campaign with the first who get it."""
+    """Return a campaign with a page of its recipients."""
     state = msgspec.structs.asdict(campaign)
     body = state.pop("body")
     return CampaignView(
         **state,
-        segment=_sent(body).segment if len(body) <= LARGE else None,
+        segment=_content(body).segment if len(body) <= LARGE else None,
         recipients=[Recipient(user_id, fields) for user_id, fields in recipients],
     )
 
 
 def faults(rules: Rules) -> FaultList:
-    """The rules with their hits."""
+    """Return the rules with their hits."""
     hits, enabled = rules.hits(), rules.enabled()
     return FaultList(
         [
-            {**_given(fault), "name": name, "enabled": enabled[name], "hits": hits[name]}
+            {**_arguments(fault), "name": name, "enabled": enabled[name], "hits": hits[name]}
             for name, fault in zip(hits, rules.faults, strict=True)
         ],
         rules.seed,
@@ -207,66 +204,67 @@ def faults(rules: Rules) -> FaultList:
 
 
 def presets() -> list[PresetView]:
-    """The named lists of rules there are."""
+    """Return all presets."""
     return [
-        PresetView(name, preset.about, [_given(fault) for fault in preset.faults], preset.explained)
+        PresetView(name, preset.about, [_arguments(fault) for fault in preset.faults], preset.explained)
         for name, preset in PRESETS.items()
     ]
 
 
-def _given(fault: Struct) -> Any:
-    """A rule as it would be written: what was left out is left out."""
+def _arguments(fault: Struct) -> Any:
+    """Return a rule as JSON that `load_faults` reads, without defaults."""
     return {name: value for name, value in msgspec.to_builtins(fault).items() if value not in (None, {}, "")}
 
 
 class _BodyContent(Struct, frozen=True, rename="camel"):
-    """What a body says that was accepted; the rest, its users above all, is skipped."""
+    """The shown fields of an accepted body. Users are skipped, because there may be many."""
 
     message: dict[str, Any] | None = None
     custom_fields: dict[str, Any] | None = None
     segment: Any = None
 
 
-def _sent(body: bytes) -> _BodyContent:
-    # Fields that the interface does not have may hold what can't be decoded: they were skipped on the way in, too.
+def _content(body: bytes) -> _BodyContent:
+    # An undocumented field may hold what can't be decoded; the service ignored the field, too.
     return _decoded(body, _BodyContent) or _BodyContent()
 
 
-def _push_view(each: Delivered, sent: _BodyContent) -> PushView:
+def _push_view(push: Delivered) -> PushView:
+    content = _content(push.body) if weight(push.body) <= LARGE else _BodyContent()
     return PushView(
-        id=each.id,
-        time=each.time,
-        times=each.times,
-        campaign=each.campaign,
-        message=sent.message,
-        custom_fields=each.fields if each.campaign is not None else sent.custom_fields,
+        id=push.id,
+        time=push.time,
+        times=push.times,
+        campaign=push.campaign,
+        message=content.message,
+        custom_fields=push.fields if push.campaign is not None else content.custom_fields,
     )
 
 
 def _too_large(body: bytes) -> Advice:
-    advice = f"{len(body):,} bytes, over {LARGE:,} of them beside the users: it is shown raw, cut, and unchecked"
+    advice = f"{len(body):,} bytes, over {LARGE:,} of them beside the users: shown raw, cut, and unchecked"
     return Advice("$", "large", advice)
 
 
 def _decoded(body: bytes, kind: type[T]) -> T | None:
-    """The body as this kind, or None where it is none."""
+    """Decode the body; return None if that fails."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError):
         return None
 
 
-def _shown(body: bytes, value: Any) -> Any:
-    """The JSON of a body as it came, but for users over those shown. It is not encoded anew: that bounds its depth."""
-    if isinstance(value, dict) and isinstance(user_ids := value.get("userIds"), list) and len(user_ids) > _SHOWN_USERS:
+def _without_surplus_users(body: bytes, value: Any) -> Any:
+    """Return the JSON of a body without users beyond those shown. Raw JSON is embedded, which bounds the depth."""
+    if isinstance(value, dict) and isinstance(user_ids := value.get("userIds"), list) and len(user_ids) > _MAX_USERS:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        return {**fields, "userIds": user_ids[:_SHOWN_USERS]}
+        return {**fields, "userIds": user_ids[:_MAX_USERS]}
     return None if value is None else msgspec.Raw(body)
 
 
 def _placeholders(message: Any) -> list[str]:
     fields = message if isinstance(message, dict) else {}
-    languages = [given for name in ("title", "subtitle", "body") if isinstance(given := fields.get(name), dict)]
-    texts = [text for given in languages for text in given.values() if isinstance(text, str)]
-    names = dict.fromkeys(each.name for text in texts for each in find_placeholders(text))
-    return list(names)[:_SHOWN_PLACEHOLDERS]
+    languages = [texts for name in ("title", "subtitle", "body") if isinstance(texts := fields.get(name), dict)]
+    texts = [text for translations in languages for text in translations.values() if isinstance(text, str)]
+    names = dict.fromkeys(placeholder.name for text in texts for placeholder in find_placeholders(text))
+    return list(names)[:_MAX_PLACEHOLDERS]

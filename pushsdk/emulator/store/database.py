@@ -1,14 +1,14 @@
-"""The store's file: its tables and its lock; one connection that writes, and a pool of those that read."""
+"""The store's file: tables, lock, one writing connection, a pool of reading connections."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from pushsdk._io.files import lock
@@ -17,28 +17,25 @@ from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
 
 __all__ = ["Database", "StoreError"]
 
-_BUSY = 5.0  # seconds; only another program can hold the file at all
+_BUSY = 5.0  # seconds; only a foreign program can lock the file
 _WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
-# Bytes of the log. Users in no order change many pages, which a checkpoint at every commit would write twice.
+# Bytes of the log. Unordered users change many pages, which frequent checkpoints would write twice.
 _WAL_LIMIT = 64 * 1024 * 1024
-_TEMPORARY = "pushsdk-emulator-"
-_FILE = "store"  # in a temporary folder
-_TRIES = 100  # for a folder that no cleaner takes for an abandoned one
 
 _SCHEMA = """
 CREATE TABLE store(
-    salt BLOB NOT NULL,                      -- of the digests of keys
+    salt BLOB NOT NULL,                      -- of the digests of Api-Keys
     bytes INTEGER NOT NULL);                 -- of all bodies
 INSERT INTO store VALUES (randomblob(32), 0);
 CREATE TABLE inboxes(
-    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never used again: what is in flight to a reset inbox finds no row
+    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never reused, so a request in flight during a reset finds no inbox
     digest BLOB NOT NULL UNIQUE,
     name TEXT NOT NULL UNIQUE,
     label TEXT NOT NULL,
-    requests INTEGER NOT NULL DEFAULT 0,     -- those that are kept
+    requests INTEGER NOT NULL DEFAULT 0,     -- stored ones
     bytes INTEGER NOT NULL DEFAULT 0);       -- of their bodies
 CREATE TABLE requests(
-    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never used again, so a mark in the list stays valid
+    id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never reused, so a position in the list stays valid
     inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,
     time REAL NOT NULL,
     endpoint TEXT,
@@ -48,7 +45,7 @@ CREATE TABLE requests(
     error TEXT,
     users INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
-    card BLOB NOT NULL,
+    preview BLOB NOT NULL,
     title TEXT NOT NULL,
     text TEXT NOT NULL,
     langs TEXT NOT NULL,
@@ -65,7 +62,7 @@ END;
 CREATE TABLE received(                       -- accepted pushes of each user; outlives the request
     inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,
     user TEXT NOT NULL,
-    digest INTEGER NOT NULL,                 -- of the content, see PushBody
+    digest INTEGER NOT NULL,                 -- of the content, see PushBody.digest
     request INTEGER NOT NULL,
     times INTEGER NOT NULL,
     PRIMARY KEY(inbox, user, digest, request)) WITHOUT ROWID;
@@ -87,43 +84,43 @@ CREATE TABLE recipients(
     fields TEXT NOT NULL,
     PRIMARY KEY(request, user)) WITHOUT ROWID;
 """
-_FORMAT = FileFormat(name="emulator store", application_id=0x70757368, version=3, schema=_SCHEMA)  # "push"
+_FORMAT = FileFormat(name="emulator store", application_id=0x70757368, version=4, schema=_SCHEMA)  # "push"
 
 
 class StoreError(Exception):
-    """The store's file can't be used; the text says why and what to do."""
+    """The store's file can't be used; the text states the reason and the fix."""
 
 
 class Database:
     """One SQLite file with a write-ahead log.
 
-    A file at ``path`` is locked for this process, and survives it. None is a temporary file, removed with this object
-    or with the process. Opening raises `StoreError` if the file is in use, foreign, of another version or damaged: such
-    a file is never written to. A forked child can neither read nor write, and leaves everything to its parent.
+    A file at ``path`` is locked for this process, and stays. None is a temporary file, removed with this object or at
+    the exit of the process (a kill leaves it to the system's cleaning of temporary files). Raises `StoreError` if the
+    file is in use, foreign, of another version or damaged; such a file is never written to. A forked child can neither
+    read nor write, and closes nothing.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._guard = ProcessGuard()
-        self._idle: list[sqlite3.Connection] = []  # readers that are not in use
+        self._idle: list[sqlite3.Connection] = []  # readers not in use
         self._temporary = path is None
-        self._path, release = _temporary_place() if path is None else _kept_place(path.absolute())
+        self._path, release = _temporary_path() if path is None else _locked_path(path.absolute())
         try:
             writer = self._open()
         except BaseException:
             release()
             raise
         self._writer: sqlite3.Connection | None = writer  # None after close()
-        folder = self._path.parent if self._temporary else None
         #: Close everything now; a second call does nothing.
         self.discard: Callable[[], object] = weakref.finalize(
-            self, _discard, self._guard, [writer], self._idle, release=release, folder=folder
+            self, _discard, self._guard, [writer], self._idle, release=release
         )
 
     def _open(self) -> sqlite3.Connection:
         try:
             writer = open_database(self._path, _FORMAT, timeout=_BUSY)
             try:
-                # A temporary file has nothing to lose to a power cut; another may lose its last commits, never itself.
+                # After a power cut a temporary file is gone anyway; another loses its last commits at most.
                 writer.execute(f"PRAGMA synchronous = {'OFF' if self._temporary else 'NORMAL'}")
                 writer.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
                 writer.execute(f"PRAGMA wal_autocheckpoint = {_WAL_LIMIT // 4096}")
@@ -139,9 +136,9 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: committed at the end, or nothing of it at all. In one thread at a time.
+        """Run one transaction, committed at the end of the block. Raises `StoreError`, for example for a full disk.
 
-        Raises `StoreError`, for example if the disk is full.
+        Only one thread may write at a time.
         """
         self._check_process()
         if self._writer is None:
@@ -152,7 +149,7 @@ class Database:
                 yield self._writer
                 self._writer.execute("COMMIT")
             finally:
-                self._writer.rollback()  # what was not committed; a full disk has rolled back already
+                self._writer.rollback()  # no effect after a commit, or if SQLite rolled back by itself
         except sqlite3.Error as error:
             is_full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
             hint = "; free some space, or reset an inbox" if is_full else ""
@@ -160,7 +157,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One snapshot: all reads in it see the same moment. From any thread, also after the end."""
+        """Open one snapshot: all reads in the block see the same state. From any thread, also after `close`."""
         self._check_process()
         try:
             db = self._reader()
@@ -170,7 +167,7 @@ class Database:
             finally:
                 db.rollback()
                 self._idle.append(db)
-                if self._writer is None:  # after the end the file is not ours any more
+                if self._writer is None:  # after close() another emulator may use the file
                     _close_all(self._idle)
         except sqlite3.Error as error:
             raise StoreError(f"the emulator's store can't be read: {error}") from None
@@ -186,68 +183,44 @@ class Database:
 
     def _check_process(self) -> None:
         if self._guard.is_inherited:
-            raise StoreError("the emulator runs in the process that this one was forked from: ask there")
+            raise StoreError("a forked child can't use its parent's emulator: use it in the parent")
 
     def close(self) -> None:
-        """End writing and unlock the file; a temporary file goes with this object. Reading goes on."""
+        """Stop writing and unlock the file. Reading still works; a temporary file is removed with this object."""
         if not self._temporary:
             self._writer = None
             self.discard()
 
 
 def _unusable(path: Path, error: Exception) -> StoreError:
-    why = error.strerror if isinstance(error, OSError) else error
-    return StoreError(f"{path} can't be used as a store: {why}; name another file")
+    reason = error.strerror if isinstance(error, OSError) else error
+    return StoreError(f"{path} can't be used as a store: {reason}; name another file")
 
 
-def _temporary_place() -> tuple[Path, Callable[[], None]]:
-    """Return a file in a new, locked folder, and its unlocking. Folders that a kill left behind are removed."""
+def _temporary_path() -> tuple[Path, Callable[[], None]]:
+    """Return a file in a new folder, and the function that removes the folder."""
     try:
-        _clean_up(Path(tempfile.gettempdir()))
-        for _ in range(_TRIES):
-            path = Path(tempfile.mkdtemp(prefix=_TEMPORARY)) / _FILE
-            # Another process that cleans up now may lock first, and then removes the folder.
-            with suppress(BlockingIOError, FileNotFoundError):
-                return path, lock(_lock_of(path))
+        folder = Path(tempfile.mkdtemp(prefix="pushsdk-emulator-"))
     except OSError as error:
         raise StoreError(f"no temporary store can be made: {error.strerror}; name a file, or set TMPDIR") from None
-    raise StoreError("no temporary store can be made: others take it at once; name a file")
+    return folder / "store", partial(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _clean_up(folders: Path) -> None:
-    for held in folders.glob(f"{_TEMPORARY}*/{_FILE}.lock"):
-        with suppress(OSError):  # it is in use, or gone meanwhile
-            if held.parent.lstat().st_uid == getattr(os, "getuid", int)():
-                release = lock(held)
-                shutil.rmtree(held.parent, ignore_errors=True)
-                release()
-
-
-def _kept_place(path: Path) -> tuple[Path, Callable[[], None]]:
+def _locked_path(path: Path) -> tuple[Path, Callable[[], None]]:
+    """Return the path, and the function that unlocks the path."""
     try:
-        return path, lock(_lock_of(path))
+        return path, lock(path.with_name(f"{path.name}.lock"))
     except BlockingIOError:
         raise StoreError(f"{path} is in use by another emulator: end that one, or name another file") from None
     except OSError as error:
         raise _unusable(path, error) from None
 
 
-def _lock_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.lock")
-
-
-def _discard(
-    guard: ProcessGuard,
-    *connections: list[sqlite3.Connection],
-    release: Callable[[], None],
-    folder: Path | None,
-) -> None:
+def _discard(guard: ProcessGuard, *connections: list[sqlite3.Connection], release: Callable[[], None]) -> None:
     if guard.is_inherited:
         return
-    for each in connections:
-        _close_all(each)
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+    for group in connections:
+        _close_all(group)
     release()
 
 

@@ -1,6 +1,7 @@
-"""What the service took, and what it was sent: every statement over the tables of ``database``.
+"""The store: every SQL statement over the tables of ``database``.
 
-The record of the oracle: how often each user was accepted, per inbox. Bodies are bounded, those counts are not.
+The number of pushes accepted for each user is kept forever, per inbox: tests rely on it. Stored bodies are bounded.
+`Store.duplicates` decides what is a duplicate.
 """
 
 from __future__ import annotations
@@ -37,29 +38,31 @@ from pushsdk.emulator.store.search import Search
 __all__ = ["NO_BOUND", "NO_INBOX", "InboxRef", "Store", "StoreError"]
 
 NO_BOUND = (1 << 63) - 1
-_SLACK = 100  # if there are too many bytes, a hundredth more is dropped: not one request for each that arrives
+_SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another
 _ALL = Search()
 
-_ENTRY = ("inbox", "time", "endpoint", "status", "accepted", "fault", "error", "users", "title", "text", "body")
-_COLUMNS = (*_ENTRY, "bytes", "card", "langs")
-# No row if the inbox was reset meanwhile.
+_RECORD = ("inbox", "time", "endpoint", "status", "accepted", "fault", "error", "users", "title", "text", "body")
+_COLUMNS = (*_RECORD, "bytes", "preview", "langs")
+# Inserts nothing if the inbox was reset in the meantime.
 _INSERT = (
     f"INSERT INTO requests({', '.join(_COLUMNS)}) SELECT {', '.join(f':{name}' for name in _COLUMNS)}"
     " FROM inboxes WHERE id = :inbox"
 )
-_SUMMARY = ("id", "time", "endpoint", "status", "accepted", "fault", "error", "users", "bytes", "card")
+_SUMMARY = ("id", "time", "endpoint", "status", "accepted", "fault", "error", "users", "bytes", "preview")
 _REQUEST = f"SELECT {', '.join(_SUMMARY)}, (SELECT uuid FROM campaigns WHERE request = requests.id)"
 
 _STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started", "finished", "users", "error")
 _CAMPAIGN = f"SELECT inbox, id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
 _CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
 
+_ACCEPTED = "SELECT total(times) FROM received WHERE inbox = ? AND user = ?"
+
 _encode = msgspec.json.Encoder().encode
-_card = msgspec.json.Decoder(Preview)
+_preview = msgspec.json.Decoder(Preview)
 
 
 class InboxRef(Struct, frozen=True):
-    """An inbox as the store knows it: ``id`` within, another one after a reset, ``name`` towards the outside."""
+    """An inbox in the store: ``name`` is public and stays, ``id`` is internal and changes with each reset."""
 
     id: int
     name: str
@@ -69,14 +72,13 @@ NO_INBOX = InboxRef(0, "")
 
 
 class Store:
-    """Keeps requests, campaigns and who was accepted, per inbox; in ``path``, or a temporary file.
+    """Keeps the requests, campaigns and accepted users of each inbox; in ``path``, or in a temporary file.
 
-    ``keep`` requests of each inbox and ``max_bytes`` of bodies over all of them are kept, and for ``max_age`` seconds:
-    beyond, each write drops the oldest. The counts per user, on which the verdicts rest, are never dropped.
+    Keeps ``keep`` requests per inbox, ``max_bytes`` of bodies in all, and nothing older than ``max_age`` seconds: each
+    write drops the oldest beyond. The counts per user are never dropped.
 
-    Any thread may read and write. Every reader sees one moment, also after the end. The file is opened by the first
-    use. Raises `StoreError` if that fails, or if nothing can be written, for example to a full disk: then nothing of
-    the write is stored.
+    Any thread may read and write, and may still read after `close`. The first use opens the file. Methods raise
+    `StoreError` if the file can't be used, and then store nothing of the write.
     """
 
     def __init__(
@@ -94,10 +96,10 @@ class Store:
         self._max_bytes = max_bytes
         self._max_age = max_age
         self._lock = threading.RLock()  # held while the file is opened or written
-        self._opened: Database | None = None  # set by the first use, kept after the end
+        self._opened: Database | None = None  # set by open(), kept after close() for readers
 
     def open(self) -> Database:
-        """Open the file now, not at the first use."""
+        """Open the file if it is not open yet."""
         with self._lock:
             if self._opened is None:
                 self._opened = Database(self._path)
@@ -108,7 +110,7 @@ class Store:
         return self._opened or self.open()
 
     def close(self) -> None:
-        """End writing. Reading goes on."""
+        """Stop writing; reading still works."""
         with self._lock:
             if self._opened is not None:
                 self._opened.close()
@@ -118,10 +120,18 @@ class Store:
         with self._lock, self._database.writing() as db:
             yield db
 
+    def _all(self, query: str, *values: object) -> list[Any]:
+        with self._database.reading() as db:
+            return db.execute(query, values).fetchall()
+
+    def _first(self, query: str, *values: object) -> Any:
+        with self._database.reading() as db:
+            return db.execute(query, values).fetchone()
+
     # Inboxes
 
     def inbox(self, api_key: str) -> InboxRef:
-        """Return the inbox of this key, made if there is none. The key is not stored, only a salted digest."""
+        """Return the inbox of this key; create one if there is none. Only a salted digest of the key is stored."""
         ref = self.find(api_key)
         if ref is NO_INBOX:
             with self._writing() as db:
@@ -134,7 +144,7 @@ class Store:
         return ref
 
     def find(self, api_key: str) -> InboxRef:
-        """Return the inbox of this key, or `NO_INBOX`, which is empty."""
+        """Return the inbox of this key, or the empty `NO_INBOX`."""
         return self._inbox("digest", self._digest(api_key)) or NO_INBOX
 
     def named(self, name: str) -> InboxRef | None:
@@ -145,27 +155,25 @@ class Store:
         return hmac.digest(self._database.salt, api_key.encode("utf-8", "surrogatepass"), hashlib.sha256)
 
     def _inbox(self, column: str, value: str | bytes) -> InboxRef | None:
-        with self._database.reading() as db:
-            row = db.execute(f"SELECT id, name FROM inboxes WHERE {column} = ?", (value,)).fetchone()
-            return row and InboxRef(*row)
+        row = self._first(f"SELECT id, name FROM inboxes WHERE {column} = ?", value)
+        return row and InboxRef(*row)
 
     def inboxes(self) -> list[InboxView]:
-        """Return all inboxes, the one with the last request first."""
-        with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT name, label, requests,"
-                " (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last"
-                " FROM inboxes ORDER BY last DESC, id"
-            )
-            return [InboxView(*row) for row in rows]
+        """Return all inboxes, the one with the latest request first."""
+        rows = self._all(
+            "SELECT name, label, requests,"
+            " (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last"
+            " FROM inboxes ORDER BY last DESC, id"
+        )
+        return [InboxView(*row) for row in rows]
 
     def label(self, inbox: InboxRef, label: str) -> None:
-        """Name an inbox for those who look at it."""
+        """Set the label that the page shows for an inbox."""
         with self._writing() as db:
             db.execute("UPDATE inboxes SET label = ? WHERE id = ?", (label, inbox.id))
 
     def reset(self, inbox: InboxRef) -> InboxRef:
-        """Replace an inbox by an empty one and return that. What is in flight to the former one is not stored."""
+        """Replace an inbox by an empty one and return the new one. Requests in flight during a reset are not stored."""
         with self._writing() as db:
             row = db.execute("SELECT digest, name, label FROM inboxes WHERE id = ?", (inbox.id,)).fetchone()
             if row is not None:
@@ -175,37 +183,37 @@ class Store:
 
     # Writing
 
-    def write(self, entries: Sequence[RequestRecord]) -> None:
-        """Store all or none of these, and give each its ``id``; 0 if its inbox was reset meanwhile."""
+    def write(self, records: Sequence[RequestRecord]) -> None:
+        """Store all records or none, and set the ``id`` of each; 0 if the inbox was reset in the meantime."""
         with self._writing() as db:
-            for entry in entries:
-                entry.id = _insert(db, entry)
-            self._drop_surplus(db, entries)
+            for record in records:
+                record.id = _insert(db, record)
+            self._drop_surplus(db, records)
 
     def _drop_surplus(self, db: Connection, new: Sequence[RequestRecord]) -> None:
         if self._max_age is not None and new:
             since = "SELECT id FROM requests WHERE time >= ? ORDER BY id LIMIT 1"
             db.execute(f"DELETE FROM requests WHERE id < ({since})", (new[-1].time - self._max_age,))
-        for inbox in {entry.inbox for entry in new}:
+        for inbox in {record.inbox for record in new}:
             surplus = db.execute("SELECT requests - ? FROM inboxes WHERE id = ?", (self._keep, inbox)).fetchone()
             if surplus is not None and surplus[0] > 0:
                 _drop_oldest(db, inbox, count=surplus[0])
         (excess,) = db.execute("SELECT bytes - ? FROM store", (self._max_bytes,)).fetchone()
         excess += self._max_bytes // _SLACK if excess > 0 else 0
-        while excess > 0:  # the inbox with most bytes gives first
+        while excess > 0:  # take from the largest inbox first
             inbox, size = db.execute("SELECT id, bytes FROM inboxes ORDER BY bytes DESC LIMIT 1").fetchone()
             _drop_oldest(db, inbox, size=excess)
             excess -= size
 
     def delete(self, inbox: InboxRef, search: Search = _ALL, *, only: int | None = None) -> int:
-        """Drop requests from the list, not from the counts: one, or those of a search. Return how many."""
+        """Delete the requests of a search, or only one, and return their number. The counts per user stay."""
         after, before = (0, NO_BOUND) if only is None else (only - 1, only + 1)
         where, values = _where(inbox, search, after, before)
         with self._writing() as db:
             return db.execute(f"DELETE FROM requests WHERE id IN (SELECT id {where})", values).rowcount
 
     def update(self, campaign: Campaign) -> None:
-        """Store what became of a campaign, if it is still there."""
+        """Store the state of a campaign, if the campaign still exists."""
         values = [getattr(campaign, name) for name in _STATE]
         with self._writing() as db:
             db.execute(
@@ -214,7 +222,7 @@ class Store:
             )
 
     def deliver(self, campaign: Campaign, batch: Iterable[tuple[str, Mapping[str, object]]]) -> bool:
-        """Store recipients of a campaign, with the rows that fill the placeholders; False if the campaign is gone."""
+        """Store recipients and their rows of the segment; return False if the campaign no longer exists."""
         rows = [(campaign.id, user, _encode(fields)) for user, fields in batch]
         with self._writing() as db:
             if db.execute("SELECT 1 FROM campaigns WHERE request = ?", (campaign.id,)).fetchone() is None:
@@ -223,122 +231,106 @@ class Store:
             return True
 
     def withdraw(self, campaign: Campaign) -> None:
-        """Drop the recipients of a campaign, so that it can begin anew."""
+        """Delete the recipients of a campaign, so that the campaign can run again."""
         with self._writing() as db:
             db.execute("DELETE FROM recipients WHERE request = ?", (campaign.id,))
 
     # Users
 
     def accepted(self, inbox: InboxRef, user_id: str) -> int:
-        """Return how many times a push to this user was accepted."""
-        with self._database.reading() as db:
-            return _accepted(db, inbox, user_id)
+        """Return the number of pushes to this user that were accepted."""
+        return int(self._first(_ACCEPTED, inbox.id, user_id)[0])
 
     def received(
         self, inbox: InboxRef, *, like: str = "", after: str = "", same: int = 1, limit: int | None = None
     ) -> list[UserCount]:
-        """Return the users with the same push accepted at least ``same`` times, by their ids after ``after``."""
+        """Return the users with an equal push accepted at least ``same`` times, sorted by id, from ``after`` on.
+
+        Pushes are equal if `PushBody.digest` is: equal message and custom fields, in one request or several.
+        """
         with self._database.reading() as db:
             rows = db.execute(
                 "SELECT user, sum(times) FROM received WHERE inbox = ? AND user > ? AND (? = '' OR instr(user, ?))"
                 " GROUP BY user, digest ORDER BY user, digest",
                 (inbox.id, after, like, like),
             )
-            # In the order of the key, so that a page of few users reads no others.
+            # Lazily, in the order of the primary key: a page of users reads no further rows.
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
-            found = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
-            return list(islice(found, limit))
+            users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
+            return list(islice(users, limit))
 
     def users(self, inbox: InboxRef) -> dict[str, int]:
-        """Return every user with an accepted push, and how many."""
+        """Return the number of accepted pushes of each user."""
         return {user.user_id: user.accepted for user in self.received(inbox)}
 
     def duplicates(self, inbox: InboxRef) -> dict[str, int]:
-        """Return every user to whom the same push was accepted more than once, and how often at most."""
+        """Return the users with an equal push accepted more than once, and the highest such count."""
         return {user.user_id: user.same for user in self.received(inbox, same=2)}
 
     def delivered(
         self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
     ) -> tuple[int, list[Delivered]]:
-        """Return how many times a user was accepted, and the newest of what is kept of that, oldest first.
+        """Return `accepted` and the newest stored pushes and campaigns of a user, oldest first, in one snapshot.
 
-        Bodies beyond ``size`` bytes of newer ones are left out.
+        Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
         """
+        query = """
+            WITH pushed AS (
+                SELECT request, sum(times) AS times FROM received WHERE inbox = ? AND user = ? GROUP BY request),
+            got AS (
+                SELECT request AS id, time AS at, bytes AS size, times, NULL AS uuid, NULL AS fields
+                FROM pushed JOIN requests ON requests.id = request
+                UNION ALL
+                SELECT id, coalesce(started, time), bytes, 1, uuid, fields
+                FROM requests JOIN campaigns ON campaigns.request = id
+                JOIN recipients ON recipients.request = id AND user = ? WHERE inbox = ?
+                ORDER BY at DESC, id DESC LIMIT ?),
+            summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
+            SELECT id, at, CASE WHEN sum <= ? THEN body ELSE x'' END, times, uuid, fields
+            FROM summed JOIN requests USING (id) ORDER BY at, id"""
         with self._database.reading() as db:
-            rows = db.execute(
-                """
-                WITH pushed AS (
-                    SELECT request, sum(times) AS times FROM received WHERE inbox = ? AND user = ? GROUP BY request),
-                got AS (
-                    SELECT request AS id, time AS at, bytes AS size, times, NULL AS uuid, NULL AS fields
-                    FROM pushed JOIN requests ON requests.id = request
-                    UNION ALL
-                    SELECT id, coalesce(started, time), bytes, 1, uuid, fields
-                    FROM requests JOIN campaigns ON campaigns.request = id
-                    JOIN recipients ON recipients.request = id AND user = ? WHERE inbox = ?
-                    ORDER BY at DESC, id DESC LIMIT ?),
-                summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
-                SELECT id, at, CASE WHEN sum <= ? THEN body ELSE x'' END, times, uuid, fields
-                FROM summed JOIN requests USING (id) ORDER BY at, id
-                """,
-                (inbox.id, user_id, user_id, inbox.id, limit, size),
+            (accepted,) = db.execute(_ACCEPTED, (inbox.id, user_id)).fetchone()
+            rows = db.execute(query, (inbox.id, user_id, user_id, inbox.id, limit, size)).fetchall()
+        return int(accepted), [
+            Delivered(
+                **dict(zip(Delivered.__struct_fields__, row, strict=False)),
+                fields=fields and msgspec.json.decode(fields),
             )
-            found = [
-                Delivered(
-                    **dict(zip(Delivered.__struct_fields__, row, strict=False)),
-                    fields=fields and msgspec.json.decode(fields),
-                )
-                for *row, fields in rows
-            ]
-            return _accepted(db, inbox, user_id), found
+            for *row, fields in rows
+        ]
 
     # Campaigns
 
     def campaigns(self, inbox: InboxRef, *, limit: int = -1, size: int = NO_BOUND) -> tuple[Campaign, ...]:
-        """Return the newest campaigns that are kept, oldest first, without bodies over ``size`` bytes."""
+        """Return the newest stored campaigns, oldest first. A body over ``size`` bytes is left empty."""
         body = "CASE WHEN bytes <= ? THEN body ELSE x'' END"
-        with self._database.reading() as db:
-            rows = db.execute(
-                f"{_CAMPAIGN}, {body} {_CAMPAIGN_FROM} WHERE inbox = ? ORDER BY id DESC LIMIT ?",
-                (size, inbox.id, limit),
-            )
-            return tuple(_campaign(row) for row in rows)[::-1]
+        query = f"{_CAMPAIGN}, {body} {_CAMPAIGN_FROM} WHERE inbox = ? ORDER BY id DESC LIMIT ?"
+        return tuple(_campaign(row) for row in self._all(query, size, inbox.id, limit))[::-1]
 
     def campaign(self, inbox: InboxRef, uuid: str) -> Campaign | None:
         """Return one campaign of this inbox."""
-        with self._database.reading() as db:
-            row = db.execute(
-                f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE uuid = ? AND inbox = ?", (uuid, inbox.id)
-            ).fetchone()
-            return row and _campaign(row)
+        row = self._first(f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE uuid = ? AND inbox = ?", uuid, inbox.id)
+        return row and _campaign(row)
 
     def unfinished(self) -> list[tuple[int, Campaign]]:
-        """Return the campaigns that wait or were running, with the inbox of each."""
-        with self._database.reading() as db:
-            rows = db.execute(f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE state IN ('waiting', 'running') ORDER BY id")
-            return [(row[0], _campaign(row)) for row in rows]
+        """Return all waiting and running campaigns, each with the id of its inbox."""
+        query = f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE state IN ('waiting', 'running') ORDER BY id"
+        return [(row[0], _campaign(row)) for row in self._all(query)]
 
     def recipients(
         self, campaign: Campaign, *, after: str = "", limit: int = 100
     ) -> list[tuple[str, dict[str, object]]]:
-        """Return the recipients of a campaign with their rows, by their ids after ``after``."""
-        with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT user, fields FROM recipients WHERE request = ? AND user > ? ORDER BY user LIMIT ?",
-                (campaign.id, after, limit),
-            )
-            return [(user, msgspec.json.decode(fields)) for user, fields in rows]
+        """Return the recipients of a campaign with their rows, sorted by id, from ``after`` on."""
+        query = "SELECT user, fields FROM recipients WHERE request = ? AND user > ? ORDER BY user LIMIT ?"
+        rows = self._all(query, campaign.id, after, limit)
+        return [(user, msgspec.json.decode(fields)) for user, fields in rows]
 
     # Requests
 
     def pushes(self, inbox: InboxRef) -> tuple[Push, ...]:
-        """Return the accepted pushes that are kept, oldest first."""
-        with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT id, body, time FROM requests WHERE inbox = ? AND endpoint = 'push' AND accepted ORDER BY id",
-                (inbox.id,),
-            )
-            return tuple(Push(id=number, body=body, time=time) for number, body, time in rows)
+        """Return the stored accepted pushes, oldest first."""
+        query = "SELECT id, body, time FROM requests WHERE inbox = ? AND endpoint = 'push' AND accepted ORDER BY id"
+        return tuple(Push(id=number, body=body, time=time) for number, body, time in self._all(query, inbox.id))
 
     def requests(
         self,
@@ -350,43 +342,31 @@ class Store:
         limit: int = 100,
         forward: bool = False,
     ) -> list[RequestSummary]:
-        """Return requests with an id between the two, the newest first, or the oldest first if ``forward``."""
+        """Return stored requests with ``after`` < id < ``before``, newest first, or oldest first if ``forward``."""
         where, values = _where(inbox, search, after, before)
-        with self._database.reading() as db:
-            rows = db.execute(
-                f"{_REQUEST} {where} ORDER BY id {'ASC' if forward else 'DESC'} LIMIT ?", (*values, limit)
-            )
-            return [_summary(row) for row in rows]
+        query = f"{_REQUEST} {where} ORDER BY id {'ASC' if forward else 'DESC'} LIMIT ?"
+        return [_summary(row) for row in self._all(query, *values, limit)]
 
     def request(self, inbox: InboxRef, number: int) -> tuple[RequestSummary, bytes] | None:
         """Return one request and its body."""
-        with self._database.reading() as db:
-            row = db.execute(
-                f"{_REQUEST}, body FROM requests WHERE inbox = ? AND id = ?", (inbox.id, number)
-            ).fetchone()
-            return row and (_summary(row[:-1]), row[-1])
+        row = self._first(f"{_REQUEST}, body FROM requests WHERE inbox = ? AND id = ?", inbox.id, number)
+        return row and (_summary(row[:-1]), row[-1])
 
     def count_new(self, inbox: InboxRef, search: Search, after: int) -> tuple[int, int]:
-        """Return how many requests of a search have an id over ``after``, and the newest id of the inbox."""
+        """Return the number of requests of a search with an id over ``after``, and the newest id of the inbox."""
         where, values = _where(inbox, search, after, NO_BOUND)
         with self._database.reading() as db:
             (number,) = db.execute(f"SELECT count(*) {where}", values).fetchone()
             (newest,) = db.execute("SELECT max(id) FROM requests WHERE inbox = ?", (inbox.id,)).fetchone()
             return number, max(after, newest or 0)
 
-    def last_id(self) -> int:
-        """Return the id that was given last, also if that request is gone; 0 in a new store."""
-        with self._database.reading() as db:
-            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
-            return row[0] if row else 0
-
     def check(self) -> None:
-        """Raise `StoreError` if nothing can be written."""
+        """Raise `StoreError` if the store can't be written."""
         with self._writing():
             pass
 
     def totals(self) -> dict[str, int]:
-        """Count over all inboxes: users with an accepted push, with more than one, the pushes and campaigns kept."""
+        """Count over all inboxes: users with an accepted push, users with a duplicate, stored pushes and campaigns."""
         queries = {
             "users": "(SELECT DISTINCT inbox, user FROM received)",
             "duplicates": "(SELECT DISTINCT inbox, user FROM"
@@ -398,11 +378,11 @@ class Store:
             return {name: db.execute(f"SELECT count(*) FROM {query}").fetchone()[0] for name, query in queries.items()}
 
 
-def _insert(db: Connection, entry: RequestRecord) -> int:
-    values = {name: getattr(entry, name) for name in _ENTRY} | {
-        "bytes": len(entry.body),
-        "card": _encode(entry.card),
-        "langs": f" {' '.join(entry.card.languages)} ".casefold(),
+def _insert(db: Connection, record: RequestRecord) -> int:
+    values = {name: getattr(record, name) for name in _RECORD} | {
+        "bytes": len(record.body),
+        "preview": _encode(record.preview),
+        "langs": f" {' '.join(record.preview.languages)} ".casefold(),
     }
     cursor = db.execute(_INSERT, values)
     if not cursor.rowcount:
@@ -410,33 +390,26 @@ def _insert(db: Connection, entry: RequestRecord) -> int:
     request = int(cursor.lastrowid or 0)
     db.executemany(
         "INSERT INTO received VALUES (?, ?, ?, ?, ?)",
-        [(entry.inbox, user, entry.digest, request, times) for user, times in Counter(entry.user_ids).items()],
+        [(record.inbox, user, record.digest, request, times) for user, times in Counter(record.user_ids).items()],
     )
-    if entry.campaign is not None:
-        state = [getattr(entry.campaign, name) for name in _STATE]
+    if record.campaign is not None:
+        state = [getattr(record.campaign, name) for name in _STATE]
         marks = ", ".join("?" * len(_STATE))
         db.execute(f"INSERT INTO campaigns(request, {', '.join(_STATE)}) VALUES (?, {marks})", (request, *state))
     return request
 
 
 def _drop_oldest(db: Connection, inbox: int, *, count: int = -1, size: float = float("inf")) -> None:
-    """Drop at most so many of the oldest requests of an inbox, and as few as have this many bytes."""
-    gone = []
-    for number, bytes_ in db.execute(
+    """Delete the oldest requests of an inbox, at most ``count``, until ``size`` bytes are deleted."""
+    surplus = []
+    for number, length in db.execute(
         "SELECT id, bytes FROM requests WHERE inbox = ? ORDER BY id LIMIT ?", (inbox, count)
     ):
         if size <= 0:
             break
-        size -= bytes_
-        gone.append((number,))
-    db.executemany("DELETE FROM requests WHERE id = ?", gone)
-
-
-def _accepted(db: Connection, inbox: InboxRef, user_id: str) -> int:
-    (times,) = db.execute(
-        "SELECT total(times) FROM received WHERE inbox = ? AND user = ?", (inbox.id, user_id)
-    ).fetchone()
-    return int(times)
+        size -= length
+        surplus.append((number,))
+    db.executemany("DELETE FROM requests WHERE id = ?", surplus)
 
 
 def _campaign(row: tuple[Any, ...]) -> Campaign:
@@ -445,12 +418,12 @@ def _campaign(row: tuple[Any, ...]) -> Campaign:
 
 def _summary(row: tuple[Any, ...]) -> RequestSummary:
     values = dict(zip((*_SUMMARY, "campaign"), row, strict=True))
-    card = msgspec.structs.asdict(_card.decode(values.pop("card")))
-    return RequestSummary(**{**values, "accepted": bool(values["accepted"])}, **card)
+    preview = msgspec.structs.asdict(_preview.decode(values.pop("preview")))
+    return RequestSummary(**{**values, "accepted": bool(values["accepted"])}, **preview)
 
 
 def _where(inbox: InboxRef, search: Search, after: int, before: int) -> tuple[str, list[Any]]:
-    """Return FROM and WHERE of a search. Users are found by the index, not in the bodies."""
+    """Return FROM and WHERE of a search, and their values."""
     condition = f" AND {search.condition}" if search.condition else ""
     where = f"FROM requests WHERE inbox = ? AND id > ? AND id < ?{condition}"
     values: list[Any] = [inbox.id, after, before, *search.values]

@@ -1,4 +1,4 @@
-"""What the store keeps and tells: requests, pushes, campaigns. Values only."""
+"""The values that the store keeps and returns: requests, pushes, campaigns, users."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -23,7 +23,7 @@ Endpoint: TypeAlias = Literal["push", "campaigns"]
 
 
 class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a list shows of a request without reading its body: texts by language, cut, and what else it says."""
+    """The part of a body that lists show: shortened texts by language, and a few other fields."""
 
     title: dict[str, str] = {}
     body: dict[str, str] = {}
@@ -34,11 +34,11 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RequestRecord(Struct, kw_only=True):
-    """One request on its way into the store, which gives it its ``id``.
+    """One request to be stored; the store sets ``id``.
 
-    ``status`` is the answer's, None where none is given; ``accepted`` says whether the service took it, which a fault
-    can part from the answer. ``user_ids`` are those of an accepted push, ``digest`` that of its content. ``title`` and
-    ``text`` are what is searched.
+    ``status`` is None if no response was sent. ``accepted`` says whether the service accepted the request, which a
+    fault can hide from the client. ``user_ids`` and ``digest`` (of the content) are those of an accepted push.
+    ``title`` and ``text`` are searched.
     """
 
     inbox: int
@@ -52,7 +52,7 @@ class RequestRecord(Struct, kw_only=True):
     users: int = 0
     user_ids: tuple[str, ...] = ()
     digest: int = 0
-    card: Preview = Preview()
+    preview: Preview = Preview()
     title: str = ""
     text: str = ""
     campaign: "Campaign | None" = None
@@ -62,7 +62,7 @@ class RequestRecord(Struct, kw_only=True):
 class Push(Struct, frozen=True, kw_only=True):
     """One accepted push send request.
 
-    ``id`` counts up within the store, ``body`` holds the bytes as they came, ``time`` is in seconds since the epoch.
+    ``id`` counts up within the store, ``body`` is the raw body, ``time`` is in seconds since the epoch.
     """
 
     id: int
@@ -76,29 +76,26 @@ class Push(Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> dict[str, Any]:
-        """The message as it was sent, fields that the interface does not know included."""
+        """The message as sent, including fields that the interface does not document."""
         return msgspec.json.decode(self.body, type=_PushContent).message
 
     @property
     def custom_fields(self) -> dict[str, Any] | None:
-        """The custom fields as they were sent, or None where there were none."""
+        """The custom fields as sent; None if the request has none."""
         return msgspec.json.decode(self.body, type=_PushContent).custom_fields
 
 
 class _PushContent(Struct, frozen=True, rename="camel"):
-    """The parts of a push body, read when somebody asks."""
-
     user_ids: tuple[str, ...]
     message: dict[str, Any]
     custom_fields: dict[str, Any] | None = None
 
 
 class Campaign(Struct, frozen=True, kw_only=True):
-    """One accepted campaign: its ``uuid`` as answered, the ``body`` as it came, ``time`` as in `Push`.
+    """One accepted campaign: the ``uuid`` of the response, the raw ``body``, ``time`` as in `Push`.
 
-    ``state`` is "waiting", "running", "done", "failed" or "not run"; ``start`` is when it starts, in seconds since the
-    epoch, None where nothing says when; ``reading`` says how that was read. ``users`` and ``error`` tell what became of
-    its segment.
+    ``state`` is "waiting", "running", "done", "failed" or "not run". ``start`` is in seconds since the epoch, None if
+    the campaign has to be started by hand; ``reading`` explains it. ``users`` and ``error`` are the segment's result.
     """
 
     uuid: str
@@ -117,15 +114,15 @@ class Campaign(Struct, frozen=True, kw_only=True):
 
     @property
     def request(self) -> dict[str, Any]:
-        """The campaign create request as it was sent."""
+        """The campaign create request as sent."""
         request: dict[str, Any] = msgspec.json.decode(self.body)
         return request
 
 
 class Delivered(Struct, frozen=True, kw_only=True):
-    """What one user got: the push request or campaign ``id`` with its ``body``, and how many ``times``.
+    """A push request or campaign as one user got it, ``times`` in one request.
 
-    ``campaign`` is the uuid where it is one, ``fields`` then the user's row of the segment.
+    Of a campaign, ``campaign`` is the uuid and ``fields`` the user's row of the segment.
     """
 
     id: int
@@ -158,7 +155,7 @@ class RequestSummary(Struct, frozen=True, kw_only=True):
 
 
 class Unmatched(Struct, frozen=True, kw_only=True):
-    """The head of a request that reached no inbox, and why it was refused."""
+    """The head of a request that reached no inbox, and the error it was refused with."""
 
     time: float
     method: str
@@ -168,7 +165,7 @@ class Unmatched(Struct, frozen=True, kw_only=True):
 
 
 class InboxView(Struct, frozen=True):
-    """An inbox: its public name, its label, its requests that are kept, and the time of the last."""
+    """An inbox: its public name, its label, the number of stored requests, the time of the last request."""
 
     inbox: str
     label: str
@@ -177,7 +174,7 @@ class InboxView(Struct, frozen=True):
 
 
 class UserCount(Struct, frozen=True):
-    """A user, how many pushes were accepted, and how often the same one at most: over 1 is a duplicate."""
+    """A user, the number of accepted pushes, and the highest count of one and the same push: over 1 is a duplicate."""
 
     user_id: str
     accepted: int

@@ -1,21 +1,21 @@
 """The search line of the inbox: ``user:u1 title:"black friday" lang:de status:429 is:accepted words``, and its SQL.
 
-| term | finds requests |
+| term | requests found |
 |---|---|
 | ``user:ID`` | to this user |
-| ``title:TEXT``, ``body:TEXT`` | with it in a title, or in another of their texts |
-| ``lang:CODE`` | with texts in this language; ``de`` is ``de-AT`` too |
-| ``campaign:NAME`` | that created the campaign with this uuid, or with this in its name |
-| ``status:429``, ``status:4xx``, ``status:none`` | with this answer, or with none |
-| ``is:accepted`` | the service took |
-| ``is:refused`` | it did not take, by itself |
-| ``is:failed`` | a fault kept from its true answer, or from any |
-| ``is:push``, ``is:campaign`` | of this kind |
-| anything else | with it in any text |
+| ``title:TEXT``, ``body:TEXT`` | with the text in a title, or in a subtitle or body |
+| ``lang:CODE`` | with texts in this language; ``de`` includes ``de-AT`` |
+| ``campaign:NAME`` | that created the campaign with this uuid, or with NAME in its name |
+| ``status:429``, ``status:4xx``, ``status:none`` | with this response status, or without a response |
+| ``is:accepted`` | accepted by the service |
+| ``is:refused`` | refused by the service, without a fault |
+| ``is:failed`` | answered wrongly or not at all because of a fault |
+| ``is:push``, ``is:campaign`` | of this endpoint |
+| any other word | with the word in any text |
 
-All terms must hold; of several statuses, kinds or fates one is enough. Quotes hold words together, and within them
-``\\"`` and ``\\\\`` are a quote and a backslash. What can't be read as a term is a word, a term without a value is
-nothing yet: any line is a search.
+All terms must hold; of several statuses, endpoints or ``is:`` results one is enough. Quotes join words; within quotes
+``\\"`` and ``\\\\`` are a quote and a backslash. Every line is a search: an unknown term counts as a word, a term
+without a value is ignored.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from msgspec import Struct
 
 __all__ = ["Search", "folded", "parse"]
 
-_LONGEST = 2_000  # characters of a line that are read; SQLite bounds the length of a pattern
-_MOST = 50  # terms of a line that are read; SQLite bounds the depth of an expression
+_MAX_LINE = 2_000  # characters of a line; SQLite bounds the length of a pattern
+_MAX_TERMS = 50  # SQLite bounds the depth of an expression
 
-# Possessive: however hostile the line, each of its characters is looked at a bounded number of times.
+# Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
 _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 _PREFIXES = {"user", "title", "body", "lang", "campaign", "status", "is"}
@@ -37,7 +37,7 @@ _PREFIXES = {"user", "title", "body", "lang", "campaign", "status", "is"}
 _IS = {
     "accepted": "requests.accepted = 1",
     "refused": "(requests.accepted = 0 AND requests.fault IS NULL AND requests.status IS NOT NULL)",
-    # A delay is a fault too, and does no harm by itself.
+    # A delay is a fault too, but the client gets the true response.
     "failed": (
         "(requests.status IS NULL"
         " OR (requests.fault IS NOT NULL AND NOT (requests.accepted = 1 AND requests.status < 400)))"
@@ -56,11 +56,11 @@ _CAMPAIGN = (
 
 
 class Search(Struct, frozen=True, kw_only=True):
-    """A search line, read: an SQL condition over the table ``requests`` with its values, empty for all requests.
+    """A parsed search line: an SQL condition over the table ``requests`` with its values, empty for all requests.
 
-    ``users`` are for the store, which has an index of them. ``partial``: something of the line was left out, a term
-    without a value or one beyond the bounds, so that more is found than was asked for: never delete by such a search.
-    ``names_fate``: the line says whether accepted, refused or failed requests are meant.
+    ``users`` are looked up in the store's index. ``partial`` is True if a part of the line was ignored (a term without
+    a value, or more than the bounds allow), so the search finds too much: never delete by such a search.
+    ``names_fate`` is True if the line has an ``is:accepted``, ``is:refused`` or ``is:failed``.
     """
 
     condition: str = ""
@@ -74,14 +74,14 @@ class Search(Struct, frozen=True, kw_only=True):
 
 
 def parse(line: str) -> Search:
-    """Read a search line; every line can be read. What is over 2,000 characters or 50 terms is left out."""
-    # Half a character, as a broken address bar sends, is none that SQLite takes.
-    text = line[:_LONGEST].encode("utf-8", "replace").decode()
+    """Parse a search line. Characters beyond 2,000 and terms beyond 50 are ignored."""
+    # SQLite refuses lone surrogates, which a broken address bar can send.
+    text = line[:_MAX_LINE].encode("utf-8", "replace").decode()
     terms = [match for match in _TERM.finditer(text) if match[0]]
-    partial = len(line) > _LONGEST or len(terms) > _MOST
+    partial = len(line) > _MAX_LINE or len(terms) > _MAX_TERMS
     users: list[str] = []
-    groups: dict[object, list[tuple[str, list[str | int]]]] = {}  # alternatives, by what they are about
-    for match in terms[:_MOST]:
+    groups: dict[object, list[tuple[str, list[str | int]]]] = {}  # alternatives by subject
+    for match in terms[:_MAX_TERMS]:
         prefix, value = _split(match)
         if not value and (prefix == "" or prefix in _PREFIXES):
             partial = True
@@ -106,7 +106,7 @@ def _split(match: re.Match[str]) -> tuple[str, str]:
 
 
 def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, str, list[str | int]]:
-    """Return the condition of a term with its values, and what it is about: of equal ones, one has to hold."""
+    """Return the subject of a term, its condition and the values; terms with the same subject are alternatives."""
     low = value.lower()
     if prefix in ("title", "body"):
         return term, _TITLE if prefix == "title" else _BODY, [_like(value)]
@@ -127,9 +127,9 @@ def _condition(prefix: str, value: str, term: re.Match[str]) -> tuple[object, st
 
 
 def folded(text: str) -> str:
-    """Return the text as it is compared: without case, and without NUL, at which SQLite's LIKE ends a text.
+    """Return the text as compared: case-folded (LIKE alone folds only ASCII), and without NUL, which ends a LIKE.
 
-    What the store keeps to be searched, ``title`` and ``text``, is folded too: LIKE alone knows case in ASCII only.
+    The searched columns ``title`` and ``text`` are folded too.
     """
     return text.casefold().replace("\0", "\ufffd")
 

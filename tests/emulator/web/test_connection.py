@@ -129,7 +129,7 @@ def fill(path: Path, api_key: str, count: int) -> None:
                     status=204,
                     accepted=True,
                     users=1,
-                    card=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
+                    preview=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
                     title=f"push number {number}",
                 )
                 for number in range(start, start + 10_000)

@@ -1,0 +1,62 @@
+"""The page: the static files beside this module, and the response that serves them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib.resources import files
+from pathlib import PurePosixPath
+
+from aiohttp import web
+
+from pushsdk.emulator.guard import Guard, Refusal
+from pushsdk.emulator.http_io import PRIVATE, refuse
+
+__all__ = ["Pages"]
+
+_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+_NO_FILE = Refusal(404, "no such page; the inbox is at /")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class Pages:
+    """Serves ``/`` and its files. With ``?images=1`` the page may load pictures from other sites."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    @cached_property
+    def _files(self) -> dict[str, tuple[bytes, str]]:
+        """Content and type of each file by name. No path of a request ever reaches the file system."""
+        return {
+            file.name: (file.read_bytes(), _TYPES[suffix])
+            for file in files(__name__).iterdir()
+            if (suffix := PurePosixPath(file.name).suffix) in _TYPES
+        }
+
+    def respond(self, request: web.BaseRequest) -> web.Response | None:
+        """Return a file of the page or a refusal; None for a request that no browser sends to open a page."""
+        if request.method not in {"GET", "HEAD"}:
+            return None
+        name = request.path.removeprefix("/") or "index.html"
+        refusal = self._guard.foreign(request.headers) or (None if name in self._files else _NO_FILE)
+        if refusal is not None:
+            return refuse(Refusal(refusal.status, refusal.error, PRIVATE))
+        body, kind = self._files[name]
+        images = " https: http:" if request.query.get("images") == "1" else ""
+        headers = {**_HEADERS, "Content-Security-Policy": _POLICY.format(images=images)}
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
