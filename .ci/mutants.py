@@ -119,8 +119,8 @@ POLICY = [
     Mutant(
         "an UNKNOWN is retried by default",
         CORE + "policy.py",
-        'return cls(unknown="raise", **numbers)',
-        'return cls(unknown="retry", **numbers)',
+        'return cls(unknown="raise", **options)',
+        'return cls(unknown="retry", **options)',
         T_POLICY,
     ),
     Mutant(
@@ -371,7 +371,7 @@ BRAKE = [
     Mutant(
         "a failure share is computed over the whole run",
         CORE + "stop_policy.py",
-        "if window.users >= self._brake.after and window.requests >= FEWEST_REQUESTS:",
+        "if window.users >= self._policy.after and window.requests >= FEWEST_REQUESTS:",
         "if False:",
         T_BRAKE,
     ),
@@ -392,22 +392,22 @@ BRAKE = [
     Mutant(
         "a long pause counts as an outage",
         CORE + "stop_policy.py",
-        "now - max(self._heard_at, paused_until) >= limit",
-        "now - self._heard_at >= limit",
+        "now - max(self._last_response_at, paused_until) >= limit",
+        "now - self._last_response_at >= limit",
         T_BRAKE,
     ),
     Mutant(
         "endless pauses stall a run forever",
         CORE + "stop_policy.py",
-        "self._too_many() or self._outage(now, _in_words(status))",
+        "self._too_many() or self._outage(now, _show_status(status))",
         "self._too_many()",
         T_BRAKE,
     ),
     Mutant(
         "an acceptance does not end an outage",
         CORE + "stop_policy.py",
-        "self._accepted_at = self._heard_at = now\n        else:",
-        "self._heard_at = now\n        else:",
+        "self._accepted_at = self._last_response_at = now\n        else:",
+        "self._last_response_at = now\n        else:",
         T_BRAKE,
     ),
 ]
@@ -2453,7 +2453,7 @@ BY_SPARK = [
     Mutant(
         "every task starts as the first of the tasks that share a rate",
         SPARK + "_preflight.py",
-        "msgspec.structs.replace(rate, place=number)",
+        "msgspec.structs.replace(rate, index=number)",
         "rate",
         T_SPARK + "preflight.py",
     ),

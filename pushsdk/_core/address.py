@@ -1,4 +1,4 @@
-"""Where requests go and with which key: both checked before anything is sent, neither ever echoed."""
+"""Checks of base URL, proxy, headers and Api-Key. Errors never quote them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, must_be
 
 __all__ = [
     "EXPOSED",
@@ -26,15 +26,15 @@ EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
-# Api-Key, Content-Type: interface, section 4. The others frame the body: changing them is sending another request.
+# The service requires the first two; the others frame the body, and changing them would change the request.
 _OURS = frozenset({"api-key", "content-type", "content-length", "content-encoding", "transfer-encoding", "expect"})
 
 
 class HeaderSecret(str):
-    """A header value that no repr shows, so that no traceback, log or debugger does.
+    """A str whose repr is ``'***'``, so that tracebacks, logs and debuggers don't show it.
 
-    Texts made from it are sealed too: crash reporters cut a long text before they take its repr. ``__str__`` and
-    ``__format__`` give the plain text, for aiohttp writes headers with one of them.
+    Parts and copies are redacted too: crash reporters cut a long str before they take its repr. ``__str__`` and
+    ``__format__`` return the plain text, because aiohttp writes headers with one of them.
     """
 
     __slots__ = ()
@@ -52,76 +52,74 @@ class HeaderSecret(str):
         raise TypeError("an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable")
 
 
-def _seal(value: Any) -> Any:
+def _redact(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value)(map(_seal, value))
+        return type(value)(map(_redact, value))
     return HeaderSecret(value) if isinstance(value, str) else value
 
 
-def _sealing(method: Callable[..., Any]) -> Callable[..., Any]:
-    return wraps(method)(lambda *args, **kwargs: _seal(method(*args, **kwargs)))
+def _redacting(method: Callable[..., Any]) -> Callable[..., Any]:
+    return wraps(method)(lambda *args, **kwargs: _redact(method(*args, **kwargs)))
 
 
 _PUBLIC = [name for name in dir(str) if not name.startswith("_")]
 for _name in ("__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", *_PUBLIC):
-    setattr(HeaderSecret, _name, _sealing(getattr(str, _name)))
+    setattr(HeaderSecret, _name, _redacting(getattr(str, _name)))
 
 
 def check_key(key: object) -> HeaderSecret:
-    """The key as a header value. Raises ConfigurationError unless it is 1 to 4096 visible ASCII characters."""
+    """Return the key as a header value. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
     if not isinstance(key, str) or not _VISIBLE_ASCII.fullmatch(key):
         raise ConfigurationError(
-            "api_key is 1 to 4096 visible ASCII characters, without spaces or line ends "
-            "(is it read from a file with its newline?)"
+            "api_key must be 1 to 4096 visible ASCII characters, without spaces or line ends: "
+            "strip the newline of a key that is read from a file"
         )
     return HeaderSecret(key)
 
 
 def check_base_url(url: object, *, allow_insecure: bool) -> str:
-    """The base URL without a trailing slash; the path prefix is kept.
+    """Return the base URL without a trailing slash; a path prefix is kept.
 
-    Raises ConfigurationError unless it is absolute, https (or http to a literal loopback address, or
-    ``allow_insecure``), without userinfo, query and fragment, and without ``/v1`` at its end.
+    Raises ConfigurationError unless absolute, https (or http to a literal loopback address, or ``allow_insecure``),
+    without userinfo, query and fragment, and without ``/v1`` at the end.
     """
     url = text = redacted(url)
-    wrong = _wrong_with_base_url(text, allow_insecure)
-    if wrong is not None:
-        raise ConfigurationError(wrong)
+    error = _base_url_error(text, allow_insecure)
+    if error is not None:
+        raise ConfigurationError(error)
     scheme, _, rest = str.__str__(text).rstrip("/").partition(":")
     return f"{scheme.lower()}:{rest}"
 
 
 def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> HeaderSecret:
-    """The proxy's URL, which may hold a password. Raises ConfigurationError where it would see the Api-Key."""
+    """Return the proxy URL, redacted for its password. Raises ConfigurationError if the proxy would see the Api-Key."""
     url = text = redacted(url)
-    wrong = _wrong_with_url("proxy", text, userinfo=True)
-    if wrong is not None:
-        raise ConfigurationError(wrong)
+    error = _url_error("proxy", text, userinfo=True)
+    if error is not None:
+        raise ConfigurationError(error)
     if base_url.startswith("http:") and not allow_insecure:
         raise ConfigurationError(f"proxy: {EXPOSED}")
     return HeaderSecret(text)
 
 
 def check_headers(headers: object) -> dict[str, str]:
-    """A copy of the caller's headers. Raises ConfigurationError for one of ours, or one that is not a header."""
+    """Return a copy of the headers. Raises ConfigurationError for invalid headers and for those the client sets."""
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):
-        raise ConfigurationError("headers is a mapping of names to values, as {'X-Team': 'growth'}")
-    taken: dict[str, str] = {}
+        raise must_be("headers", "a mapping of names to values, for example {'X-Team': 'growth'}", headers)
     for name, value in headers.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ConfigurationError("headers: a name is an HTTP token, as 'X-Team'")
+            raise ConfigurationError("headers: a name must be an HTTP token, for example 'X-Team'")
         if name.lower() in _OURS:
-            raise ConfigurationError(f"headers may not set {name}: the client sets it")
+            raise ConfigurationError(f"headers must not set {name}: the client sets it")
         if not isinstance(value, str) or not _FIELD_VALUE.fullmatch(value):
-            raise ConfigurationError(f"headers: the value of {name} is printable ASCII text")
-        taken[name] = value
-    return taken
+            raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text")
+    return dict(headers)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this is literally localhost, 127.0.0.0/8 or ::1. No name is resolved."""
+    """Return True if the host is literally localhost, 127.0.0.0/8 or ::1. No name is resolved."""
     if host == "localhost":
         return True
     try:
@@ -131,63 +129,58 @@ def is_loopback(host: str) -> bool:
 
 
 def redacted(value: object) -> Any:
-    """The value as something that no traceback's locals show: only a callable and None pass as they are.
+    """Return the value as a HeaderSecret, which tracebacks with local variables don't show.
 
-    What is not a text becomes an empty one, which no check lets through.
+    A callable and None are returned unchanged. Any other type becomes an empty HeaderSecret, which every check rejects.
     """
     if value is None or callable(value):
         return value
     return HeaderSecret(value) if isinstance(value, str) else HeaderSecret()
 
 
-# What is wrong is returned, not raised: a frame that raises must hold no piece of the URL, and these do.
+# Errors are returned, not raised: the frames below hold parts of the URL, and a traceback may show local variables.
 
 
-def _wrong_with_base_url(url: str | None, allow_insecure: bool) -> str | None:
-    wrong = _wrong_with_url("base_url", url)
-    if wrong is not None or url is None:
-        return wrong
+def _base_url_error(url: str | None, allow_insecure: bool) -> str | None:
+    error = _url_error("base_url", url)
+    if error is not None or url is None:
+        return error
     parts = urlsplit(url)
     if "?" in url or "#" in url:
-        return "base_url has no query and no fragment: only scheme, host and path"
+        return "base_url must have no query and no fragment: only scheme, host and path"
     if re.search(r"/v1(/push|/campaigns)?$", parts.path.rstrip("/")):
         return "base_url must end before /v1: the client adds /v1/push and /v1/campaigns"
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname or ""):
         return (
-            "base_url is plain http: the Api-Key would be readable on the way. Use https, or set allow_insecure "
+            "base_url must not be plain http, which would expose the Api-Key: use https, or set allow_insecure "
             "(localhost, 127.0.0.0/8 and ::1 need neither)"
         )
     return None
 
 
-def _wrong_with_url(name: str, url: str | None, *, userinfo: bool = False) -> str | None:
-    example = f"{name} is an absolute URL, as 'https://push.example/api'"
+def _url_error(name: str, url: str | None, *, userinfo: bool = False) -> str | None:
+    rule = f"{name} must be an absolute URL, for example 'https://push.example/api'"
     if not isinstance(url, str) or not url:
-        return f"{example}, or set PUSHSDK_BASE_URL" if name == "base_url" else example
+        return f"{rule}, or set PUSHSDK_BASE_URL" if name == "base_url" else rule
     if re.search(r"[^\x21-\x7e]|\\", url):
-        return f"{name} has a character that no URL has (a space, a line end, a backslash, ...)"
+        return f"{name} must not contain a space, a line end, a backslash or another character that no URL has"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return f"{example}: host or port can't be read"
-    # Behind the bracket of an IPv6 address only a port may stand; urlsplit takes anything there on 3.11.
+        return f"{rule}: host or port can't be parsed"
+    # Only a port may follow the bracket of an IPv6 address; urlsplit accepts anything on 3.11.
     if "]" in parts.netloc and not re.search(r"\](:\d+)?$", parts.netloc):
-        return f"{example}: host or port can't be read"
+        return f"{rule}: host or port can't be parsed"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        return f"{example}: it needs http(s)://, a host, and a port that is not 0 if any"
+        return f"{rule}: it needs http(s)://, a host, and a port other than 0 if any"
     if "@" in parts.netloc and not userinfo:
-        return f"{name} has a user or password in it: the service takes the Api-Key header only"
-    return _wrong_with_host(name, parts.hostname)
-
-
-def _wrong_with_host(name: str, host: str) -> str | None:
-    # '0x7f.1' and '2130706433' are loopback to some resolvers (facts D 5): what ends in a number is an address.
-    last = host.rstrip(".").rpartition(".")[2]
-    if ":" in host or not (last.isdigit() or last.lower().startswith("0x")):
-        return None
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        return f"{name}: write an IPv4 address as four decimal numbers"
+        return f"{name} must have no user or password: the service accepts the Api-Key header only"
+    # Some resolvers read '0x7f.1' and '2130706433' as loopback: a host that ends in a number is an address.
+    last = parts.hostname.rstrip(".").rpartition(".")[2]
+    if ":" not in parts.hostname and (last.isdigit() or last.lower().startswith("0x")):
+        try:
+            ipaddress.IPv4Address(parts.hostname)
+        except ValueError:
+            return f"{name} must write an IPv4 address as four decimal numbers"
     return None

@@ -1,4 +1,4 @@
-"""What callers pass, checked and made into what the rest works with. Nothing is sent before this has passed."""
+"""Checks of what callers pass. Nothing is sent until all checks pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import TypeVar
 
 from pushsdk._core import wire
-from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.errors import ValidationError, must_be
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.words import count
 
@@ -15,55 +15,59 @@ __all__ = ["check_policy", "check_setting", "check_timeout", "check_users"]
 
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
-    """The distinct ids, the same as JSON without brackets, and how many were repetitions."""
+    """Return the distinct ids, the same as JSON without brackets, and the number of duplicates.
+
+    Raises ValidationError.
+    """
     if isinstance(user_ids, str):
         return (user_ids,), wire.encode_user_id(user_ids), 0
     if isinstance(user_ids, AsyncIterable):
-        raise ValidationError("user_ids is an async iterable: collect the ids of one call into a list")
+        raise ValidationError("user_ids must be a str or an iterable of str; got an async iterable: collect it first")
     if not isinstance(user_ids, Iterable) or isinstance(user_ids, (Mapping, bytes, bytearray, memoryview)):
-        raise ValidationError(f"user_ids is a str or an iterable of str, not {type(user_ids).__name__}")
-    given = tuple(itertools.islice(user_ids, max_users + 1))
-    if not given:
-        raise ValidationError("user_ids is empty: name at least one user")
-    if len(given) > max_users:
+        raise ValidationError(f"user_ids must be a str or an iterable of str; got {type(user_ids).__name__}")
+    ids = tuple(itertools.islice(user_ids, max_users + 1))
+    if not ids:
+        raise ValidationError("user_ids must not be empty: name at least one user")
+    if len(ids) > max_users:
         raise ValidationError(
-            f"user_ids has more than {count(max_users, 'id')} (Batching.max_users): "
+            f"user_ids must have at most {count(max_users, 'id')} (Batching.max_users): "
             "send them in parts, or as a broadcast"
         )
-    encoded = wire.encode_user_ids(given)
-    distinct = tuple(dict.fromkeys(given))
-    if len(distinct) < len(given):
+    encoded = wire.encode_user_ids(ids)
+    distinct = tuple(dict.fromkeys(ids))
+    if len(distinct) < len(ids):
         encoded = wire.encode_user_ids(distinct)
-    return distinct, encoded[1:-1], len(given) - len(distinct)
+    return distinct, encoded[1:-1], len(ids) - len(distinct)
 
 
-def check_policy(given: object, default: RetryPolicy) -> RetryPolicy:
-    """The policy, or the default where none was given. Raises ConfigurationError for anything else."""
-    if given is None:
+def check_policy(retry: object, default: RetryPolicy) -> RetryPolicy:
+    """Return the policy, or the default for None. Raises ConfigurationError."""
+    if retry is None:
         return default
-    if not isinstance(given, RetryPolicy):
-        raise ConfigurationError("retry is a RetryPolicy, as RetryPolicy.safe() or RetryPolicy.none()")
-    return given
+    if not isinstance(retry, RetryPolicy):
+        raise must_be("retry", "a RetryPolicy, for example RetryPolicy.safe() or RetryPolicy.none()", retry)
+    return retry
 
 
-def check_timeout(given: object, default: Timeout) -> Timeout:
-    """The timeout; a number is the total in seconds, the rest that of the default."""
-    if given is None:
+def check_timeout(timeout: object, default: Timeout) -> Timeout:
+    """Return the timeout, or the default for None. A number is the total in seconds. Raises ConfigurationError."""
+    if timeout is None:
         return default
-    if isinstance(given, Timeout):
-        return given
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        return Timeout(total=given, attempt=default.attempt, connect=default.connect)
-    raise ConfigurationError("timeout is a Timeout, or the total in seconds")
+    if isinstance(timeout, Timeout):
+        return timeout
+    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool):
+        return Timeout(total=timeout, attempt=default.attempt, connect=default.connect)
+    raise must_be("timeout", "a Timeout, or the total in seconds", timeout)
 
 
 T = TypeVar("T", Batching, Limits, Rate)
 
 
-def check_setting(kind: type[T], name: str, given: object) -> T:
-    """The setting, or that kind's defaults where none was given."""
-    if given is None:
+def check_setting(kind: type[T], name: str, setting: object) -> T:
+    """Return the setting, or the defaults of its class for None. Raises ConfigurationError."""
+    if setting is None:
         return kind()
-    if not isinstance(given, kind):
-        raise ConfigurationError(f"{name} is a {kind.__name__}")
-    return given
+    if not isinstance(setting, kind):
+        example = {Batching: "linger=0.005", Limits: "in_flight=8", Rate: "users_per_second=100"}[kind]
+        raise must_be(name, f"a {kind.__name__}, for example {kind.__name__}({example})", setting)
+    return setting

@@ -64,6 +64,15 @@ class ConfigurationError(PushError):
     """A setting is wrong, or the client is used from the wrong loop or process. Nothing was sent."""
 
 
+def must_be(name: str, rule: str, value: object) -> ConfigurationError:
+    """Return the error for a setting that breaks its rule: ``{name} must be {rule}; got ...``.
+
+    Shows a number, True, False or None, and only the type of any other value: a text may be a key, an id or a URL.
+    """
+    is_plain = value is None or (type(value) in (bool, int, float) and len(repr(value)) < 25)
+    return ConfigurationError(f"{name} must be {rule}; got {value if is_plain else type(value).__name__}")
+
+
 class ValidationError(PushError, ValueError):
     """The input can't be sent; the text names the path, such as ``$.message.ttl``. Nothing was sent."""
 

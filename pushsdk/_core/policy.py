@@ -1,42 +1,53 @@
-"""The settings: what may be repeated, how long things may take, what is merged, what is held back.
+"""The settings of a client: retries, timeouts, batching, limits and rates.
 
-Values and arithmetic only; the clock and the random draw come in as arguments. tenacity's strategies pass through
-opaquely: only the shell interprets them.
+Values and arithmetic only; the clock and the random draw are arguments. tenacity's strategies are stored, not
+interpreted.
 """
 
 from collections.abc import Mapping, Set
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 from pushsdk._public import set_public_module
 
 __all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
 
-# A number above it is a mistake: in seconds, 30 years.
-FOREVER = 1e9
+# A larger number is a mistake: in seconds, 30 years.
+MAX_NUMBER = 1e9
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]
 
 
+class RetryOptions(TypedDict, total=False):
+    """The options that every preset of RetryPolicy accepts."""
+
+    max_attempts: int
+    initial_delay: float
+    max_delay: float
+    throttle_delay: float
+    max_retry_after: float
+    statuses: Mapping[int, Outcome]
+    retry_on: Set[int]
+
+
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is repeated after a failed attempt, how often, and after which wait.
+    """Rules for retrying a failed attempt.
 
-    The n-th wait is drawn from 0 to ``min(initial_delay * 2**(n-1), max_delay)`` seconds (full jitter). After a 429
+    The n-th delay is drawn from 0 to ``min(initial_delay * 2**(n-1), max_delay)`` seconds (full jitter). After a 429
     without Retry-After, ``throttle_delay`` replaces ``initial_delay``. A Retry-After is a minimum, with that jitter on
-    top; one above ``max_retry_after`` seconds ends the call. ``max_attempts`` counts the first attempt. The defaults
-    are
-    those on which AWS and gRPC agree.
+    top; a Retry-After above ``max_retry_after`` seconds ends the call. ``max_attempts`` includes the first attempt. The
+    defaults are those on which AWS and gRPC agree.
 
-    ``statuses`` is your own reading of a status, as ``{500: Outcome.REJECTED}``; ``retry_on`` the statuses that may be
-    repeated, each of which has to mean REJECTED by the table or by ``statuses``. ``unknown`` says what follows an
-    outcome UNKNOWN: ``"raise"`` (never repeated), ``"retry_if_collapsible"`` (only for a message with a
-    ``collapse_id``) or ``"retry"`` (may push twice).
+    ``statuses`` overrides the outcome of a status, as in ``{500: Outcome.REJECTED}``. ``retry_on`` lists statuses to
+    retry; each must mean REJECTED, by the table or by ``statuses``. ``unknown`` says what follows an UNKNOWN outcome:
+    ``"raise"`` (never retried), ``"retry_if_collapsible"`` (retried if the message has a ``collapse_id``) or
+    ``"retry"`` (may push twice).
 
-    ``stop``, ``wait`` and ``retry`` are tenacity strategies that replace ``max_attempts``, the wait and the decision
-    what to retry; see ``from_tenacity``. Raises ConfigurationError for a number that makes no sense.
+    ``stop``, ``wait`` and ``retry`` are tenacity strategies that replace ``max_attempts``, the delay and the choice of
+    what to retry; see ``from_tenacity``. Raises ConfigurationError if a value is out of range.
     """
 
     max_attempts: int = 4
@@ -52,20 +63,20 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     retry: Any = None
 
     def __post_init__(self) -> None:
-        _whole("RetryPolicy.max_attempts", self.max_attempts)
+        _check_count("RetryPolicy.max_attempts", self.max_attempts)
         for name in ("initial_delay", "max_delay", "throttle_delay", "max_retry_after"):
-            _positive(f"RetryPolicy.{name}", getattr(self, name))
+            _check_positive(f"RetryPolicy.{name}", getattr(self, name))
         if self.unknown not in ("raise", "retry_if_collapsible", "retry"):
-            raise ConfigurationError("RetryPolicy.unknown is 'raise', 'retry_if_collapsible' or 'retry'")
-        _statuses("RetryPolicy.retry_on", self.retry_on)
-        # Copies: a frozen policy must not change under the requests that were merged by it.
-        msgspec.structs.force_setattr(self, "statuses", _readings(self.statuses))
+            raise must_be("RetryPolicy.unknown", "'raise', 'retry_if_collapsible' or 'retry'", self.unknown)
+        _check_statuses("RetryPolicy.retry_on", self.retry_on)
+        # Copies: requests merged under this policy rely on it not to change.
+        msgspec.structs.force_setattr(self, "statuses", _checked_outcomes(self.statuses))
         msgspec.structs.force_setattr(self, "retry_on", frozenset(self.retry_on))
         if self.retry_on != RETRYABLE:
             for status in sorted(self.retry_on):
-                self._check_repeated(status)
+                self._check_rejected(status)
 
-    def _check_repeated(self, status: int) -> None:
+    def _check_rejected(self, status: int) -> None:
         outcome = self.statuses.get(status, find_rule(Evidence(status=status)).outcome)
         if outcome is not Outcome.REJECTED:
             raise ConfigurationError(
@@ -78,45 +89,47 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return hash((self.max_attempts, self.initial_delay, self.max_delay, self.unknown, self.retry_on))
 
     @classmethod
-    def safe(cls, **numbers: Any) -> Self:
-        """Repeat only what can't push twice: what was never sent, and what the table marks 'may be repeated'."""
-        return cls(unknown="raise", **numbers)
+    def safe(cls, **options: Unpack[RetryOptions]) -> Self:
+        """Retry only if a retry can't push twice: NOT_SENT, and the retryable statuses of the outcome table."""
+        return cls(unknown="raise", **options)
 
     @classmethod
-    def collapsible(cls, **numbers: Any) -> Self:
-        """``safe``, and an UNKNOWN where the message has a ``collapse_id``.
+    def collapsible(cls, **options: Unpack[RetryOptions]) -> Self:
+        """Retry like ``safe``, and also after UNKNOWN if the message has a ``collapse_id``.
 
-        A repeat replaces the banner, but may alert again: best effort, the interface does not define it.
+        The second push replaces the banner, but may alert again: best effort, the interface does not define it.
         """
-        return cls(unknown="retry_if_collapsible", **numbers)
+        return cls(unknown="retry_if_collapsible", **options)
 
     @classmethod
-    def at_least_once(cls, **numbers: Any) -> Self:
-        """``safe``, and every UNKNOWN: nobody is left out, somebody may be pushed twice."""
-        return cls(unknown="retry", **numbers)
+    def at_least_once(cls, **options: Unpack[RetryOptions]) -> Self:
+        """Retry like ``safe``, and also after every UNKNOWN: some users may be pushed twice."""
+        return cls(unknown="retry", **options)
 
     @classmethod
-    def none(cls, **numbers: Any) -> Self:
-        """Repeat nothing (a stale pooled connection is still replaced: nothing had been sent on it)."""
-        return cls(max_attempts=1, **numbers)
+    def none(cls, **options: Unpack[RetryOptions]) -> Self:
+        """Never retry. A stale pooled connection is still replaced: nothing was sent on it."""
+        return cls(max_attempts=1, **options)  # type: ignore[misc] # max_attempts= is a TypeError
 
     @classmethod
-    def from_tenacity(cls, *, stop: Any = None, wait: Any = None, retry: Any = None, **numbers: Any) -> Self:
-        """A policy with tenacity's own strategies, as ``stop_after_attempt(3)`` or ``wait_random(0, 2)``.
+    def from_tenacity(
+        cls, *, stop: Any = None, wait: Any = None, retry: Any = None, **options: Unpack[RetryOptions]
+    ) -> Self:
+        """Return a policy with tenacity's own strategies, such as ``stop_after_attempt(3)`` or ``wait_random(0, 2)``.
 
-        ``retry`` sees this package's exceptions, and decides alone: one that repeats OutcomeUnknownError may push
-        twice. Without ``stop``, ``max_attempts`` holds. Deadline, budget and Retry-After hold in any case.
+        ``retry`` receives the exceptions of this package and decides alone: to retry OutcomeUnknownError may push
+        twice. Without ``stop``, ``max_attempts`` holds. Deadline, retry budget and Retry-After hold in any case.
         """
-        return cls(stop=stop, wait=wait, retry=retry, **numbers)
+        return cls(stop=stop, wait=wait, retry=retry, **options)
 
     def should_retry(self, attempt: Attempt, *, collapsible: bool) -> bool:
-        """Whether this attempt's outcome may be followed by another attempt."""
+        """Return True if this policy allows another attempt after this attempt."""
         if attempt.outcome is Outcome.UNKNOWN:
             return self.unknown == "retry" or (self.unknown == "retry_if_collapsible" and collapsible)
         return attempt.retryable
 
     def backoff(self, number: int, attempt: Attempt, draw: float) -> float:
-        """Seconds to wait after attempt ``number`` (from 1), with ``draw`` a random number from 0 to 1."""
+        """Return the seconds to wait after attempt ``number`` (from 1); ``draw`` is a random number from 0 to 1."""
         throttled = attempt.status == 429 and attempt.retry_after is None
         base = self.throttle_delay if throttled else self.initial_delay
         # The exponent is bounded: 2.0**1100 is an OverflowError.
@@ -125,9 +138,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeout(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things may take, in seconds; None is no limit, and the smallest wins.
+    """Timeouts in seconds. None is no limit; the shortest timeout wins.
 
-    ``total`` covers a call as a whole: queueing, lingering, attempts and waits. ``attempt`` covers one try,
+    ``total`` covers a whole call: queueing, lingering, attempts and delays. ``attempt`` covers one attempt,
     ``connect`` its DNS, TCP and TLS.
     """
 
@@ -139,16 +152,16 @@ class Timeout(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("total", "attempt", "connect"):
             value = getattr(self, name)
             if value is not None:
-                _positive(f"Timeout.{name}", value)
+                _check_positive(f"Timeout.{name}", value)
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True):
-    """How concurrent sends are merged into one request.
+    """Rules for merging concurrent sends into one request.
 
-    ``linger`` is the time in seconds that a batch waits for company (0: a lone send leaves at once). ``max_users``
-    and ``max_bytes`` (of the request body) bound what is merged; a call that is larger alone travels alone.
-    ``split_on`` names the statuses on which a rejected request is split: that a 4xx enqueued nobody is this
-    package's assumption, and an empty set switches it off.
+    ``linger`` is the time in seconds that a batch collects calls; with 0, a single call is sent immediately.
+    ``max_users`` and ``max_bytes`` (of the request body) bound a merged request; a larger call gets a request of its
+    own. ``split_on`` lists the statuses on which a rejected request is split. This package assumes that a 4xx enqueued
+    nothing; an empty set switches splitting off.
     """
 
     linger: float = 0.0
@@ -158,18 +171,18 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_seconds("Batching.linger", self.linger, or_zero=True)
-        _whole("Batching.max_users", self.max_users)
-        _whole("Batching.max_bytes", self.max_bytes)
-        _statuses("Batching.split_on", self.split_on)
+        _check_count("Batching.max_users", self.max_users)
+        _check_count("Batching.max_bytes", self.max_bytes)
+        _check_statuses("Batching.split_on", self.split_on)
         msgspec.structs.force_setattr(self, "split_on", frozenset(self.split_on))
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one client holds at a time.
+    """Bounds on what one client holds at a time.
 
-    ``in_flight`` is the number of requests in flight, ``queued_users`` and ``queued_bytes`` (of user ids and messages)
-    what waits for a slot there, between two attempts too. At these limits a new call waits before it is encoded
-    (``"wait"``) or fails with QueueFullError (``"raise"``): one call at most exceeds them. Nothing is dropped.
+    ``in_flight`` is the number of requests in flight. ``queued_users`` and ``queued_bytes`` (user ids and messages)
+    bound what waits for a slot or for a retry. At these limits a new call waits before it is encoded (``"wait"``) or
+    raises QueueFullError (``"raise"``); at most one call exceeds them. Nothing is dropped.
     """
 
     in_flight: int = 64
@@ -179,13 +192,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("in_flight", "queued_users", "queued_bytes"):
-            _whole(f"Limits.{name}", getattr(self, name))
+            _check_count(f"Limits.{name}", getattr(self, name))
         if self.when_full not in ("wait", "raise"):
-            raise ConfigurationError("Limits.when_full is 'wait' or 'raise'")
+            raise must_be("Limits.when_full", "'wait' or 'raise'", self.when_full)
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Fixed caps on what leaves per second; None is no cap."""
+    """Fixed limits on what is sent per second; None is no limit."""
 
     requests_per_second: float | None = None
     users_per_second: float | None = None
@@ -194,53 +207,53 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("requests_per_second", "users_per_second"):
             value = getattr(self, name)
             if value is not None:
-                _positive(f"Rate.{name}", value)
+                _check_positive(f"Rate.{name}", value)
 
 
 class Share(Rate, frozen=True, kw_only=True):
-    """One of so many equal parts of a rate, each of them held by a client of its own.
+    """One client's share (``index`` of ``count``) of a rate that several clients divide.
 
-    They begin one after another: else what each sends first would leave at once, and go on doing so.
+    The clients start one after another: otherwise each would send its first request at the same moment.
     """
 
-    place: int = 0
-    of: int = 1
+    index: int = 0
+    count: int = 1
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _positive(name: str, value: object, kind: str = "a number greater than 0") -> None:
-    if not (isinstance(value, (int, float)) and _is_number(value) and 0 < value < FOREVER):
-        raise ConfigurationError(f"{name} is {kind}")
+def _check_positive(name: str, value: object, rule: str = "a number greater than 0") -> None:
+    if not (isinstance(value, (int, float)) and _is_number(value) and 0 < value < MAX_NUMBER):
+        raise must_be(name, rule, value)
 
 
-def _whole(name: str, value: object) -> None:
+def _check_count(name: str, value: object) -> None:
     if not (isinstance(value, int) and _is_number(value) and value >= 1):
-        raise ConfigurationError(f"{name} is a whole number, 1 or more")
+        raise must_be(name, "a whole number, 1 or more", value)
 
 
-def _readings(statuses: object) -> dict[int, Outcome]:
+def _checked_outcomes(statuses: object) -> dict[int, Outcome]:
     if isinstance(statuses, Mapping) and all(type(status) is int for status in statuses):
-        # By value: a text from a settings file means the outcome of that name.
-        known = {outcome.value: outcome for outcome in Outcome if outcome is not Outcome.NOT_SENT}
-        if all(isinstance(told, str) and told in known for told in statuses.values()):
-            return {status: known[told] for status, told in statuses.items()}
-    raise ConfigurationError(
-        "RetryPolicy.statuses maps a status to Outcome.ACCEPTED, REJECTED or UNKNOWN, as {500: Outcome.REJECTED}"
-    )
+        # By value: a str from a settings file means the outcome of that name.
+        outcomes = {outcome.value: outcome for outcome in Outcome if outcome is not Outcome.NOT_SENT}
+        if all(isinstance(name, str) and name in outcomes for name in statuses.values()):
+            return {status: outcomes[name] for status, name in statuses.items()}
+    rule = "a mapping of statuses to Outcome.ACCEPTED, REJECTED or UNKNOWN, for example {500: Outcome.REJECTED}"
+    raise must_be("RetryPolicy.statuses", rule, statuses)
 
 
-def _statuses(name: str, value: object) -> None:
+def _check_statuses(name: str, value: object) -> None:
     if not isinstance(value, Set) or not all(type(status) is int for status in value):
-        raise ConfigurationError(f"{name} is a set of HTTP statuses, as {{413, 422}}")
+        raise must_be(name, "a set of HTTP statuses, for example {413, 422}", value)
 
 
 def check_seconds(name: str, value: object, *, or_zero: bool = False) -> float:
-    """The value as a number of seconds. Raises ConfigurationError unless it is finite and greater than 0."""
+    """Return a number of seconds as a float. Raises ConfigurationError unless finite and greater than 0."""
     if not (or_zero and _is_number(value) and value == 0):
-        _positive(name, value, "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0")
+        rule = "a number of seconds, 0 or more" if or_zero else "a number of seconds greater than 0"
+        _check_positive(name, value, rule)
     return float(value)  # type: ignore[arg-type]
 
 

@@ -1,6 +1,7 @@
-"""When a run stops by itself: on too many failures, on an outage that lasts.
+"""The failure threshold of a run: too many failed users, or an outage that lasts.
 
-Told by the runner what every request came to; says in words why the run stops and what to do then.
+Unlike a circuit breaker, a stop policy never closes again by itself: the run ends, and its rest stays planned for a
+resume.
 """
 
 import math
@@ -9,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import must_be
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import check_seconds
 from pushsdk._public import set_public_module
@@ -19,29 +20,28 @@ __all__ = ["StopMonitor", "StopPolicy"]
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
 ADVICE = {
-    Outcome.REJECTED: "Look at one of them in the report and mend the cause, then resume: the rest is still planned",
-    Outcome.UNKNOWN: "See that the service is well, then resume: they are held back unless you have them sent again",
+    Outcome.REJECTED: "Look at one of them in the report and fix the cause, then resume: the rest is still planned",
+    Outcome.UNKNOWN: "Check the service, then resume: unknown users are skipped unless you resend them",
 }
 
 
 class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When a run stops by itself, so that what is left of it is still planned when somebody looks; None is never.
+    """Failure threshold of a run: the run stops by itself, and the users left stay planned. None switches a rule off.
 
     ``rejected`` and ``unknown`` are shares of the users settled last: of at least ``after`` users in at least 20
-    requests, and of at most twice as many. So what begins to fail after hours of success is noticed as soon as what
-    fails from the start. A run that is smaller is not stopped by a share.
+    requests, and of at most twice as many. So a failure that begins after hours of success is noticed as soon as a
+    failure from the start. A smaller run is never stopped by a share.
 
-    Half rejected is more than stale ids make: where one id spoils a request, its neighbours go through without it. A
-    message that the service does not take is rejected for everybody. A quarter unknown is a service that breaks down
-    while it is being sent to, and each of them may not be sent to again; one gateway error in twenty requests stays
-    below that.
+    Half rejected is more than stale ids cause: if one id spoils a request, the users beside it are sent without it. A
+    message that the service does not accept is rejected for all users. A quarter unknown is a service that breaks down
+    during the run, and unknown users may not be sent to again; one gateway error in twenty requests stays below.
 
-    ``max_outage`` is seconds of sending without an acceptance; planning is no part of it, nor is the time in which the
-    process was stopped. The service's pauses are, or one that always asks for another would hold the run for ever. But
-    a run is not stopped while it waits as it was told: what stops it is a request after the pause that fails too, or
-    gets no answer for that long.
+    ``max_outage`` is seconds of sending without an accepted user. Planning does not count, nor does the time in which
+    the process was stopped. Pauses that the service asks for do count, or a service that asks for one after another
+    would hold the run forever. A run never stops during such a pause: it stops if a request after the pause fails too,
+    or gets no response for that long.
 
-    A 401 or 403 stops every run at once. Raises ConfigurationError for a number that makes no sense.
+    A 401 or 403 stops every run at once. Raises ConfigurationError if a value is out of range.
     """
 
     rejected: float | None = 0.5
@@ -53,11 +53,10 @@ class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("rejected", "unknown"):
             share = getattr(self, name)
             if share is not None and not (type(share) in (int, float) and 0 < share <= 1):
-                raise ConfigurationError(
-                    f"StopPolicy.{name} is a share greater than 0 and at most 1, as 0.5 for half of the users, or None"
-                )
+                rule = "a share greater than 0 and at most 1, for example 0.5 for half of the users, or None"
+                raise must_be(f"StopPolicy.{name}", rule, share)
         if type(self.after) is not int or self.after < 1:
-            raise ConfigurationError("StopPolicy.after is a whole number of users, 1 or more")
+            raise must_be("StopPolicy.after", "a whole number of users, 1 or more", self.after)
         if self.max_outage is not None:
             check_seconds("StopPolicy.max_outage", self.max_outage)
 
@@ -68,88 +67,88 @@ class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Window(msgspec.Struct):
-    """Settled requests and their users."""
+    """Number of settled requests and users."""
 
     requests: int = 0
     users: int = 0
     failed: Counter[Outcome] = msgspec.field(default_factory=Counter)
-    """Of the users, by how they failed."""
+    """Users by outcome, other than ACCEPTED."""
 
 
 class StopMonitor:
-    """Watches one run. Times are seconds of sending, on a clock that stands still while nothing can be sent."""
+    """Applies the stop policy to one run. Times are seconds of sending; that clock stops while nothing can be sent."""
 
-    __slots__ = ("_accepted_at", "_before", "_brake", "_filling", "_heard_at", "_last", "_verdict")
+    __slots__ = ("_accepted_at", "_before", "_filling", "_last_response_at", "_last_status", "_policy", "_stop_reason")
 
     def __init__(self, stop_policy: StopPolicy) -> None:
-        self._brake = stop_policy
-        # A window slides in steps: the one that is filling, and the one before it.
+        self._policy = stop_policy
+        # The window slides in steps: the part being filled, and the part before it.
         self._filling, self._before = _Window(), _Window()
-        # The status that came last with each outcome.
-        self._last: dict[Outcome, int | None] = {}
-        # When something was accepted last, and when a request ended last in any way; before that, when the run started.
-        self._accepted_at = self._heard_at = math.inf
-        self._verdict: str | None = None
+        # The last status of each outcome.
+        self._last_status: dict[Outcome, int | None] = {}
+        # Times of the last acceptance and of the last response; at first, the time when the run started.
+        self._accepted_at = self._last_response_at = math.inf
+        self._stop_reason: str | None = None
 
     def started(self, now: float) -> None:
-        """The run begins to send."""
-        self._accepted_at = self._heard_at = now
+        """Record that the run starts to send."""
+        self._accepted_at = self._last_response_at = now
 
     def settled(self, outcome: Outcome, users: int, status: int | None, now: float) -> None:
-        """It is known for good what became of these users; ``status`` is None where there was no answer."""
+        """Record the final outcome of a request and its users; ``status`` is None if there was no response."""
         window = self._filling
         window.requests += 1
         window.users += users
         if outcome is Outcome.ACCEPTED:
-            self._accepted_at = self._heard_at = now
+            self._accepted_at = self._last_response_at = now
         else:
             window.failed[outcome] += users
-            self._last[outcome] = status
+            self._last_status[outcome] = status
             self.released(status, now)
-        if window.users >= self._brake.after and window.requests >= FEWEST_REQUESTS:
+        if window.users >= self._policy.after and window.requests >= FEWEST_REQUESTS:
             self._before, self._filling = window, _Window()
 
     def released(self, status: int | None, now: float) -> None:
-        """A request came to nothing and its users are planned again: throttled, never sent, or to be split."""
-        self._heard_at = now
-        if self._verdict is None:
-            self._verdict = self._too_many() or self._outage(now, _in_words(status))
+        """Record a request whose users stay pending: throttled, not sent, or to be split."""
+        self._last_response_at = now
+        if self._stop_reason is None:
+            self._stop_reason = self._too_many() or self._outage(now, _show_status(status))
 
     def stop_reason(self, now: float, *, paused_until: float = -math.inf) -> str | None:
-        """Why the run stops, and what to do; None while it goes on. The first reason stays."""
-        limit = self._brake.max_outage
-        if self._verdict is None and limit is not None and now - max(self._heard_at, paused_until) >= limit:
-            self._verdict = self._outage(now, "no answer at all")
-        return self._verdict
+        """Return the reason why the run stops, with a fix; None while the run goes on. The first reason stays."""
+        limit = self._policy.max_outage
+        if self._stop_reason is None and limit is not None and now - max(self._last_response_at, paused_until) >= limit:
+            self._stop_reason = self._outage(now, "no answer at all")
+        return self._stop_reason
 
     def _too_many(self) -> str | None:
         before, filling = self._before, self._filling
         users = before.users + filling.users
-        if users >= self._brake.after and before.requests + filling.requests >= FEWEST_REQUESTS:
+        if users >= self._policy.after and before.requests + filling.requests >= FEWEST_REQUESTS:
             for outcome, limit in (
-                (Outcome.REJECTED, self._brake.rejected),
-                (Outcome.UNKNOWN, self._brake.unknown),
+                (Outcome.REJECTED, self._policy.rejected),
+                (Outcome.UNKNOWN, self._policy.unknown),
             ):
                 failed = before.failed[outcome] + filling.failed[outcome]
                 if limit is not None and failed >= limit * users:
                     return (
                         f"{failed / users * 100:.1f} % of the last {users:,} users are {outcome} (the last of them: "
-                        f"{_in_words(self._last[outcome])}), the stop policy allows {limit * 100:.4g} %. "
+                        f"{_show_status(self._last_status[outcome])}), the stop policy allows {limit * 100:.4g} %. "
                         f"{ADVICE[outcome]}"
                     )
         return None
 
     def _outage(self, now: float, last: str) -> str | None:
-        limit, seconds = self._brake.max_outage, now - self._accepted_at
+        limit, seconds = self._policy.max_outage, now - self._accepted_at
         if limit is None or seconds < limit:
             return None
         return (
             f"nothing was accepted for {seconds:,.0f} s (last: {last}), the stop policy allows {limit:,.0f} s. "
-            "See that the service is up, then resume"
+            "Check that the service is up, then resume"
         )
 
 
-def _in_words(status: int | None) -> str:
+def _show_status(status: int | None) -> str:
     return "no answer" if status is None else f"HTTP {status}"
 
 

@@ -1,4 +1,4 @@
-"""Words that errors and commands share."""
+"""Text that errors and commands share."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ __all__ = ["count"]
 
 
 def count(number: int, noun: str = "user") -> str:
-    """Return the number with its noun, as ``1 user``, ``2,000 users`` or ``2 pushes``."""
+    """Return the number with its noun: ``1 user``, ``2,000 users`` or ``2 pushes``."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('sh') else 's'}"

@@ -286,7 +286,7 @@ class PlanSender:
             # The clients that share a rate send their first requests in turn. Chunks sent earlier take no turn.
             share, self._share = self._share, None
             users = 1 if chunk.prepared.is_personal else len(chunk.prepared.users)
-            self._engine.limiter.rate_limiter.begin(self._loop.time(), users, share.place / share.of)
+            self._engine.limiter.rate_limiter.begin(self._loop.time(), users, share.index / share.count)
         while self._sender.stop_reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
             await self._send_ranges(chunk, ranges)
             self._is_resumed |= entry.is_known

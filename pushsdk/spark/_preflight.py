@@ -68,7 +68,7 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
         if (rate := others.get("rate")) is not None:
             caps = {name: getattr(rate, name) for name in Rate.__struct_fields__}
             per: dict[str, Any] = {name: None if value is None else value / tasks for name, value in caps.items()}
-            others = {**others, "rate": Share(**per, of=tasks)}
+            others = {**others, "rate": Share(**per, count=tasks)}
         batching = msgspec.structs.replace(self.batching, max_users=max(max_users, self.batching.max_users))
         return msgspec.structs.replace(self, batching=batching, others=others)
 
@@ -76,7 +76,7 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Return the arguments of the task with this number."""
         others = self.others
         if isinstance(rate := others.get("rate"), Share):
-            others = {**others, "rate": msgspec.structs.replace(rate, place=number)}
+            others = {**others, "rate": msgspec.structs.replace(rate, index=number)}
         return {**others, "base_url": self.base_url, "claims": self.claims, "batching": self.batching}
 
 

@@ -665,7 +665,7 @@ async def test_those_that_share_a_rate_hold_it_together_from_the_first_request_o
         return answer()
 
     async def work(place: int) -> None:
-        share = Share(**{name: value / 64 for name, value in rate.items()}, place=place, of=64)
+        share = Share(**{name: value / 64 for name, value in rate.items()}, index=place, count=64)
         async with client_of(FakeService(then=then), rate=share) as client:
             await Run(client, MemoryClaims(), personal=personal).send(50)
 
@@ -679,13 +679,13 @@ async def test_those_that_share_a_rate_hold_it_together_from_the_first_request_o
 
 @virtual
 async def test_where_no_rate_is_held_a_share_of_it_holds_nothing_back() -> None:
-    async with client_of(FakeService(), rate=Share(place=63, of=64)) as client:
+    async with client_of(FakeService(), rate=Share(index=63, count=64)) as client:
         await Run(client, MemoryClaims()).send(50)
     assert now() < 0.1
 
 
 @pytest.mark.parametrize(
-    "rate", [Rate(users_per_second=10), Share(users_per_second=1, place=9, of=10)], ids=["all of it", "a share"]
+    "rate", [Rate(users_per_second=10), Share(users_per_second=1, index=9, count=10)], ids=["all of it", "a share"]
 )
 @virtual
 async def test_what_was_sent_before_is_passed_over_at_no_rate(rate: Rate) -> None:

@@ -96,8 +96,8 @@ def test_an_id_that_begins_with_an_at_sign_is_written_with_two(command, service)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (map(str, range(1001)), "more than 1,000 ids: send them by pushsdk broadcast\n"),
-        (["ann", "--base-url", "http://push.example"], "Use https, or give --allow-insecure"),
+        (map(str, range(1001)), "at most 1,000 ids: send them by pushsdk broadcast\n"),
+        (["ann", "--base-url", "http://push.example"], "use https, or give --allow-insecure"),
     ],
 )
 def test_an_error_advises_in_the_words_of_a_shell(command, service, words, says):
@@ -175,7 +175,7 @@ def test_users_who_end_differently_exit_by_the_worst(command, service):
         ((*SEND, "--custom-fields", "{"), "--custom-fields: not JSON"),
         ((*SEND, "--custom-fields", "@none"), "none: No such file"),
         (("send", "", "--title", "Hi"), "$.userIds[0]: the user id is empty"),
-        (("send", *map(str, range(1001)), "--title", "Hi"), "more than 1,000 ids"),
+        (("send", *map(str, range(1001)), "--title", "Hi"), "at most 1,000 ids"),
         ((*SEND, "--api-key", "s3cret"), "--api-key is not an option"),
         ((*SEND, "--api-key=s3cret"), "--api-key is not an option"),
         ((*SEND, "--message", "--ys"), "unknown option"),

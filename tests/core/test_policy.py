@@ -27,7 +27,7 @@ BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 @pytest.mark.parametrize("value", NO_NUMBERS)
 @pytest.mark.parametrize("name", ["initial_delay", "max_delay", "throttle_delay", "max_retry_after"])
 def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
-    with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.{name} is a number greater than 0"):
+    with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.{name} must be a number greater than 0"):
         RetryPolicy(**{name: value})
 
 
@@ -44,7 +44,7 @@ def test_a_wait_of_the_policy_is_a_number_above_0(name, value):
     ],
 )
 def test_a_count_is_a_whole_number_from_1(kind, name, value):
-    with pytest.raises(ConfigurationError, match=rf"{kind.__name__}\.{name} is a whole number, 1 or more"):
+    with pytest.raises(ConfigurationError, match=rf"{kind.__name__}\.{name} must be a whole number, 1 or more"):
         kind(**{name: value})
 
 
@@ -62,7 +62,7 @@ def test_a_count_is_a_whole_number_from_1(kind, name, value):
 def test_a_limit_that_may_be_off_is_none_or_a_number_above_0(kind, name, value):
     assert getattr(kind(**{name: None}), name) is None
     assert getattr(kind(**{name: 1}), name) == 1
-    with pytest.raises(ConfigurationError, match=rf"{kind.__name__}\.{name} is a number greater than 0"):
+    with pytest.raises(ConfigurationError, match=rf"{kind.__name__}\.{name} must be a number greater than 0"):
         kind(**{name: value})
 
 
@@ -70,28 +70,28 @@ def test_a_limit_that_may_be_off_is_none_or_a_number_above_0(kind, name, value):
 def test_the_linger_is_a_number_from_0(value):
     assert Batching(linger=0).linger == 0
     assert Batching(linger=0.005).linger == 0.005
-    with pytest.raises(ConfigurationError, match=r"Batching\.linger is a number of seconds, 0 or more"):
+    with pytest.raises(ConfigurationError, match=r"Batching\.linger must be a number of seconds, 0 or more"):
         Batching(linger=value)
 
 
 @pytest.mark.parametrize("value", [[413], 413, None, {"413"}, {True}, {413.0}])
 def test_statuses_to_repeat_or_split_on_are_a_set_of_whole_numbers(value):
-    with pytest.raises(ConfigurationError, match=r"Batching\.split_on is a set of HTTP statuses"):
+    with pytest.raises(ConfigurationError, match=r"Batching\.split_on must be a set of HTTP statuses"):
         Batching(split_on=value)
-    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.retry_on is a set of HTTP statuses"):
+    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.retry_on must be a set of HTTP statuses"):
         RetryPolicy(retry_on=value)
 
 
 @pytest.mark.parametrize("value", ["repeat", "RETRY", "", None, True, 1])
 def test_what_follows_an_unknown_is_one_of_three_words(value):
-    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.unknown is"):
+    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.unknown must be"):
         RetryPolicy(unknown=value)
 
 
 @pytest.mark.parametrize("value", ["block", "", None, True])
 def test_what_a_full_queue_does_is_one_of_two_words(value):
     assert Limits(when_full="raise").when_full == "raise"
-    with pytest.raises(ConfigurationError, match=r"Limits\.when_full is 'wait' or 'raise'"):
+    with pytest.raises(ConfigurationError, match=r"Limits\.when_full must be 'wait' or 'raise'"):
         Limits(when_full=value)
 
 
@@ -109,7 +109,7 @@ def test_what_a_full_queue_does_is_one_of_two_words(value):
     ],
 )
 def test_a_reading_of_statuses_maps_numbers_to_what_an_answer_can_mean(value):
-    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.statuses maps a status"):
+    with pytest.raises(ConfigurationError, match=r"RetryPolicy\.statuses must be a mapping"):
         RetryPolicy(statuses=value)
 
 

@@ -39,19 +39,19 @@ def settle(watch: StopMonitor, outcomes: Iterable[Outcome], *, users: int = 100)
 @pytest.mark.parametrize("name", ["rejected", "unknown"])
 @pytest.mark.parametrize("share", [0, -0.1, 1.01, 50, math.nan, math.inf, True, "0.5"])
 def test_a_share_is_a_number_above_0_and_at_most_1(name, share):
-    with pytest.raises(ConfigurationError, match=rf"StopPolicy\.{name} is a share .* as 0\.5 for half of the users"):
+    with pytest.raises(ConfigurationError, match=rf"StopPolicy\.{name} must be a share .* 0\.5 for half of the users"):
         StopPolicy(**{name: share})
 
 
 @pytest.mark.parametrize("after", [0, -1, 1.5, True, None, "2000"])
 def test_after_is_a_whole_number(after):
-    with pytest.raises(ConfigurationError, match=r"StopPolicy\.after is a whole number of users, 1 or more"):
+    with pytest.raises(ConfigurationError, match=r"StopPolicy\.after must be a whole number of users, 1 or more"):
         StopPolicy(after=after)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, True, "600"])
 def test_max_outage_is_a_number_of_seconds(seconds):
-    with pytest.raises(ConfigurationError, match=r"StopPolicy\.max_outage is a number of seconds greater than 0"):
+    with pytest.raises(ConfigurationError, match=r"StopPolicy\.max_outage must be a number of seconds greater than 0"):
         StopPolicy(max_outage=seconds)
 
 
@@ -80,7 +80,7 @@ def test_no_single_status_stops_it_at_once(status):
 # -- shares -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("outcome", "advice"), [(REJECTED, "in the report"), (UNKNOWN, "held back")])
+@pytest.mark.parametrize(("outcome", "advice"), [(REJECTED, "in the report"), (UNKNOWN, "are skipped")])
 def test_a_service_that_takes_nobody_stops_the_run_after_so_many_users(outcome, advice):
     watched = watch()
     assert settle(watched, [outcome] * 100, users=100) == 20
@@ -192,7 +192,7 @@ def test_so_long_without_an_acceptance_stops_the_run():
     watched.released(503, 4000.0)
     assert watched.stop_reason(4000.0) == (
         "nothing was accepted for 4,000 s (last: HTTP 503), the stop policy allows 600 s. "
-        "See that the service is up, then resume"
+        "Check that the service is up, then resume"
     )
 
 

@@ -93,8 +93,8 @@ def test_all_that_is_given_reaches_the_executor() -> None:
 
 def test_the_rate_is_divided_among_the_tasks() -> None:
     made = sending(rate=Rate(requests_per_second=100.0, users_per_second=None)).divided(8, 1000)
-    assert made.of_task(0)["rate"] == Share(requests_per_second=12.5, of=8)
-    assert pickle.loads(pickle.dumps(made)).of_task(3)["rate"] == Share(requests_per_second=12.5, place=3, of=8)
+    assert made.of_task(0)["rate"] == Share(requests_per_second=12.5, count=8)
+    assert pickle.loads(pickle.dumps(made)).of_task(3)["rate"] == Share(requests_per_second=12.5, index=3, count=8)
     assert "rate" not in sending().divided(8, 1000).of_task(0)
 
 

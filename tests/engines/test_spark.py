@@ -530,7 +530,7 @@ def test_each_task_knows_which_part_of_the_rate_is_its_own(
         from pushsdk.spark import _tasks
 
         rate = self.options.of_task(_tasks._task_number())["rate"]
-        (tmp_path / f"rate-{rate.place}").write_text(f"{rate.users_per_second} of {rate.of}")
+        (tmp_path / f"rate-{rate.index}").write_text(f"{rate.users_per_second} of {rate.count}")
         yield from _run.SendPartition.__call__(self, batches)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -140,7 +140,7 @@ async def ids() -> AsyncIterator[Any]:
         (lambda client: client.send(ids(), HELLO), ValidationError, "async iterable"),
         (lambda client: client.send(7, HELLO), ValidationError, "int"),
         (lambda client: client.send([], HELLO), ValidationError, "empty"),
-        (lambda client: client.send((f"u{n}" for n in range(1001)), HELLO), ValidationError, "more than 1,000"),
+        (lambda client: client.send((f"u{n}" for n in range(1001)), HELLO), ValidationError, "at most 1,000"),
         (lambda client: client.broadcast(ids(), HELLO), ValidationError, "plain iterable, or use AsyncPushClient"),
         (lambda client: client.send_each(ids()), ValidationError, "requests must be a plain iterable"),
         (lambda client: client.broadcast(7, HELLO), ValidationError, "got int"),
@@ -173,7 +173,7 @@ def test_a_repr_shows_the_address_and_no_key() -> None:
 
 
 def test_a_wrong_argument_leaves_nothing_to_close() -> None:
-    with pytest.raises(ConfigurationError, match="retry is a RetryPolicy"):
+    with pytest.raises(ConfigurationError, match="retry must be a RetryPolicy"):
         PushClient(NOWHERE, "key", retry="safe")  # type: ignore[arg-type]
 
 
