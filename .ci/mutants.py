@@ -423,7 +423,7 @@ COALESCING = [
     Mutant(
         "a batch grows over max_users",
         CORE + "batching.py",
-        "if users <= batch.max_users and",
+        "if users <= joinable.max_users and",
         "if",
         T_BATCHING,
     ),
@@ -647,7 +647,7 @@ COALESCING = [
     Mutant(
         "a client waits for calls that have ended",
         IO + "batch_sender.py",
-        "self.active.difference_update(piece.units)",
+        "self.active.difference_update(part.units)",
         "pass",
         T_CALLS,
     ),

@@ -170,22 +170,17 @@ class AsyncPushClient:
             encoded = wire.encode_message(message)
             fields = None if custom_fields is None else wire.encode_custom_fields(custom_fields)
         except BaseException:
-            engine.queue.pending.end(call)
+            engine.pending.end(call)
             raise
         if idempotency_key is not None:
             keyed = self._engine.options_of(options.policy, options.timeout, keyed=True)
             return await self._send_once(call, Content(encoded, fields, keyed), idempotency_key)
-        batch = engine.queue.join(call, (encoded, fields, options))
-        if call.waiter is not None:
-            # Here, not in a coroutine of the coalescer's: in a crowd that would be one more for each of them.
-            try:
-                told = await call.waiter
-            except asyncio.CancelledError:
-                engine.queue.cancel(call, batch)
-                raise
-            if type(told) is Receipt:
-                return told
-        return await engine.queue.wait(call, batch)
+        try:
+            receipt = await engine.queue.submit(call, (encoded, fields, options))
+        except asyncio.CancelledError:
+            engine.queue.cancel(call)
+            raise
+        return receipt or engine.queue.conclude(call)
 
     async def create_campaign(
         self,
@@ -221,7 +216,7 @@ class AsyncPushClient:
             if watched is not None:
                 watched.end({job.verdict().outcome: 1})
             engine.campaigns.discard(job)
-            engine.ended(job)
+            engine.pending.ended(job)
         if verdict.outcome is not Outcome.ACCEPTED:
             raise error_for(verdict, external_id=external_id)
         engine.counters.campaigns += 1
@@ -326,7 +321,7 @@ class AsyncPushClient:
         try:
             return await self._keyed.send(call, content, key=idempotency_key)
         except ValidationError:
-            self._engine.queue.pending.end(call)
+            self._engine.pending.end(call)
             raise
         except PartialError as error:
             # The same again sends to nobody but those.

@@ -1,4 +1,4 @@
-"""The merging of concurrent sends: calls, and the open batches that they join.
+"""Merging of concurrent sends: calls, the batches they share, and the states of a batch.
 
 Decides and counts; the shell awaits. No order is promised between calls.
 """
@@ -6,36 +6,35 @@ Decides and counts; the shell awaits. No order is promised between calls.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pushsdk._core.outcome import Failure, Verdict
+from pushsdk._core.outcome import Verdict
 from pushsdk._core.policy import Batching, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
-__all__ = ["FRAME", "SETTLED", "Batch", "Batches", "Call", "Content", "Key", "Options"]
+__all__ = ["FRAME", "TRANSITIONS", "Batch", "BatchState", "Batches", "Call", "Content", "Key", "Options"]
 
-# What a push body has around its parts: {"userIds":[],"message":,"customFields":}.
+# The bytes of a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
-# What a waiting caller is told when all of its users have their verdict.
-SETTLED = "settled"
 
 
 class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """How a request is treated. Equal options are one object (see ``Engine.options_of``): so they compare quickly."""
+    """Retry policy and timeouts of a request. Equal options are one object: quick to compare."""
 
     policy: RetryPolicy
     timeout: Timeout
     keyed: bool = False
-    """For calls with an idempotency key, which travel by themselves: their request waits for a claim store."""
+    """True for calls with an idempotency key: their requests wait for a claim store, so they are merged separately."""
 
 
 class Content(NamedTuple):
-    """What makes sends mergeable: bytes that are equal, and the same idea of what may be repeated.
+    """Key of merging: calls with equal bytes and options may share a request.
 
-    A plain tuple of the same equals it, and is much quicker to make: of a crowd of calls only the first needs names.
+    A plain tuple with the same items is equal and much faster to create: only the first call of a batch needs names.
     """
 
     message: bytes
@@ -52,47 +51,50 @@ class Content(NamedTuple):
 
 
 Key = tuple[bytes, bytes | None, Options]
-"""A ``Content``, or as much of one."""
+"""A ``Content``, or a plain tuple equal to one."""
 
 
-# Without the cycle collector: tens of thousands of calls may wait, and it would walk through them again and again.
+# Without the cycle collector: it would traverse tens of thousands of queued calls again and again. So a cycle through
+# ``Call.batch`` has to be broken by hand: a batch that is DONE drops its calls.
 class Call(msgspec.Struct, eq=False, gc=False):
-    """One ``send()``: its users, and what became of them so far."""
+    """One ``send()``: its users, and their verdicts so far."""
 
     users: tuple[str, ...]
     ids: bytes
     """The ids as JSON, without the brackets: joined by commas they are a request's ``userIds``."""
     deadline: float
-    """On the client's clock; infinite where there is none."""
+    """On the client's clock; infinite if there is none."""
     unsettled: int
-    """Users without a verdict yet. Counted down by ``settle``."""
+    """Number of users without a verdict. Counted down by ``settle``."""
     duplicates: int = 0
-    """How many of the ids that the caller gave were repetitions."""
+    """Number of duplicate ids that the caller passed."""
     verdict: Verdict | None = None
-    """The verdict on all of its users, where it is one. Set by ``settle``."""
+    """The verdict on all users, if it is the same for all. Set by ``settle``."""
     shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
-    """Else the verdicts so far, with the users that each is about. Added by ``settle``."""
+    """Otherwise the verdicts so far, each with its users. Added by ``settle``."""
     abandoned: bool = False
-    """Set by the shell when the caller stopped waiting."""
-    waiter: Any = None
-    """What the shell wakes when there is something to say."""
+    """True once the caller has stopped waiting. Set by the shell."""
+    batch: Batch | None = None
+    """Set by ``Batches``."""
+    future: Any = None
+    """Future of ``Receipt | None`` that the caller waits for; None means: look at the call. Set by the shell."""
     caller: Any = None
-    """What an observer remembers of the caller. Set by the shell, where there is an observer."""
+    """The observer's record of the caller. Set by the shell if there is an observer."""
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
 
     def __repr__(self) -> str:
         return f"Call(users={len(self.users)}, unsettled={self.unsettled})"
 
-    def expire(self, reason: Failure) -> None:
-        """Its deadline has come, or the client ends it: the caller is told, and leaves."""
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(reason)
+    def wake(self, receipt: object = None) -> None:
+        """Wake the caller, unless it was woken or cancelled before."""
+        if self.future is not None and not self.future.done():
+            self.future.set_result(receipt)
 
-    def settle(self, users: tuple[str, ...], verdict: Verdict, told: object = SETTLED) -> bool:
-        """These users have their verdict; True when they were the last, and then the caller is told.
+    def settle(self, users: tuple[str, ...], verdict: Verdict, receipt: object = None) -> bool:
+        """Record the verdict on these users. Return True, and wake the caller, if no user is left.
 
-        ``told`` is what, where all of the users have this verdict.
+        ``receipt`` is the caller's result if all of its users have this verdict.
         """
         unsettled = self.unsettled = self.unsettled - len(users)
         if unsettled:
@@ -100,127 +102,169 @@ class Call(msgspec.Struct, eq=False, gc=False):
             return False
         if self.shares:
             self.shares = (*self.shares, (users, verdict))
-            told = SETTLED
+            receipt = None
         else:
             self.verdict = verdict
-        waiter = self.waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(told)
+        # ``wake``, without a call.
+        future = self.future
+        if future is not None and not future.done():
+            future.set_result(receipt)
         return True
 
     @property
     def parts(self) -> Sequence[tuple[tuple[str, ...], Verdict]]:
-        """The verdicts so far, with the users that each is about."""
+        """The verdicts so far, each with its users."""
         return self.shares if self.verdict is None else ((self.users, self.verdict),)
 
 
+class BatchState(IntEnum):
+    """State of a batch. Calls join and leave until it is SENDING."""
+
+    OPEN = 0
+    """Collects the calls of one loop turn, then its leader looks for a slot."""
+    LINGERING = 1
+    """Collects calls for ``Batching.linger`` seconds."""
+    QUEUED = 2
+    """Waits for a slot."""
+    SENDING = 3
+    """In flight: its calls are fixed."""
+    DONE = 4
+    """Every call is settled, or has left."""
+
+
+TRANSITIONS: Mapping[BatchState, tuple[BatchState, ...]] = {
+    BatchState.OPEN: (BatchState.LINGERING, BatchState.QUEUED, BatchState.SENDING, BatchState.DONE),
+    BatchState.LINGERING: (BatchState.QUEUED, BatchState.DONE),
+    BatchState.QUEUED: (BatchState.SENDING, BatchState.DONE),
+    BatchState.SENDING: (BatchState.DONE,),
+    BatchState.DONE: (),
+}
+"""The states that may follow each state."""
+
+
 class Batch(msgspec.Struct, eq=False, gc=False):
-    """Calls of equal content on their way to one request."""
+    """Calls of equal content that share a request."""
 
     content: Content
     calls: list[Call]
+    leader: Call | None
+    """The call that opened the batch. Its task sends the batch, unless it has left or shares the batch: then None."""
     users: int
-    """Users so far. Counted by ``Batches.join`` and ``remove``."""
+    """Number of users. Counted by ``Batches.join`` and ``remove``."""
     size: int
-    """Bytes of the request's body so far. Counted by ``Batches.join`` and ``remove``."""
+    """Bytes of the request's body. Counted by ``Batches.join`` and ``remove``."""
     frame: int
-    """The same without ids."""
+    """Bytes of the request's body that are not ids."""
     max_users: int
     max_bytes: int
-    """The bounds of what is merged into it. Set by ``Batches``."""
+    """Bounds of merging. Set by ``Batches``."""
+    state: BatchState = BatchState.OPEN
+    """Changed by ``Batches.advance`` only."""
     taken: set[str] | None = None
-    """The ids in it, made when the second call comes: most batches stay single."""
+    """The ids in the batch. Created when a second call joins: most batches hold one call."""
     entry: Any = None
-    """Set by the shell when a call waits in it: its entry in the timer wheel and in the line for slots."""
-    queued: bool = False
-    """Set by the shell: in line for a slot."""
-    started: bool = False
-    """Set by the shell: it has the place, and nobody leaves any more."""
+    """Entry in the timer wheel and in the queue for slots. Set by the shell while calls wait."""
     has_slot: bool = False
-    """Set by the shell: the place is taken, and no request has taken it over yet."""
-    shared: bool = False
-    """Set by the shell: it is sent by a task of its own, for several callers."""
+    """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
     def __repr__(self) -> str:
-        return f"Batch(calls={len(self.calls)}, users={self.users}, size={self.size})"
+        return f"Batch({self.state.name}, calls={len(self.calls)}, users={self.users}, size={self.size})"
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more can be merged into it."""
+        """Return True if no further call fits."""
         return self.users >= self.max_users or self.size >= self.max_bytes
+
+    def is_sent_by(self, call: Call) -> bool:
+        """Return True if the batch is in flight, sent by the task of this call."""
+        return call is self.leader and self.state is BatchState.SENDING
 
     @property
     def latest(self) -> float:
-        """Return the deadline of the whole: the latest of its calls."""
+        """Return the latest deadline of the calls, which is the deadline of the request."""
         return max([call.deadline for call in self.calls], default=math.inf)
 
     def remove(self, call: Call) -> None:
-        """Take the call out: its caller left before the batch did."""
+        """Remove a call that leaves before the batch is sent."""
         self.calls.remove(call)
         self.users -= len(call.users)
         self.size -= len(call.ids) + 1
+        if call is self.leader:
+            self.leader = None
         if self.taken is not None:
             self.taken.difference_update(call.users)
 
 
 class Batches:
-    """The open batches, by content: at most one each."""
+    """The batches that calls may join, by content: at most one each."""
 
-    __slots__ = ("_batching", "_learned_bytes", "_learned_users", "_open", "_sizes")
+    __slots__ = ("_batching", "_joinable", "_learned_bytes", "_learned_users", "_sizes")
 
     def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
         self._batching = batching
         self._sizes = sizes
-        self._open: dict[Key, Batch] = {}
-        # What was learned when the bounds of the open batches were set.
+        self._joinable: dict[Key, Batch] = {}
+        # The learned sizes that the bounds of the joinable batches were made from.
         self._learned_users = sizes.users
         self._learned_bytes = sizes.bytes
 
     def join(self, content: Key, call: Call) -> Batch | None:
-        """Put the call into the open batch of its content. None where there is none that takes it.
+        """Add the call to the joinable batch of its content. Return None if there is none that takes the call.
 
-        A batch that has no room for the call, or holds one of its users, is closed: it waits on without company.
-        Across calls each user is a push of its own.
+        A batch that has no room for the call, or holds one of its users, is closed for good. Across calls each
+        occurrence of a user is a push.
         """
         sizes = self._sizes
         if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
             self._learned_users, self._learned_bytes = sizes.users, sizes.bytes
-            for each in self._open.values():
-                each.max_users, each.max_bytes = self._bounds(each.frame)
-        batch = self._open.get(content)
-        if batch is None:
+            for batch in self._joinable.values():
+                batch.max_users, batch.max_bytes = self._bounds(batch.frame)
+        joinable = self._joinable.get(content)
+        if joinable is None:
             return None
-        users = batch.users + call.unsettled
-        size = batch.size + len(call.ids) + 1
-        if users <= batch.max_users and size <= batch.max_bytes:
-            taken = batch.taken
+        users = joinable.users + call.unsettled
+        size = joinable.size + len(call.ids) + 1
+        if users <= joinable.max_users and size <= joinable.max_bytes:
+            taken = joinable.taken
             if taken is None:
-                taken = batch.taken = {user for other in batch.calls for user in other.users}
+                taken = joinable.taken = {user for other in joinable.calls for user in other.users}
             taken.update(call.users)
-            # Where fewer have come than the call has, one of them was here.
+            # Fewer distinct users than users: one of the call's users is in the batch already.
             if len(taken) >= users:
-                batch.calls.append(call)
-                batch.users = users
-                batch.size = size
-                return batch
-        # At once: users of the refused call may be among ``taken``.
-        del self._open[content]
+                joinable.calls.append(call)
+                joinable.users = users
+                joinable.size = size
+                call.batch = joinable
+                return joinable
+        # Close the batch now: ``taken`` may hold users of the refused call.
+        del self._joinable[content]
         return None
 
-    def create(self, content: Content, call: Call) -> Batch:
-        """A batch that is open to nobody else: as for a call that can't wait for company."""
+    def open(self, content: Content, call: Call, *, is_joinable: bool = True) -> Batch:
+        """Return a new batch with this call as its leader. Other calls may join if ``is_joinable``."""
         frame = content.frame
         max_users, max_bytes = self._bounds(frame)
-        return Batch(content, [call], len(call.users), frame + len(call.ids) + 1, frame, max_users, max_bytes)
+        size = frame + len(call.ids) + 1
+        batch = call.batch = Batch(content, [call], call, len(call.users), size, frame, max_users, max_bytes)
+        if is_joinable:
+            self._joinable[content] = batch
+        return batch
 
-    def open(self, batch: Batch) -> None:
-        """Others of its content may join it from now on."""
-        self._open[batch.content] = batch
-
-    def close(self, batch: Batch) -> None:
-        """Nobody joins it any more."""
-        if self._open.get(batch.content) is batch:
-            del self._open[batch.content]
+    def advance(self, batch: Batch, state: BatchState) -> None:
+        """Change the state of the batch. Raises RuntimeError if TRANSITIONS does not allow it."""
+        if state not in TRANSITIONS[batch.state]:
+            raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
+        if batch.state < BatchState.SENDING <= state and self._joinable.get(batch.content) is batch:
+            del self._joinable[batch.content]
+        batch.state = state
+        if state is BatchState.SENDING:
+            # ``taken``: most batches never held a second call.
+            if batch.taken is not None and len(batch.calls) > 1:
+                batch.leader = None
+        elif state is BatchState.DONE:
+            # The calls refer to the batch, and neither is known to the cycle collector.
+            batch.leader = batch.entry = None
+            batch.calls = []
 
     def _bounds(self, frame: int) -> tuple[int, int]:
         batching, sizes = self._batching, self._sizes

@@ -1,6 +1,6 @@
-"""A batch in flight: sent whole, or in pieces if it is too large or was rejected, until every call is settled.
+"""Sending of one batch, whole or in parts if it is too large or was rejected, and the calls that have not ended.
 
-The core decides what is split. ``PendingCalls`` holds the calls that have not ended, and settles each.
+The core decides what is split (``_core.splitting``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from pushsdk._core import idempotency, wire
-from pushsdk._core.batching import SETTLED, Batch, Call
+from pushsdk._core.batching import Batch, Call
 from pushsdk._core.error_mapping import error_for, partial_error, retryable
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
@@ -32,114 +32,148 @@ from pushsdk._core.splitting import (
     split_calls,
 )
 from pushsdk._io.sender import ApiRequest, Claimant, RequestSender
+from pushsdk._io.timers import TURNS_TO_READ
 
-__all__ = ["BatchSender", "PendingCalls", "conclude", "unsettled"]
+__all__ = ["BatchSender", "PendingCalls", "unsettled"]
 
 logger = logging.getLogger("pushsdk")
 ABANDONED_KEPT = 1000
 
 
 class PendingCalls:
-    """Settles calls, and counts what became of their users."""
+    """The calls that have not ended: settles them, counts outcomes, and tells waiters when all have ended."""
 
     def __init__(self, counters: Counters, emit: Callable[[Event], None] | None) -> None:
         self._counters = counters
         self._emit = emit
-        #: The calls that have not ended. Added by the coalescer.
+        #: The calls that have not ended. Added by the queue.
         self.active: set[Call] = set()
-        #: The last sends whose callers had stopped waiting.
+        #: The last sends that ended after their callers had stopped waiting.
         self.abandoned: deque[SendAbandoned] = deque(maxlen=ABANDONED_KEPT)
-        #: Set by the engine while it waits for something: told of every call that ends.
-        self.when_ended: Callable[[Call], None] | None = None
+        #: The calls that ended since ``drain``; None before.
+        self.drained: list[Call] | None = None
+        # What each waiter still waits for, and its future.
+        self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
 
-    def settle_piece(self, piece: BatchPart, verdict: Verdict) -> None:
-        """The verdict on a request is that on the users it carried."""
-        self._counters.users[verdict.outcome] += piece.users
-        one: object = SETTLED
-        if len(piece.units) > 1:
+    def settle_part(self, part: BatchPart, verdict: Verdict) -> None:
+        """Settle the users of one request with its verdict."""
+        self._counters.users[verdict.outcome] += part.users
+        receipt: Receipt | None = None
+        if len(part.units) > 1:
             if verdict.outcome is Outcome.REJECTED:
                 verdict = msgspec.structs.replace(verdict, shared=True)
             elif verdict.outcome is Outcome.ACCEPTED:
-                # The calls for one user each, of which there may be a crowd, have one receipt between them.
-                one = Receipt(users=1, attempts=verdict.attempts)
-        for segment in piece.units:
+                # One receipt for all calls with one user, of which there may be thousands.
+                receipt = Receipt(users=1, attempts=verdict.attempts)
+        for unit in part.units:
             # ``call_of``, without a call.
-            call = segment.call if isinstance(segment, CallPart) else segment
-            users = segment.users
-            if call.settle(users, verdict, SETTLED if call.duplicates or len(users) > 1 else one) and call.abandoned:
-                self.tell_abandoned(call)
-        if one is not SETTLED:
-            # After its callers have been told: until then nobody is to find that nothing is on its way.
-            asyncio.get_running_loop().call_soon(self._end_all, piece)
+            call = unit.call if isinstance(unit, CallPart) else unit
+            users = unit.users
+            if call.settle(users, verdict, None if call.duplicates or len(users) > 1 else receipt) and call.abandoned:
+                self.report_abandoned(call)
+        if receipt is not None:
+            # Later: a waiter for idleness must find these calls pending until their callers have run.
+            asyncio.get_running_loop().call_soon(self._end_all, part)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
-        """The verdict on users of a call that no request carried, or whose request is not known."""
+        """Settle users of a call that no request carried, or whose request is unknown."""
         self._counters.users[verdict.outcome] += len(users)
         if call.settle(users, verdict) and call.abandoned:
-            self.tell_abandoned(call)
+            self.report_abandoned(call)
 
-    def tell_abandoned(self, call: Call) -> None:
-        """A call ended after its caller had left: ``on_event`` is told."""
+    def conclude(self, call: Call) -> Receipt:
+        """Return the receipt of a call that its caller has stopped waiting for, or raise its PushError."""
+        rest: Verdict | None = None
+        if call.unsettled:
+            # The deadline has expired during a shared request, whose end is reported to ``on_event``.
+            call.abandoned, rest = True, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)
+        else:
+            self.end(call)
+        if call.claims is not None and any(verdict.recorded for _, verdict in call.parts):
+            result = idempotency.conclude(call.users, call.duplicates, _all_parts(call, rest))
+            if isinstance(result, Receipt):
+                return result
+            raise result
+        verdict = call.verdict
+        if verdict is not None:
+            if verdict.outcome is Outcome.ACCEPTED:
+                return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
+            raise error_for(verdict, user_ids=call.users)
+        parts = _all_parts(call, rest)
+        attempts, outcomes = attempts_of(parts), {verdict.outcome for _, verdict in parts}
+        if outcomes == {Outcome.ACCEPTED}:
+            return Receipt(users=len(call.users), duplicates=call.duplicates, requests=len(parts), attempts=attempts)
+        if len(outcomes) == 1:
+            error = error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts), user_ids=call.users)
+            error.retryable = any(retryable(verdict) for _, verdict in parts)
+            raise error
+        raise partial_error(call.users, parts)
+
+    def report_abandoned(self, call: Call) -> None:
+        """Report the end of a call whose caller had stopped waiting."""
         self.end(call)
         self._counters.abandoned += 1
         for outcome in Outcome:
-            ended = [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]
-            if ended:
-                users = tuple(user for part, _ in ended for user in part)
-                self.report(SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(ended)))
+            parts = [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]
+            if parts:
+                users = tuple(user for part, _ in parts for user in part)
+                self.report(SendAbandoned(outcome=outcome, user_ids=users, attempts=attempts_of(parts)))
 
     def report(self, event: SendAbandoned) -> None:
         """Log the end of an abandoned send, keep it for the DrainReport, and pass it to ``on_event``."""
         self.abandoned.append(event)
-        logger.info("a send of %d users ended %s after its caller had left", len(event.user_ids), event.outcome.value)
+        logger.info(
+            "a send of %d users ended as %s after its caller stopped waiting", len(event.user_ids), event.outcome.value
+        )
         if self._emit is not None:
             self._emit(event)
 
     def end(self, call: Call) -> None:
-        """The call is complete, unless it never began."""
+        """Remove a call that is complete. Does nothing if the call never began."""
         if call in self.active:
             self.active.remove(call)
-            if self.when_ended is not None:
-                self.when_ended(call)
+            if self.drained is not None:
+                self.drained.append(call)
+            if self._waiters:
+                self.ended(call)
 
-    def _end_all(self, piece: BatchPart) -> None:
-        """A crowd is through: its whole calls, at once. It costs less than if each of them said so."""
-        if self.when_ended is None:
-            self.active.difference_update(piece.units)
+    def ended(self, item: object) -> None:
+        """Tell the waiters that a call, or something else that they wait for, has ended."""
+        for items, future in tuple(self._waiters):
+            items.discard(item)
+            if not items and not future.done():
+                future.set_result(None)
+
+    def drain(self) -> None:
+        """Collect the calls that end from now on."""
+        self.drained = []
+
+    async def wait(self, items: set[object], seconds: float | None) -> bool:
+        """Wait until these calls, and other items, have ended. Return False if that takes longer than ``seconds``."""
+        waiter = (items, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        try:
+            await asyncio.wait([waiter[1]], timeout=seconds)
+            for _ in range(TURNS_TO_READ):
+                # If the loop is late, the answers come after its timers.
+                await asyncio.sleep(0)
+            return waiter[1].done()
+        finally:
+            self._waiters.remove(waiter)
+
+    def _end_all(self, part: BatchPart) -> None:
+        """End the whole calls of a shared request, at once: for thousands of calls that is much faster."""
+        if self.drained is None and not self._waiters:
+            self.active.difference_update(part.units)
             return
-        for segment in [segment for segment in piece.units if segment in self.active]:
-            self.end(call_of(segment))
+        for unit in [unit for unit in part.units if unit in self.active]:
+            self.end(call_of(unit))
 
 
 def unsettled(call: Call) -> tuple[str, ...]:
-    """Its users without a verdict."""
+    """Return the call's users without a verdict."""
     settled = {user for users, _ in call.parts for user in users}
     return tuple(user for user in call.users if user not in settled)
-
-
-def conclude(call: Call, rest: Verdict | None = None) -> Receipt:
-    """The receipt of a call, or its error. ``rest`` is the verdict on those who have none yet."""
-    if call.claims is not None and any(each.recorded for _, each in call.parts):
-        told = idempotency.conclude(call.users, call.duplicates, _all_parts(call, rest))
-        if isinstance(told, Receipt):
-            return told
-        raise told
-    verdict = call.verdict
-    if verdict is not None:
-        if verdict.outcome is Outcome.ACCEPTED:
-            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
-        raise error_for(verdict, user_ids=call.users)
-    parts = _all_parts(call, rest)
-    outcomes = {each.outcome for _, each in parts}
-    if outcomes == {Outcome.ACCEPTED}:
-        return Receipt(
-            users=len(call.users), duplicates=call.duplicates, requests=len(parts), attempts=attempts_of(parts)
-        )
-    if len(outcomes) == 1:
-        error = error_for(msgspec.structs.replace(parts[-1][1], attempts=attempts_of(parts)), user_ids=call.users)
-        error.retryable = any(retryable(each) for _, each in parts)
-        raise error
-    raise partial_error(call.users, parts)
 
 
 def _all_parts(call: Call, rest: Verdict | None) -> idempotency.Shares:
@@ -147,16 +181,16 @@ def _all_parts(call: Call, rest: Verdict | None) -> idempotency.Shares:
 
 
 class CallClaims(Claimant, Protocol):
-    """The claims of the calls that a request carries."""
+    """Claims of the calls that one request carries."""
 
     @property
-    def piece(self) -> BatchPart:
-        """The piece to send, without the users whose claim was refused: these are settled."""
+    def part(self) -> BatchPart:
+        """The part to send, without the users whose claim was refused: these are settled."""
         ...
 
 
 class BatchSender:
-    """Sends batches that have their place."""
+    """Sends batches that have a slot."""
 
     def __init__(
         self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching
@@ -168,48 +202,23 @@ class BatchSender:
         self._messages = MessageRecords()
 
     async def deliver(self, batch: Batch) -> None:
-        """Send the batch, whole or split, until every call in it is settled. Its place is taken already."""
-        pieces = split_calls(batch.calls, self._sizes, batch.frame)
-        if len(pieces) > 1:
-            await self._split(batch, pieces, None)
+        """Send the batch, whole or split, until every call in it is settled."""
+        parts = split_calls(batch.calls, self._sizes, batch.frame)
+        if len(parts) > 1:
+            await self._split(batch, parts, None)
             return
-        whole, verdict = await self._send(batch, pieces[0])
+        whole, verdict = await self._send(batch, parts[0])
         if verdict.outcome is Outcome.REJECTED and verdict.status in self._split_on:
             await self._split(batch, [], (whole, verdict))
             return
         if verdict.outcome is Outcome.ACCEPTED:
             self._messages.record(batch.content).accepted = True
-        self._pending.settle_piece(whole, verdict)
+        self._pending.settle_part(whole, verdict)
 
-    async def drive(self, batch: Batch) -> None:
-        """``deliver`` for several callers, in a task of its own: whatever happens to it, they are told."""
-        failure = Failure.CANCELLED
-        watched = None if self._sender.observer is None else self._sender.observer.batch(batch.calls, batch.users)
-        try:
-            await self.deliver(batch)
-        except Exception:
-            logger.exception("a request failed inside the client")
-            failure = Failure.OTHER
-        finally:
-            batch.entry.close()
-            self.give_back(batch)
-            # Left over only where the loop is torn down, or by a bug of ours: then nothing is proven.
-            for call in batch.calls:
-                if call.unsettled:
-                    self._pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
-            if watched is not None:
-                watched.end(_tally(batch))
-
-    def give_back(self, batch: Batch) -> None:
-        """The batch ended before any request took its place over."""
-        if batch.has_slot:
-            batch.has_slot = False
-            self._sender.limiter.release()
-
-    async def _split(self, batch: Batch, pieces: list[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
-        """Send the batch in pieces: because it is too large (``pieces``), or because it was rejected whole."""
+    async def _split(self, batch: Batch, parts: list[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
+        """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""
         splitter = Splitter(
-            pieces,
+            parts,
             split_on=self._split_on,
             sizes=self._sizes,
             frame=batch.frame,
@@ -224,72 +233,63 @@ class BatchSender:
                     for _ in tuple(wave):
                         requests.create_task(self._post(batch, splitter, wave))
         except asyncio.CancelledError:
-            # Every request that was begun has its verdict. The other pieces were in a rejected request, or in none.
-            for piece, verdict in splitter.rest():
-                self._pending.settle_piece(piece, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
-            for piece in wave:
-                self._pending.settle_piece(piece, verdict_of(piece.history, Evidence(), Failure.CANCELLED))
+            # Every request in flight has its verdict. The other parts were in a rejected request, or in none.
+            for part, verdict in splitter.rest():
+                self._pending.settle_part(part, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
+            for part in wave:
+                self._pending.settle_part(part, verdict_of(part.history, Evidence(), Failure.CANCELLED))
             raise
-        for piece, verdict in splitter.rest():
-            self._pending.settle_piece(piece, verdict)
+        for part, verdict in splitter.rest():
+            self._pending.settle_part(part, verdict)
 
     async def _post(self, batch: Batch, splitter: Splitter[BatchPart], wave: list[BatchPart]) -> None:
-        """Send the next piece of the wave. What a cancellation leaves in the wave was not begun."""
-        piece = wave.pop(0)
-        # Each piece is settled as it ends: a cancellation of the others must not take its verdict along.
-        self._report(batch, splitter, *await self._send(batch, piece))
+        """Send the next part of the wave. Parts that a cancellation leaves in the wave were not sent."""
+        part = wave.pop(0)
+        # Settled as it ends: if other parts are cancelled, its verdict must not be lost.
+        self._report(batch, splitter, *await self._send(batch, part))
 
-    async def _send(self, batch: Batch, piece: BatchPart) -> Rejected[BatchPart]:
-        """Send a piece, without the users whose claim is refused. If that is cancelled, the piece is settled."""
-        claim = self._claim(batch, piece)
-        job = self._job(batch, piece, claim)
-        # The first request of the batch takes its place over.
+    async def _send(self, batch: Batch, part: BatchPart) -> Rejected[BatchPart]:
+        """Send a part, without the users whose claim is refused. Settles the part if cancelled."""
+        claim = self._claim(batch, part)
+        job = self._job(batch, part, claim)
+        # The first request of the batch takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
         try:
             verdict = await self._sender.run(job, has_slot=has_slot)
         except asyncio.CancelledError:
             job.failure = job.failure or Failure.CANCELLED
-            self._pending.settle_piece(piece if claim is None else claim.piece, job.verdict())
+            self._pending.settle_part(part if claim is None else claim.part, job.verdict())
             raise
-        return piece if claim is None else claim.piece, verdict
+        return part if claim is None else claim.part, verdict
 
-    def _claim(self, batch: Batch, piece: BatchPart) -> CallClaims | None:
+    def _claim(self, batch: Batch, part: BatchPart) -> CallClaims | None:
         if not batch.content.options.keyed:
             return None
-        claim: CallClaims = call_of(piece.units[0]).claims.for_request(batch.content, piece, self._pending)
+        claim: CallClaims = call_of(part.units[0]).claims.for_request(batch.content, part, self._pending)
         return claim
 
-    def _report(self, batch: Batch, splitter: Splitter[BatchPart], piece: BatchPart, verdict: Verdict) -> None:
-        if splitter.report(piece, verdict):
-            self._pending.settle_piece(piece, verdict)
+    def _report(self, batch: Batch, splitter: Splitter[BatchPart], part: BatchPart, verdict: Verdict) -> None:
+        if splitter.report(part, verdict):
+            self._pending.settle_part(part, verdict)
             return
         self._sender.counters.splits += 1
         if self._sender.emit is not None:
-            calls = len({id(call_of(segment)) for segment in piece.units})
-            self._sender.emit(RequestSplit(status=verdict.status or 0, users=piece.users, calls=calls))
+            calls = len({id(call_of(unit)) for unit in part.units})
+            self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
-    def _job(self, batch: Batch, piece: BatchPart, claim: CallClaims | None) -> ApiRequest:
-        content, segments, policy = batch.content, piece.units, batch.content.options.policy
-        deadline = segments[0].deadline
-        if len(segments) > 1:
-            deadline = max([segment.deadline for segment in segments])
+    def _job(self, batch: Batch, part: BatchPart, claim: CallClaims | None) -> ApiRequest:
+        content, units, policy = batch.content, part.units, batch.content.options.policy
+        deadline = units[0].deadline
+        if len(units) > 1:
+            deadline = max([unit.deadline for unit in units])
         return ApiRequest(
             "push",
-            wire.push_body(b"[" + piece.ids + b"]", content.message, content.custom_fields),
-            users=piece.users,
+            wire.push_body(b"[" + part.ids + b"]", content.message, content.custom_fields),
+            users=part.users,
             policy=policy,
             timeout=content.options.timeout,
             deadline=deadline,
             collapsible=policy.unknown == "retry_if_collapsible" and wire.is_collapsible(content.message),
-            attempts=piece.history,
+            attempts=part.history,
             claim=claim,
         )
-
-
-def _tally(batch: Batch) -> dict[Outcome, int]:
-    """The batch's users by outcome."""
-    tally: dict[Outcome, int] = {}
-    for call in batch.calls:
-        for users, verdict in call.parts:
-            tally[verdict.outcome] = tally.get(verdict.outcome, 0) + len(users)
-    return tally

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._core.batching import Call, Options
+from pushsdk._core.batching import Options
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.events import Event
@@ -20,13 +20,14 @@ from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.splitting import LearnedSizes
+from pushsdk._io.batch_sender import PendingCalls
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.forks import ProcessGuard, in_child
 from pushsdk._io.limiter import Backlog, ConcurrencyLimiter
 from pushsdk._io.queue import SendQueue
 from pushsdk._io.sender import RequestSender, guarded
 from pushsdk._io.threads import Offload, in_thread
-from pushsdk._io.timers import TURNS_TO_READ, TimerWheel
+from pushsdk._io.timers import TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import AiohttpTransport, Session, Transport
 
@@ -134,21 +135,21 @@ class Engine:
             retry=self._retry,
             pool_size=settings.limits.in_flight,
             emit=emit,
+            on_pause=self._pause,
             observer=self.observer,
         )
-        self.queue = SendQueue(self.sender, sizes=self.sizes, batching=settings.batching, limits=settings.limits)
-        #: Campaigns and sends with idempotency keys on their way, and who waits until there is nothing on its way.
+        self.pending = PendingCalls(self.counters, emit)
+        self.queue = SendQueue(
+            self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
+        )
+        #: Campaigns, and sends with idempotency keys, that have not ended.
         self.campaigns: set[object] = set()
-        self.watchers: list[tuple[set[object], asyncio.Future[None]]] = []
-        #: What a claim store is still to be told, now that its calls have ended: only the end of the client waits.
+        #: Writes to a claim store that outlive their calls: only ``close`` waits for them.
         self.late: set[object] = set()
-        #: The broadcasts on their way.
-        self.runs: set[Any] = set()
-        #: The broadcasts that are being planned.
+        #: Runs that are planned, and runs that are sent.
         self.plans: set[Any] = set()
-        self.draining: list[Call] = []
-        self.sender.when_paused = self.queue.pause
-        # At the end: another thread may ask for ``stats`` meanwhile.
+        self.runs: set[Any] = set()
+        # Last: another thread may ask for ``stats`` meanwhile.
         self.loop = self.home = loop
         if self.observer is not None:
             self.observer.opened(self)
@@ -175,14 +176,10 @@ class Engine:
         """In a forked child: the connections are the parent's."""
         self.home = None
 
-    def ended(self, item: object) -> None:
-        """A call or a campaign is through."""
-        if isinstance(item, Call) and self.closed:
-            self.draining.append(item)
-        for items, future in tuple(self.watchers):
-            items.discard(item)
-            if not items and not future.done():
-                future.set_result(None)
+    def _pause(self, until: float) -> None:
+        """Start no request before ``until``. Calls that can't wait that long end now."""
+        self.limiter.pause(until)
+        self.queue.pause(until)
 
     def options_of(self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False) -> Options:
         """The same object for equal options: quicker to compare than they are."""
@@ -195,27 +192,11 @@ class Engine:
         return options
 
     async def idle(self, seconds: float | None = None) -> bool:
-        """Wait until all that is on its way now has ended; False where that takes longer."""
-        assert self.loop is not None  # noqa: S101 - called on an open engine only
-        items: set[object] = {*self.queue.pending.active, *self.campaigns, *self.runs}
+        """Wait until all current calls, campaigns and runs have ended. Return False if that takes longer."""
+        items: set[object] = {*self.pending.active, *self.campaigns, *self.runs}
         if self.closed:
             items |= self.late
-        if not items:
-            return True
-        future = self.loop.create_future()
-        watcher = (items, future)
-        self.watchers.append(watcher)
-        self.queue.pending.when_ended = self.ended
-        try:
-            await asyncio.wait([future], timeout=seconds)
-            for _ in range(TURNS_TO_READ):
-                # The answers of a late loop come after its timers.
-                await asyncio.sleep(0)
-            return future.done()
-        finally:
-            self.watchers.remove(watcher)
-            if not self.watchers and not self.closed:
-                self.queue.pending.when_ended = None
+        return not items or await self.pending.wait(items, seconds)
 
     async def close(self, drain: float) -> DrainReport:
         """Take no more calls, wait ``drain`` seconds for those on their way, end the rest."""
@@ -225,6 +206,7 @@ class Engine:
         self.home = None
         if self.loop is None:
             return DrainReport()
+        self.pending.drain()
         try:
             self.queue.flush()
             for run in (*self.plans, *self.runs):
@@ -242,7 +224,7 @@ class Engine:
             self.timers.close()
             await self.transport.close()
         ended: dict[Outcome, list[str]] = {outcome: [] for outcome in Outcome}
-        for call in self.draining:
+        for call in self.pending.drained or ():
             if not call.abandoned:
                 for users, verdict in call.parts:
                     ended[verdict.outcome].extend(users)
@@ -251,7 +233,7 @@ class Engine:
             rejected=tuple(ended[Outcome.REJECTED]),
             not_sent=tuple(ended[Outcome.NOT_SENT]),
             unknown=tuple(ended[Outcome.UNKNOWN]),
-            abandoned=tuple(self.queue.pending.abandoned),
+            abandoned=tuple(self.pending.abandoned),
         )
 
     def stats(self) -> ClientStats:

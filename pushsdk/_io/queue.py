@@ -1,7 +1,8 @@
-"""From ``send()`` calls to batches that leave: room, joining, waiting, departure.
+"""Queue of sends: room, merging, lingering, waiting for a slot, dispatch.
 
-What joins is decided in the core. A lone call is posted in its caller's own task; a request that several callers
-share runs in a task of its own, so that nobody's cancellation takes the others along.
+``submit`` is the one entry: it returns what the caller awaits, and ``conclude`` then returns the receipt or raises. The
+core decides which calls share a batch and which states may follow (``_core.batching``). A batch of one call is sent in
+its caller's own task; a shared batch has a task of its own, so that no cancelled caller takes the others along.
 """
 
 from __future__ import annotations
@@ -10,276 +11,291 @@ import asyncio
 import logging
 import math
 import types
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator, Sequence
 
 from pushsdk._core import wire
-from pushsdk._core.batching import Batch, Batches, Call, Content, Key
+from pushsdk._core.batching import Batch, Batches, BatchState, Call, Content, Key
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import LearnedSizes
-from pushsdk._io.batch_sender import BatchSender, PendingCalls, conclude, unsettled
+from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
 from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import NEVER, TICKS_PER_SECOND
 
 __all__ = ["SendQueue"]
 
 logger = logging.getLogger("pushsdk")
-# What a waiting caller is told, beside SETTLED and the Failure that ends its wait.
-GO = "post it yourself"
-# From the cancellation of an attempt to the verdict on its request, connecting included.
+# Loop turns from the cancellation of an attempt to the verdict on its request, connecting included.
 TURNS_TO_UNWIND = 4
 
 
 @types.coroutine
 def _next_turn() -> Generator[None, None, None]:
-    """Let the other tasks of this loop turn run: they may have something to send with us."""
+    """Let the other tasks of this loop turn run: they may submit calls that join ours."""
     yield
 
 
 class SendQueue:
-    """Takes calls in, sends them in as few requests as may be, and tells each caller what became of its users."""
+    """Takes calls, sends them in as few requests as possible, and settles each."""
 
-    def __init__(self, sender: RequestSender, *, sizes: LearnedSizes, batching: Batching, limits: Limits) -> None:
+    def __init__(
+        self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching, limits: Limits
+    ) -> None:
         self._sender = sender
         self._observer = sender.observer
-        self._loop = sender.timers.loop
         self.timers = sender.timers
+        self._loop = sender.timers.loop
         self._limiter = sender.limiter
         self._rate_limiter = sender.limiter.rate_limiter
         self._backlog = sender.backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
+        self.pending = pending
+        #: Returns the receipt of a call whose await is over, or raises its PushError.
+        self.conclude = pending.conclude
         self._batches = Batches(batching, sizes)
-        self.pending = PendingCalls(sender.counters, sender.emit)
-        self._active = self.pending.active
-        self._batch_sender = BatchSender(sender, self.pending, sizes=sizes, batching=batching)
-        # Batches that wait for company, and what ends that.
+        self._batch_sender = BatchSender(sender, pending, sizes=sizes, batching=batching)
+        # The timers of the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, call: Call, content: Key) -> Receipt:
-        """Send one call. Raises PushError unless all of its users were accepted."""
-        return await self.wait(call, self.join(call, content))
+        """Send one call. Raises PushError unless all of its users were accepted.
+
+        ``AsyncPushClient.send`` does the same without this coroutine, which would be one more for each call of a crowd.
+        """
+        try:
+            receipt = await self.submit(call, content)
+        except asyncio.CancelledError:
+            self.cancel(call)
+            raise
+        return receipt or self.conclude(call)
 
     async def wait_for_room(self, call: Call) -> None:
-        """Wait until the queue is below its limits, without the bytes of the call. Raises PushError if it can't."""
-        self._active.add(call)
+        """Wait until the queue is below its limits, before the call has any bytes. Raises PushError if it can't."""
+        self.pending.active.add(call)
         if self._observer is not None:
             call.caller = self._observer.caller(self._loop.time())
         call.ids = b""
-        failure = Failure.QUEUE_FULL if self._raise_when_full else self._barred(call)
-        if failure is None:
+        failure: Failure | None = None
+        if self._raise_when_full:
+            failure = Failure.QUEUE_FULL
+        elif self._sender.closed:
+            failure = Failure.CLOSED
+        elif self._rate_limiter.paused_until > call.deadline:
+            failure = Failure.PAUSED
+        else:
             try:
                 failure = await self._backlog.wait_for_room(self.timers, call.deadline)
             except asyncio.CancelledError:
-                self.cancel(call, None)
+                self.cancel(call)
                 raise
         if failure is not None:
-            self.pending.settle(call, call.users, self._unsent(failure))
-            self.pending.end(call)
-            conclude(call)
+            self.pending.settle(call, call.users, self._not_sent(failure))
+            self.pending.conclude(call)
         call.ids = wire.encode_user_ids(call.users)[1:-1]
 
-    def join(self, call: Call, content: Key) -> Batch | None:
-        """Put the call into a batch; None after a bug of ours, which is the verdict. Then ``wait``.
+    def submit(self, call: Call, content: Key) -> Awaitable[Receipt | None]:
+        """Queue the call, and return what to await: a future, or the coroutine of the call that leads its batch.
 
-        If others lead the batch, ``call.waiter`` is set. A Receipt there is all that the caller has to know.
+        Its result is the receipt, or None: then ``conclude``. If the await is cancelled, ``cancel`` the call.
         """
         try:
-            self._active.add(call)
+            self.pending.active.add(call)
             if self._observer is not None and call.caller is None:
                 call.caller = self._observer.caller(self._loop.time())
             linger = self._linger
-            # With less time than that it can't wait for company.
+            # A call with less time than that can't linger.
             is_hasty = linger and call.deadline - self._loop.time() <= linger
             batch = None if is_hasty else self._batches.join(content, call)
             if batch is None:
-                batch = self._batches.create(Content(*content), call)
+                batch = self._batches.open(Content(*content), call, is_joinable=not is_hasty)
                 self._backlog.enter(batch.users, batch.size)
-                if not is_hasty:
-                    self._batches.open(batch)
-                if is_hasty or not linger or batch.is_full:
-                    return batch
-                self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
-            else:
-                self._backlog.enter(call.unsettled, len(call.ids) + 1)
-            self._wait(call, batch)
-            if linger and batch.is_full and batch in self._lingering:
+                if linger and not is_hasty and not batch.is_full:
+                    self._batches.advance(batch, BatchState.LINGERING)
+                    self._lingering[batch] = self._loop.call_later(linger, self._dispatch, batch)
+                    self._expect(call, batch)
+                return self._lead(call, batch)
+            self._backlog.enter(call.unsettled, len(call.ids) + 1)
+            self._expect(call, batch)
+            if linger and batch.is_full and batch.state is BatchState.LINGERING:
                 self._dispatch(batch)
-            return batch
         except Exception:  # noqa: BLE001 - logged there
-            self._fail(call, None)
-            return None
+            self._fail(call)
+        future: Awaitable[Receipt | None] | None = call.future
+        return _next_turn() if future is None else future
 
-    async def wait(self, call: Call, batch: Batch | None) -> Receipt:
-        """Wait for the end of a call that has joined. Raises PushError unless all of its users were accepted."""
-        try:
-            if batch is not None and call.unsettled:
-                if call.waiter is None:
-                    # It opened a batch that does not linger, and leads it: it looks who came along in this loop turn.
-                    await _next_turn()
-                    if len(batch.calls) == 1 and self._limiter.try_acquire(batch.users):
-                        self._start(batch)
-                        await self._batch_sender.deliver(batch)
-                    else:
-                        self._wait(call, batch)
-                    if not batch.started and batch.calls:
-                        self._dispatch(batch)
-                if call.waiter is not None:
-                    await self._handle(call, batch, await call.waiter)
-        except asyncio.CancelledError:
-            self.cancel(call, batch)
-            raise
-        except Exception:  # noqa: BLE001 - logged there
-            self._fail(call, batch)
-        if call.unsettled:
-            # Past its deadline while a shared request is out: its end is told to on_event.
-            call.abandoned = True
-            return conclude(call, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE))
-        self.pending.end(call)
-        return conclude(call)
+    def cancel(self, call: Call) -> None:
+        """Take out a call whose caller was cancelled. If it shares a request in flight, its end is reported."""
+        batch, was_settled, call.abandoned = call.batch, not call.unsettled, True
+        if batch is not None and batch.is_sent_by(call):
+            self._finish(batch)
+        if was_settled:
+            self.pending.report_abandoned(call)
+        elif batch is None or batch.state is BatchState.DONE:
+            # The attempts in flight have their verdict. No other user was sent to.
+            self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
+        elif batch.state is not BatchState.SENDING:
+            is_unled = batch.state is BatchState.OPEN and call is batch.leader
+            self.leave(call, batch, Failure.CANCELLED)
+            if is_unled and batch.calls:
+                self._dispatch(batch)
 
     def flush(self) -> None:
-        """Send what lingers now."""
+        """Send the lingering batches now."""
         for batch in tuple(self._lingering):
             self._dispatch(batch)
 
     def close(self) -> None:
-        """End everything that has not left the queue, as CLOSED."""
-        for batch in self._lingering:
-            for call in batch.calls:
-                call.expire(Failure.CLOSED)
+        """End the calls that are not in flight, as CLOSED."""
+        for batch in tuple(self._lingering):
+            batch.entry.fail(Failure.CLOSED)
         self._limiter.fail(Failure.CLOSED)
 
     def pause(self, until: float) -> None:
-        """Nothing starts before ``until``: what waits for room or for company and can't wait so long ends at once."""
-        for batch in self._lingering:
-            for call in batch.calls:
-                if call.deadline < until:
-                    call.expire(Failure.PAUSED)
+        """End the calls that wait for room, or linger, and have their deadline before ``until``."""
+        for batch in tuple(self._lingering):
+            batch.entry.fail(Failure.PAUSED, before=until)
         self._backlog.fail(Failure.PAUSED, before=until)
 
-    # -- going along --------------------------------------------------------------------------------------------
+    # -- a call in its batch -------------------------------------------------------------------------------------
 
-    def _wait(self, call: Call, batch: Batch) -> None:
-        """From now on the call can be told something: GO, SETTLED, its Receipt, or the Failure that ends its wait."""
+    async def _lead(self, call: Call, batch: Batch) -> Receipt | None:
+        """Dispatch the batch that the call has opened, or send it here if it holds no other call."""
+        receipt: Receipt | None = None
+        try:
+            if batch.state is BatchState.OPEN:
+                await _next_turn()
+                if len(batch.calls) == 1 and self._limiter.try_acquire(batch.users):
+                    self._start(batch)
+                else:
+                    self._expect(call, batch)
+                    if batch.calls:
+                        self._dispatch(batch)
+            if call.future is not None:
+                receipt = await call.future
+            if batch.leader is call and batch.state is BatchState.SENDING:
+                await self._batch_sender.deliver(batch)
+                self._batches.advance(batch, BatchState.DONE)
+        except Exception:  # noqa: BLE001 - logged there
+            self._fail(call)
+        return receipt
+
+    def _expect(self, call: Call, batch: Batch) -> None:
+        """Give the call its future, and its deadline to the timers; or end the call, if it can't wait."""
+        call.future = self._loop.create_future()
         if self._sender.closed or self._rate_limiter.paused_until > call.deadline:
-            self._leave(call, batch, self._barred(call))
+            self.leave(call, batch, Failure.CLOSED if self._sender.closed else Failure.PAUSED)
             return
         entry = batch.entry
         if entry is None:
             entry = batch.entry = QueuedBatch(self, batch)
         if call.deadline < entry.deadline:
             entry.include(call.deadline)
-        call.waiter = self._loop.create_future()
 
-    def _barred(self, call: Call) -> Failure | None:
-        """Why this call can't go now or later."""
-        if self._sender.closed:
-            return Failure.CLOSED
-        return Failure.PAUSED if self._rate_limiter.paused_until > call.deadline else None
+    def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
+        """Remove the call from a batch that is not in flight: its users are proven not sent."""
+        self.pending.settle(call, call.users, self._not_sent(reason))
+        batch.remove(call)
+        self._backlog.leave(len(call.users), len(call.ids) + 1)
+        if not batch.calls:
+            self._backlog.leave(0, batch.size)
+            self._finish(batch)
 
-    async def _handle(self, call: Call, batch: Batch, told: object) -> None:
-        if told is GO:
-            await self._batch_sender.deliver(batch)
-        elif not call.unsettled:
-            return
-        elif not batch.started:
-            self._leave(call, batch, told)
-        elif call.deadline >= batch.latest - 1 / TICKS_PER_SECOND:
-            # The request ends with this call: its verdict comes within these turns.
-            for _ in range(TURNS_TO_UNWIND):
-                await _next_turn()
+    def _fail(self, call: Call) -> None:
+        """End a call after a bug in this package: nothing is proven, so the outcome is UNKNOWN."""
+        logger.exception("a request failed inside the client")
+        if call.batch is not None and call.batch.is_sent_by(call):
+            self._finish(call.batch)
+        if call.unsettled:
+            self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
 
-    # -- getting out --------------------------------------------------------------------------------------------
+    def _not_sent(self, reason: Failure) -> Verdict:
+        pause = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
+        return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
+
+    # -- a batch from state to state -----------------------------------------------------------------------------
 
     def _dispatch(self, batch: Batch) -> None:
-        """The batch gets in line for a place on the wire; until it has one, others may still join."""
-        timer = self._lingering.pop(batch, None)
-        if timer is not None:
-            timer.cancel()
-        batch.queued = True
+        """Queue the batch for a slot. Calls may still join until it has one."""
+        if batch.state is BatchState.LINGERING:
+            self._lingering.pop(batch).cancel()
+        self._batches.advance(batch, BatchState.QUEUED)
         entry: QueuedBatch = batch.entry
         self._limiter.enqueue(entry)
         if entry.deadline < self._rate_limiter.paused_until:
-            # Calls that came while the batch was in no line, and can't wait for the end of a pause.
+            # A pause ends queued calls when it begins: these were queued after that.
             entry.fail(Failure.PAUSED, before=self._rate_limiter.paused_until)
 
     def _start(self, batch: Batch) -> None:
-        """The batch has its place: nobody joins or leaves any more."""
-        batch.started = batch.has_slot = True
-        self._batches.close(batch)
+        """Put the batch in flight: it has a slot, and its calls are fixed."""
+        self._batches.advance(batch, BatchState.SENDING)
+        batch.has_slot = True
         self._backlog.leave(batch.users, batch.size)
 
-    def dispatch(self, batch: Batch) -> bool:
-        """Take the place that was granted; False where everybody has left."""
-        for call in [call for call in batch.calls if call.waiter.done()]:
-            self._leave(call, batch, Failure.CANCELLED if call.waiter.cancelled() else call.waiter.result())
+    def start(self, batch: Batch) -> bool:
+        """Put a queued batch in flight, by its leader or by a task. Return False if all of its callers are gone."""
+        for call in [call for call in batch.calls if call.future.done()]:
+            # Cancelled; its task has not run since.
+            self.leave(call, batch, Failure.CANCELLED)
         if not batch.calls:
             return False
         self._start(batch)
         if self._observer is not None:
             self._observer.dequeued(batch.calls, self._loop.time())
-        if len(batch.calls) == 1:
+        if batch.leader is not None:
             batch.entry.close()
-            batch.calls[0].waiter.set_result(GO)
+            batch.leader.future.set_result(None)
         else:
-            batch.shared = True
-            task = self._loop.create_task(self._batch_sender.drive(batch))
+            task = self._loop.create_task(self._send_shared(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return True
 
-    def _leave(self, call: Call, batch: Batch, reason: object) -> None:
-        """The call goes before its batch does: proven not sent."""
-        batch.remove(call)
-        self._backlog.leave(len(call.users), len(call.ids) + 1)
-        if not batch.calls:
-            if batch.entry is not None:
-                batch.entry.close()
-            self._batches.close(batch)
-            self._backlog.leave(0, batch.size)
-            timer = self._lingering.pop(batch, None)
-            if timer is not None:
-                timer.cancel()
-        self.pending.settle(call, call.users, self._unsent(reason))
+    async def _send_shared(self, batch: Batch) -> None:
+        """Send a batch for several callers. Every call is settled at the end, whatever happens."""
+        failure = Failure.CANCELLED
+        span = None if self._observer is None else self._observer.batch(batch.calls, batch.users)
+        try:
+            await self._batch_sender.deliver(batch)
+        except Exception:
+            logger.exception("a request failed inside the client")
+            failure = Failure.OTHER
+        finally:
+            # Calls are left only if the loop is torn down, or by a bug in this package: then nothing is proven.
+            for call in batch.calls:
+                if call.unsettled:
+                    self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=failure))
+            if span is not None:
+                span.end(_tally(batch.calls))
+            self._finish(batch)
 
-    def cancel(self, call: Call, batch: Batch | None) -> None:
-        """The caller was cancelled: its users leave with it, or go on without it."""
-        was_settled = not call.unsettled
-        call.abandoned = True
-        # Where the batch went without it, the place that it has is the others'.
-        if batch is not None and not batch.shared and call in batch.calls:
-            self._batch_sender.give_back(batch)
-        if was_settled:
-            self.pending.tell_abandoned(call)
-        elif batch is None or (batch.started and not batch.shared):
-            # What was on the wire has its verdict: the rest never was there.
-            self.pending.settle(call, unsettled(call), self._unsent(Failure.CANCELLED))
-        elif not batch.started:
-            leads = batch.calls[0] is call and not batch.queued and batch not in self._lingering
-            self._leave(call, batch, Failure.CANCELLED)
-            if leads and batch.calls:
-                self._dispatch(batch)
+    def abandon(self, calls: Sequence[Call], turns: int = TURNS_TO_UNWIND) -> None:
+        """Wake calls in flight whose deadline has expired, after so many loop turns.
 
-    def _fail(self, call: Call, batch: Batch | None) -> None:
-        """A bug of ours ended the call: then nothing is proven, and the caller is told so."""
-        logger.exception("a request failed inside the client")
-        if batch is not None:
-            self._batch_sender.give_back(batch)
-        if call.unsettled:
-            self.pending.settle(call, unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.OTHER))
+        The request may end with these calls: then its verdict arrives within the turns.
+        """
+        if turns:
+            self._loop.call_soon(self.abandon, calls, turns - 1)
+            return
+        for call in calls:
+            call.wake()
 
-    def _unsent(self, reason: object) -> Verdict:
-        paused = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
-        return Verdict(
-            outcome=Outcome.NOT_SENT, failure=reason if isinstance(reason, Failure) else None, retry_after=paused
-        )
+    def _finish(self, batch: Batch) -> None:
+        """End a batch: its calls are settled, or have left."""
+        if batch.state is BatchState.LINGERING:
+            self._lingering.pop(batch).cancel()
+        if batch.entry is not None:
+            batch.entry.close()
+        if batch.has_slot:
+            batch.has_slot = False
+            self._limiter.release()
+        self._batches.advance(batch, BatchState.DONE)
 
 
 class QueuedBatch:
-    """A batch in which calls wait: an entry of the timer wheel, and of the line for slots."""
+    """A batch whose callers wait: an entry of the timer wheel, and of the queue for slots."""
 
     __slots__ = ("_batch", "_queue", "_tick", "deadline")
 
@@ -287,7 +303,7 @@ class QueuedBatch:
         self._queue = queue
         self._batch = batch
         self._tick = NEVER
-        #: The earliest deadline of its calls; infinite if there is none. Set by ``include``.
+        #: Earliest deadline of the calls; infinite if there is none. Set by ``include``.
         self.deadline = math.inf
 
     def include(self, deadline: float) -> None:
@@ -299,37 +315,50 @@ class QueuedBatch:
             self._tick = timers.add(self, deadline)
 
     def expire(self, reason: Failure) -> None:
-        """Expire the calls whose deadline has come, and wait for the next deadline."""
+        """End the calls whose deadline has expired, and wait for the next deadline."""
+        batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
-        due, rest = self._tick / TICKS_PER_SECOND, math.inf
-        if due < self._batch.latest <= due + 1 / TICKS_PER_SECOND:
-            # The calls of a crowd: all end with the last of them, whose deadline is that of their request.
-            self.deadline = math.inf
-            self.include(self._batch.latest)
+        due = self._tick / TICKS_PER_SECOND
+        latest, self.deadline = batch.latest, math.inf
+        if due < latest <= due + 1 / TICKS_PER_SECOND:
+            # The calls of a crowd expire together with the last of them, whose deadline is that of the request.
+            self.include(latest)
             return
-        for call in self._batch.calls:
-            if call.deadline <= due:
-                call.expire(reason)
-            elif call.deadline < rest:
-                rest = call.deadline
-        self.deadline = math.inf
-        self.include(rest)
+        expired = [call for call in batch.calls if call.deadline <= due]
+        self.include(min([call.deadline for call in batch.calls if call.deadline > due], default=math.inf))
+        if batch.state is BatchState.SENDING:
+            self._queue.abandon(expired)
+        else:
+            self._end(expired, reason)
 
     def close(self) -> None:
-        """Leave the timer wheel: no call waits any more."""
+        """Leave the timer wheel: no caller waits any more."""
         self._queue.timers.remove(self, self._tick)
 
     @property
     def users(self) -> int:
-        """See ``slots.Waiting``."""
+        """See ``SlotWaiter.users``."""
         return self._batch.users
 
     def acquire(self) -> bool:
-        """See ``slots.Waiting``."""
-        return self._queue.dispatch(self._batch)
+        """See ``SlotWaiter.acquire``."""
+        return self._queue.start(self._batch)
 
-    def fail(self, reason: Failure, *, before: float) -> None:
-        """See ``slots.Waiting``."""
-        for call in self._batch.calls:
-            if call.deadline < before or before == math.inf:
-                call.expire(reason)
+    def fail(self, reason: Failure, *, before: float = math.inf) -> None:
+        """See ``SlotWaiter.fail``."""
+        self._end([call for call in self._batch.calls if call.deadline < before or before == math.inf], reason)
+
+    def _end(self, calls: Sequence[Call], reason: Failure) -> None:
+        for call in calls:
+            # The leader of an open batch has no future yet; the future of a cancelled call is done.
+            if call.future is not None and not call.future.done():
+                self._queue.leave(call, self._batch, reason)
+
+
+def _tally(calls: Sequence[Call]) -> dict[Outcome, int]:
+    """Return the number of users by outcome."""
+    tally: dict[Outcome, int] = {}
+    for call in calls:
+        for users, verdict in call.parts:
+            tally[verdict.outcome] = tally.get(verdict.outcome, 0) + len(users)
+    return tally

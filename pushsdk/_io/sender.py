@@ -110,6 +110,7 @@ class RequestSender:
         retry: Callable[[PushError, Steps, RetryPolicy], Awaitable[None]],
         pool_size: int,
         emit: Callable[[Event], None] | None,
+        on_pause: Callable[[float], None],
         observer: Observer | None = None,
     ) -> None:
         self._transport = transport
@@ -125,8 +126,8 @@ class RequestSender:
         self.observer = observer
         self._retry_with_policy = retry
         self.budget = RetryBudget()
-        #: Set by the client: told when the service asks for a pause, and when nothing is to be sent any more.
-        self.when_paused: Callable[[float], None] = lambda until: None
+        self._on_pause = on_pause
+        #: True once no request may start any more. Set by the engine.
         self.closed = False
         # The waits between attempts.
         self._waits: set[DeadlineScope] = set()
@@ -292,8 +293,7 @@ class RequestSender:
         if seconds > 0:
             until = self._loop.time() + seconds
             logger.info("the service asked for a pause of %.3f s", seconds)
-            self.limiter.pause(until)
-            self.when_paused(until)
+            self._on_pause(until)
             for scope in self._waits:
                 if scope.deadline < until:
                     scope.expire(Failure.PAUSED)

@@ -201,7 +201,7 @@ async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> Broa
         await pipeline.run()
     finally:
         engine.runs.discard(pipeline)
-        engine.ended(pipeline)
+        engine.pending.ended(pipeline)
         if watched is not None:
             tally = journal.tally()
             watched.end({outcome: getattr(tally, outcome.lower()) for outcome in Outcome})

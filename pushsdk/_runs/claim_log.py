@@ -136,7 +136,7 @@ class ClaimLog:
         self._give_up([*self._queue, *self._failed], "all tasks were cancelled")
         self._announce()
         self._engine.late.discard(self)
-        self._engine.ended(self)
+        self._engine.pending.ended(self)
 
     def _may_restart(self, writer: asyncio.Task[None]) -> bool:
         if not writer.cancelled():

@@ -48,7 +48,7 @@ class KeyedSends:
         finally:
             log.close(keyed.entry)
             engine.campaigns.discard(keyed)
-            engine.ended(keyed)
+            engine.pending.ended(keyed)
 
     async def _send(self, call: Call, content: Content, keyed: KeyedCall) -> Receipt:
         is_unclaimed = False
@@ -72,7 +72,7 @@ class KeyedSends:
         except asyncio.CancelledError:
             if not call.abandoned:
                 call.abandoned = True
-                self._engine.queue.pending.tell_abandoned(call)
+                self._engine.pending.report_abandoned(call)
             raise
 
     async def _recorded(self, call: Call, keyed: KeyedCall, error: NotSentError) -> Receipt:
@@ -106,9 +106,9 @@ class KeyedCall:
         self.has_asked = False
         self.error: PushError | None = None
 
-    def for_request(self, content: Content, piece: BatchPart, pending: PendingCalls) -> KeyedClaim:
+    def for_request(self, content: Content, part: BatchPart, pending: PendingCalls) -> KeyedClaim:
         """Return the claim of a request with this call and perhaps others of the same log."""
-        return KeyedClaim(self.log, content, piece, pending)
+        return KeyedClaim(self.log, content, part, pending)
 
     def ranges(self, users: tuple[str, ...]) -> Ranges:
         """Return the positions of users as ranges."""
@@ -128,41 +128,41 @@ class KeyedCall:
 class KeyedClaim:
     """The claims of one request, one per call. See ``_io.sender.Claimant``."""
 
-    def __init__(self, log: ClaimLog, content: Content, piece: BatchPart, pending: PendingCalls) -> None:
+    def __init__(self, log: ClaimLog, content: Content, part: BatchPart, pending: PendingCalls) -> None:
         self._log = log
         self._content = content
         self._pending = pending
         #: The part to send, without the users whose claim was refused.
-        self.piece = piece
+        self.part = part
         # The requests of the current attempt, one per unit of the part.
         self._requests: list[ClaimRequest] = []
         # True if the last attempt was UNKNOWN and is to be resent.
         self._resends = False
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
-        self._verdict = verdict_of(piece.history, Evidence())
+        self._verdict = verdict_of(part.history, Evidence())
 
     async def claim(self) -> bytes | None:
-        requests = self._requests = [self._request(unit) for unit in self.piece.units]
+        requests = self._requests = [self._request(unit) for unit in self.part.units]
         await self._log.claim(requests)
         kept = [
             (part, request)
-            for unit, request in zip(self.piece.units, requests, strict=True)
+            for unit, request in zip(self.part.units, requests, strict=True)
             if (part := self._claimed_part(unit, request)) is not None
         ]
         self._requests = [request for _, request in kept]
-        if [part for part, _ in kept] != list(self.piece.units):
-            self.piece = BatchPart.of([part for part, _ in kept], self.piece.history)
+        if [part for part, _ in kept] != list(self.part.units):
+            self.part = BatchPart.of([part for part, _ in kept], self.part.history)
         if not kept:
             return None
         content = self._content
-        return wire.push_body(b"[" + self.piece.ids + b"]", content.message, content.custom_fields)
+        return wire.push_body(b"[" + self.part.ids + b"]", content.message, content.custom_fields)
 
     def settle(self, verdict: Verdict) -> None:
-        if len(self.piece.units) > 1:
+        if len(self.part.units) > 1:
             verdict = msgspec.structs.replace(verdict, shared=True)
         status = idempotency.status_after(verdict)
         requests, self._requests = self._requests, []
-        for request, unit in zip(requests, self.piece.units, strict=False):
+        for request, unit in zip(requests, self.part.units, strict=False):
             if request.done:
                 self._log.settle(request.entry, request.claimed, status)
             else:

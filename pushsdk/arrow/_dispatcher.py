@@ -183,7 +183,7 @@ class PlanSender:
             await asyncio.wait([feeder, ticker])
             self.is_waiting = False
             engine.runs.discard(self)
-            engine.ended(self)
+            engine.pending.ended(self)
         if self._is_closed():
             raise ClientClosedError("it was closed before the end of the plan: call again with the same plan and run")
         if self._failure is not None:

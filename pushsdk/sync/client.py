@@ -51,7 +51,7 @@ def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Re
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
     for outcome, ids, attempts in _outcomes(users, call):
         engine.counters.abandoned += 1
-        engine.queue.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
+        engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=attempts))
 
 
 def _outcomes(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core import wire
-from pushsdk._core.batching import SETTLED, Batch, Batches, Call, Content, Options
-from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.batching import TRANSITIONS, Batch, Batches, BatchState, Call, Content, Options
+from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import Batching, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
@@ -34,13 +34,14 @@ def batches(sizes: LearnedSizes | None = None, **bounds: int) -> Batches:
 
 
 def join(into: Batches, what: Content, one: Call) -> tuple[Batch, bool]:
-    """The batch that the call is in, and whether it is a new one."""
+    """Return the batch of the call, and True if it is a new one."""
     batch = into.join(what, one)
-    if batch is not None:
-        return batch, False
-    batch = into.create(what, one)
-    into.open(batch)
-    return batch, True
+    return (batch, False) if batch is not None else (into.open(what, one), True)
+
+
+def close(batches: Batches, batch: Batch) -> None:
+    if batch.state is BatchState.OPEN:
+        batches.advance(batch, BatchState.SENDING)
 
 
 def body_of(batch: Batch) -> bytes:
@@ -104,17 +105,17 @@ def test_a_batch_that_refused_a_call_takes_nobody_in(refused):
 def test_a_batch_that_was_closed_takes_nobody_in():
     open_batches = batches()
     first, _ = join(open_batches, content(), call("a"))
-    open_batches.close(first)
+    close(open_batches, first)
     second, is_new = join(open_batches, content(), call("b"))
     assert is_new
-    open_batches.close(first)
+    close(open_batches, first)
     assert join(open_batches, content(), call("c")) == (second, False)
 
 
 def test_a_batch_alone_takes_nobody_in_and_keeps_the_open_one_open():
     open_batches = batches()
     first, _ = join(open_batches, content(), call("a"))
-    lone = open_batches.create(content(), call("b"))
+    lone = open_batches.open(content(), call("b"), is_joinable=False)
     assert [each.users for each in lone.calls] == [("b",)]
     assert join(open_batches, content(), call("c"))[0] is first
 
@@ -209,14 +210,14 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
     for step in steps:
         if step == "close":
             for batch in made:
-                open_batches.close(batch)
+                close(open_batches, batch)
         elif step == "leave":
             if expected:
                 leaver = expected.pop()
                 batch = next(batch for batch in made if leaver in batch.calls)
                 batch.remove(leaver)
                 if not batch.calls:
-                    open_batches.close(batch)
+                    close(open_batches, batch)
         else:
             number, users = step
             one = call(*users)
@@ -254,30 +255,80 @@ def test_a_call_whose_users_share_a_verdict_has_it_whole():
     assert one.parts == ((("a", "b"), ACCEPTED),)
 
 
-def test_a_caller_is_told_when_its_last_user_has_a_verdict_and_only_then():
+def test_a_caller_is_woken_once_its_last_user_has_a_verdict():
     one = call("a", "b")
-    one.waiter = Future()
-    one.settle(("a",), ACCEPTED)
-    assert not one.waiter.done()
-    one.settle(("b",), ACCEPTED)
-    assert one.waiter.result() is SETTLED
+    one.future = Future()
+    one.settle(("a",), ACCEPTED, "receipt")
+    assert not one.future.done()
+    one.settle(("b",), ACCEPTED, "receipt")
+    assert one.future.result() is None
 
 
-def test_a_caller_that_was_told_to_leave_is_not_told_again():
+def test_a_call_settled_whole_wakes_its_caller_with_the_receipt():
+    one = call("a", "b")
+    one.future = Future()
+    one.settle(("a", "b"), ACCEPTED, "receipt")
+    assert one.future.result() == "receipt"
+
+
+def test_a_caller_is_woken_only_once():
     one = call("a")
-    one.waiter = Future()
-    one.expire(Failure.DEADLINE)
+    one.wake()
+    one.future = Future()
+    one.wake()
+    one.wake("receipt")
     assert one.settle(("a",), ACCEPTED)
-    assert one.waiter.result() is Failure.DEADLINE
+    assert one.future.result() is None
 
 
-def test_a_call_that_expires_is_told_why_once():
+# -- the states of a batch --------------------------------------------------------------------------------------
+
+
+def test_every_transition_that_the_table_lacks_raises():
+    for before in BatchState:
+        for after in BatchState:
+            open_batches = batches()
+            batch, _ = join(open_batches, content(), call("a"))
+            batch.state = before
+            if after in TRANSITIONS[before]:
+                open_batches.advance(batch, after)
+                assert batch.state is after
+            else:
+                with pytest.raises(RuntimeError, match=f"{before.name} can't become {after.name}"):
+                    open_batches.advance(batch, after)
+
+
+@pytest.mark.parametrize("state", BatchState)
+def test_calls_join_until_a_batch_is_in_flight(state):
+    open_batches = batches()
+    batch, _ = join(open_batches, content(), call("a"))
+    if state is not BatchState.OPEN:
+        open_batches.advance(batch, state)
+    is_joined = open_batches.join(content(), call("b")) is batch
+    assert is_joined == (state < BatchState.SENDING)
+
+
+def test_the_call_that_opened_a_batch_sends_it_if_no_other_call_shares_it():
+    first, second = call("a"), call("b")
+    for leaving in ((), (second,), (first,)):
+        open_batches = batches()
+        batch, _ = join(open_batches, content(), first)
+        open_batches.join(content(), second)
+        for leaver in leaving:
+            batch.remove(leaver)
+        assert not batch.is_sent_by(first)
+        open_batches.advance(batch, BatchState.SENDING)
+        assert batch.is_sent_by(first) == (leaving == (second,))
+        assert not batch.is_sent_by(second)
+
+
+def test_a_batch_that_is_done_refers_to_no_call():
+    open_batches = batches()
     one = call("a")
-    one.expire(Failure.DEADLINE)
-    one.waiter = Future()
-    one.expire(Failure.DEADLINE)
-    one.expire(Failure.CLOSED)
-    assert one.waiter.result() is Failure.DEADLINE
+    batch, _ = join(open_batches, content(), one)
+    assert one.batch is batch
+    open_batches.advance(batch, BatchState.DONE)
+    assert (batch.calls, batch.leader, batch.entry) == ([], None, None)
 
 
 def test_no_user_nor_text_shows_in_a_repr():

@@ -77,7 +77,7 @@ async def test_no_more_than_the_bytes_of_the_limit_and_one_call_are_held_however
     async with client_of(service, limits=Limits(in_flight=1, queued_bytes=20_000)) as client:
         calls = [start(client.send(f"user-{n}", {"title": {"en": f"{n}".ljust(2000)}})) for n in range(300)]
         while not all(call.done() for call in calls):
-            queued = sum(len(call.ids) for call in client._engine.queue.pending.active) + client.stats().queued_bytes
+            queued = sum(len(call.ids) for call in client._engine.pending.active) + client.stats().queued_bytes
             most = max(most, queued)
             await asyncio.sleep(LATENCY / 4)
         assert idle(client)

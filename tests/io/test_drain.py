@@ -24,7 +24,6 @@ from pushsdk import (
     RetryPolicy,
     Timeout,
 )
-from pushsdk._core.outcome import Failure
 
 
 @virtual
@@ -69,14 +68,14 @@ async def test_who_is_accepted_at_the_very_end_of_its_deadline_is_in_the_report_
     client = client_of(FakeService(then=answer(after=1.0)))
     tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
     await turns(4)
-    ledger = client._engine.queue.pending
-    settle = ledger.settle_piece
+    pending = client._engine.pending
+    settle = pending.settle_part
 
-    def settle_late(piece: Any, verdict: Any) -> None:
-        next(iter(ledger.active)).expire(Failure.DEADLINE)
-        settle(piece, verdict)
+    def settle_late(part: Any, verdict: Any) -> None:
+        next(iter(pending.active)).wake()
+        settle(part, verdict)
 
-    monkeypatch.setattr(ledger, "settle_piece", settle_late)
+    monkeypatch.setattr(pending, "settle_part", settle_late)
     report = await client.aclose(drain=5.0)
     assert sorted(report.accepted) == ["a", "b"]
     assert [(await outcome_of(task)).users for task in tasks] == [1, 1]

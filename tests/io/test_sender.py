@@ -304,13 +304,13 @@ async def test_a_bug_before_a_call_is_in_any_batch_is_told_to_its_caller(monkeyp
 async def test_a_bug_after_the_verdict_changes_nothing_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
     service = FakeService()
     async with client_of(service) as client:
-        ledger = client._engine.queue.pending
-        settle = ledger.settle_piece
+        pending = client._engine.pending
+        settle = pending.settle_part
 
-        def settle_and_fail(piece: Any, verdict: Any) -> None:
-            settle(piece, verdict)
+        def settle_and_fail(part: Any, verdict: Any) -> None:
+            settle(part, verdict)
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(ledger, "settle_piece", settle_and_fail)
+        monkeypatch.setattr(pending, "settle_part", settle_and_fail)
         assert (await client.send("a", MESSAGE)).users == 1
         assert idle(client)

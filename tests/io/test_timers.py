@@ -254,11 +254,12 @@ async def test_a_call_that_has_left_its_batch_does_not_expire_and_one_that_came_
 async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once() -> None:
     ticks = count(int(now() * TICKS_PER_SECOND) + 100)
     deadline = next(n / 250 for n in ticks if int(n / TICKS_PER_SECOND * TICKS_PER_SECOND) + 1 == n)
-    wheel, call = TimerWheel(asyncio.get_running_loop()), Call(("a",), b"", deadline, 1)
-    call.waiter = asyncio.get_running_loop().create_future()
+    wheel, call, expired = TimerWheel(asyncio.get_running_loop()), Call(("a",), b"", deadline, 1), []
+    call.future = asyncio.get_running_loop().create_future()
     content = Content(b"{}", None, Options(RetryPolicy.safe(), Timeout()))
-    entry = QueuedBatch(SimpleNamespace(timers=wheel), Batches(Batching(), LearnedSizes()).create(content, call))
+    queue = SimpleNamespace(timers=wheel, leave=lambda call, batch, reason: expired.append((call, reason)))
+    entry = QueuedBatch(queue, Batches(Batching(), LearnedSizes()).open(content, call))
     entry.include(deadline)
     await asyncio.sleep(max(0.0, deadline - now()) + 0.1)
-    assert call.waiter.result() is Failure.DEADLINE
+    assert expired == [(call, Failure.DEADLINE)]
     assert (timers(), entry.deadline) == (0, math.inf)

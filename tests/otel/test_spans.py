@@ -476,6 +476,6 @@ async def test_without_an_observer_nothing_is_remembered_of_a_caller() -> None:
         engine = client._engine
         task = start(client.send("a", MESSAGE))
         await turns(1)
-        seen += [call.caller for call in engine.queue.pending.active]
+        seen += [call.caller for call in engine.pending.active]
         await task
     assert seen == [None]

@@ -184,5 +184,5 @@ def idle(client: AsyncPushClient) -> bool:
     stats = client.stats()
     engine = client._engine
     return (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0) and not (
-        engine.queue.pending.active or engine.queue._tasks or engine.campaigns or any(engine.timers._buckets.values())
+        engine.pending.active or engine.queue._tasks or engine.campaigns or any(engine.timers._buckets.values())
     )
