@@ -430,7 +430,8 @@ COALESCING = [
     Mutant(
         "a batch that refused a call accepts the next call",
         CORE + "batching.py",
-        "        del self._open[content]\n        return None",
+        """        del self._joinable[content]
+        return None""",
         "        return None",
         T_BATCHING,
     ),
@@ -500,57 +501,63 @@ COALESCING = [
     Mutant(
         "calls with different policies share a batch",
         "pushsdk/client.py",
-        "engine.queue.join(call, (encoded, fields, options))",
-        "engine.queue.join(call, (encoded, fields, self._options))",
+        "engine.queue.submit(call, (encoded, fields, options))",
+        "engine.queue.submit(call, (encoded, fields, self._options))",
         T_CALLS,
     ),
     Mutant(
         "calls with different custom fields share a batch",
         "pushsdk/client.py",
-        "engine.queue.join(call, (encoded, fields, options))",
-        "engine.queue.join(call, (encoded, None, options))",
+        "engine.queue.submit(call, (encoded, fields, options))",
+        "engine.queue.submit(call, (encoded, None, options))",
         T_CALLS,
     ),
     Mutant(
         "a cancelled call reports users of a rejected request as NOT_SENT",
         IO + "batch_sender.py",
-        "for piece, verdict in splitter.rest():\n                self._pending.settle_piece(piece, msgspec",
-        "for piece, verdict in ():\n                self._pending.settle_piece(piece, msgspec",
+        """for part, verdict in splitter.rest():
+                self._pending.settle_part(part, msgspec""",
+        """for part, verdict in ():
+                self._pending.settle_part(part, msgspec""",
         "tests/io/test_splitting.py",
     ),
     Mutant(
         "the users of joined calls are lost",
         IO + "batch_sender.py",
-        "pieces = split_calls(batch.calls, self._sizes, batch.frame)",
-        "pieces = split_calls(batch.calls[:1], self._sizes, batch.frame)",
+        "parts = split_calls(batch.calls, self._sizes, batch.frame)",
+        "parts = split_calls(batch.calls[:1], self._sizes, batch.frame)",
         T_CALLS,
     ),
     Mutant(
         "a batch counts as complete before its calls have their results",
         IO + "batch_sender.py",
-        "asyncio.get_running_loop().call_soon(self._end_all, piece)",
-        "self._end_all(piece)",
+        "asyncio.get_running_loop().call_soon(self._end_all, part)",
+        "self._end_all(part)",
         T_CALLS,
     ),
     Mutant(
         "a cancelled call cancels the other calls of its batch",
         IO + "queue.py",
-        "self._leave(call, batch, Failure.CANCELLED)\n            if leads",
-        "[self._leave(each, batch, Failure.CANCELLED) for each in tuple(batch.calls)]\n            if leads",
+        """self.leave(call, batch, Failure.CANCELLED)
+            if is_unled""",
+        """[self.leave(each, batch, Failure.CANCELLED) for each in tuple(batch.calls)]
+            if is_unled""",
         T_CALLS,
     ),
     Mutant(
         "a cancelled first call leaves its batch behind",
         IO + "queue.py",
-        "            self._leave(call, batch, Failure.CANCELLED)\n            if leads and batch.calls:",
-        "            self._leave(call, batch, Failure.CANCELLED)\n            if False:",
+        """            self.leave(call, batch, Failure.CANCELLED)
+            if is_unled and batch.calls:""",
+        """            self.leave(call, batch, Failure.CANCELLED)
+            if False:""",
         T_CALLS,
     ),
     Mutant(
         "a call joins a batch that was already sent",
-        IO + "queue.py",
-        "batch.started = batch.has_slot = True\n        self._batches.close(batch)",
-        "batch.started = batch.has_slot = True",
+        "pushsdk/_core/batching.py",
+        "if batch.state < BatchState.SENDING <= state and",
+        "if False and",
         T_CALLS,
     ),
     Mutant(
@@ -591,15 +598,18 @@ COALESCING = [
     Mutant(
         "later deadlines of a batch are forgotten after the first",
         IO + "queue.py",
-        "self.include(rest)",
+        "self.include(min([call.deadline for call in batch.calls if call.deadline > due], default=math.inf))",
         "self.include(math.inf)",
         "tests/io/test_timers.py",
     ),
     Mutant(
         "a finished batch stays in the timer wheel",
-        IO + "batch_sender.py",
-        "            batch.entry.close()\n",
-        "",
+        IO + "queue.py",
+        """        if batch.entry is not None:
+            batch.entry.close()
+""",
+        """        pass
+""",
         T_CALLS,
     ),
     Mutant(
@@ -612,28 +622,29 @@ COALESCING = [
     Mutant(
         "a call with several users gets the receipt of a call with one user",
         IO + "batch_sender.py",
-        "SETTLED if call.duplicates or len(users) > 1 else one",
-        "one",
+        "None if call.duplicates or len(users) > 1 else receipt",
+        "receipt",
         T_CALLS,
     ),
     Mutant(
         "a call gets the receipt of its last part",
         CORE + "batching.py",
-        "            told = SETTLED\n",
-        "",
+        """            receipt = None
+        else:""",
+        "        else:",
         T_CALLS,
     ),
     Mutant(
         "a cancelled call in a batch is sent",
         "pushsdk/client.py",
-        "engine.queue.cancel(call, batch)",
+        "engine.queue.cancel(call)",
         "pass",
         T_CALLS,
     ),
     Mutant(
         "a batch includes calls that were cancelled",
         IO + "queue.py",
-        "for call in [call for call in batch.calls if call.waiter.done()]:",
+        "for call in [call for call in batch.calls if call.future.done()]:",
         "for call in []:",
         T_CALLS,
     ),
@@ -654,13 +665,15 @@ COALESCING = [
     Mutant(
         "a waiter that starts before a batch ends does not wait for the batch",
         IO + "batch_sender.py",
-        "            self.end(call_of(segment))\n",
-        "            pass\n",
+        """            self.end(call_of(unit))
+""",
+        """            pass
+""",
         T_CALLS,
     ),
     Mutant(
         "a call past its deadline is NOT_SENT while its request is in flight",
-        IO + "queue.py",
+        IO + "batch_sender.py",
         "Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)",
         "Verdict(outcome=Outcome.NOT_SENT, failure=Failure.DEADLINE)",
         T_CALLS,
@@ -668,8 +681,9 @@ COALESCING = [
     Mutant(
         "a cancelled batch leaks its slot",
         IO + "queue.py",
-        "call in batch.calls:\n            self._batch_sender.give_back(batch)",
-        "call in batch.calls:\n            pass",
+        """            batch.has_slot = False
+            self._limiter.release()""",
+        "            pass",
         T_CALLS,
     ),
     Mutant(
@@ -682,8 +696,9 @@ COALESCING = [
     Mutant(
         "the queue's room is not released",
         IO + "queue.py",
-        "self._batches.close(batch)\n        self._backlog.leave(batch.users, batch.size)",
-        "self._batches.close(batch)",
+        """batch.has_slot = True
+        self._backlog.leave(batch.users, batch.size)""",
+        "batch.has_slot = True",
         T_CALLS,
     ),
 ]
@@ -698,7 +713,7 @@ SENDING = [
     ),
     Mutant(
         "a pause does not delay requests",
-        IO + "sender.py",
+        IO + "engine.py",
         "self.limiter.pause(until)",
         "pass",
         "tests/faults/test_waits.py",
@@ -989,7 +1004,7 @@ TRANSPORT = [
     Mutant(
         "a pending part is judged by the last rejection",
         IO + "batch_sender.py",
-        "any(retryable(each) for _, each in parts)",
+        "any(retryable(verdict) for _, verdict in parts)",
         "retryable(parts[-1][1])",
         "tests/client/test_retryable.py",
     ),

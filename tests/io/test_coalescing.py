@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import Batching, Limits, MobilePush, Receipt, RetryPolicy, SendAbandoned
 from pushsdk._core import wire
+from pushsdk._io.queue import QueuedBatch
 
 OTHER = {"title": {"en": "Other"}}
 
@@ -262,3 +264,13 @@ async def test_callers_cancelled_in_the_turn_in_which_their_place_comes_are_not_
         assert idle(client)
     assert service.sent == [("busy",)]
     assert all(task.cancelled() for task in tasks)
+
+
+@virtual
+async def test_batches_that_waited_for_a_slot_leave_no_object_behind() -> None:
+    async with client_of(FakeService(), limits=Limits(in_flight=1)) as client:
+        await asyncio.gather(
+            *(client.send(user, {"title": {"en": f"Hello {number % 3}"}}) for number, user in enumerate("abcdefgh"))
+        )
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if isinstance(thing, QueuedBatch)]
