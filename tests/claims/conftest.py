@@ -1,4 +1,4 @@
-"""The servers of the claim stores, one of each for the session, and a place of its own in each for a test."""
+"""Servers of the claim stores, one of each per session, with a separate place for each test."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture
 def own_redis() -> Iterator[Server]:
-    """One that a test may stop."""
+    """A server that a test may stop."""
     with redis_server() as server:
         yield server
 
 
 @pytest.fixture
 def own_postgres() -> Iterator[Server]:
-    """One that a test may stop."""
+    """A server that a test may stop."""
     with postgres_server() as server:
         yield server
 
@@ -48,13 +48,13 @@ def own_postgres() -> Iterator[Server]:
         "directory",
         "directory durable",
         "redis",
-        "redis of mine",
+        "redis client",
         "postgres",
-        "pool of mine",
+        "postgres pool",
     ]
 )
 async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], ClaimStore]]:
-    """Gives one more store of the same place, as another process would have it."""
+    """Return a function that makes another store of the same place, as another process would."""
     kind: str = request.param
     async with AsyncExitStack() as stack:
         if kind == "memory":
@@ -69,7 +69,7 @@ async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], 
         elif kind == "redis":
             place = arguments_of("redis", request)
             make = lambda: RedisClaims(**place)  # noqa: E731
-        elif kind == "redis of mine":
+        elif kind == "redis client":
             place = arguments_of("redis", request)
             mine = await stack.enter_async_context(Redis.from_url(place["server"], decode_responses=True))
             make = lambda: RedisClaims(mine, prefix=place["prefix"])  # noqa: E731

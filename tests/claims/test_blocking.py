@@ -1,4 +1,4 @@
-"""BlockingResource work in threads: what is ordered is done, what hangs holds nobody up, and the last one closes."""
+"""Blocking operations in threads: all complete, none blocks the loop, and the last closes the resource."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims._blocking import BlockingResource
 
 MOST = 3
-# Seconds: where somebody is expected to give up, and where nobody is.
+# Seconds: a timeout that is expected to expire, and a timeout that is not.
 SOON, ENOUGH = 0.05, 20.0
 
 
 class Thing:
-    """What is worked on. Work may hang until ``go_on``."""
+    """A resource whose operations can hang until ``go_on``."""
 
     def __init__(self) -> None:
         self.hanging = threading.Semaphore(0)
@@ -57,7 +57,7 @@ async def blocking(thing: Thing) -> AsyncIterator[BlockingResource[Thing]]:
 
 
 async def hung(blocking: BlockingResource[Thing], thing: Thing, number: int = 1) -> list[asyncio.Future[str]]:
-    """So many that hang by now."""
+    """Return operations that hang."""
     tasks = [blocking.run(lambda it, each=each: it.hang(f"{each}")) for each in range(number)]
     for _ in range(min(number, MOST)):
         assert await asyncio.to_thread(thing.hanging.acquire, timeout=ENOUGH)
@@ -72,14 +72,14 @@ async def test_work_runs_in_daemon_threads_and_returns_or_raises(
         await blocking.run(lambda it: 1 // 0)
 
 
-async def test_so_much_is_done_at_a_time_and_the_rest_after_it(blocking: BlockingResource[Thing], thing: Thing) -> None:
+async def test_operations_beyond_the_thread_limit_are_queued(blocking: BlockingResource[Thing], thing: Thing) -> None:
     tasks = await hung(blocking, thing, MOST + 2)
     assert not thing.hanging.acquire(blocking=False)
     thing.go_on.set()
     assert await asyncio.gather(*tasks) == [f"{each}" for each in range(MOST + 2)]
 
 
-async def test_it_is_made_once_by_all_and_again_where_that_failed() -> None:
+async def test_the_resource_is_opened_once_and_again_after_a_failure() -> None:
     made: list[str] = []
 
     def make() -> Thing:
@@ -108,7 +108,7 @@ async def test_work_completes_although_its_caller_was_cancelled(
     assert (sorted(thing.done), thing.closed) == ([f"{each}" for each in range(MOST + 1)], 1)
 
 
-# -- the end ----------------------------------------------------------------------------------------------------------
+# -- closing ----------------------------------------------------------------------------------------------------------
 
 
 async def test_aclose_waits_for_submitted_work_then_closes(blocking: BlockingResource[Thing], thing: Thing) -> None:
@@ -126,7 +126,7 @@ async def test_aclose_waits_for_submitted_work_then_closes(blocking: BlockingRes
 
 
 @pytest.mark.parametrize("number", [1, MOST, MOST + 2])
-async def test_the_end_does_not_wait_for_what_hangs_and_the_last_closes(
+async def test_aclose_gives_up_on_hanging_operations_and_the_last_closes(
     blocking: BlockingResource[Thing], thing: Thing, number: int
 ) -> None:
     tasks = await hung(blocking, thing, number)
@@ -141,7 +141,7 @@ async def test_the_end_does_not_wait_for_what_hangs_and_the_last_closes(
     assert thing.closed == 1
 
 
-async def test_what_hangs_while_it_is_made_holds_neither_the_loop_up_nor_the_end(thing: Thing) -> None:
+async def test_a_hanging_open_blocks_neither_the_loop_nor_aclose(thing: Thing) -> None:
     def make() -> Thing:
         thing.hang("made")
         return thing
@@ -156,7 +156,7 @@ async def test_what_hangs_while_it_is_made_holds_neither_the_loop_up_nor_the_end
     assert (thing.done, thing.closed) == (["made", "done", "done"], 1)
 
 
-async def test_an_end_that_is_cancelled_closes_all_the_same(blocking: BlockingResource[Thing], thing: Thing) -> None:
+async def test_a_cancelled_aclose_still_closes(blocking: BlockingResource[Thing], thing: Thing) -> None:
     tasks = await hung(blocking, thing)
     closing = asyncio.create_task(blocking.aclose(ENOUGH))
     await asyncio.sleep(0)
@@ -169,7 +169,7 @@ async def test_an_end_that_is_cancelled_closes_all_the_same(blocking: BlockingRe
     assert thing.closed == 1
 
 
-async def test_a_thing_that_fails_to_close_is_closed() -> None:
+async def test_an_error_of_close_is_ignored() -> None:
     class Failing(Thing):
         def close(self) -> None:
             super().close()
@@ -183,7 +183,7 @@ async def test_a_thing_that_fails_to_close_is_closed() -> None:
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-async def test_where_nothing_was_made_nothing_is_closed(is_used: bool) -> None:
+async def test_a_resource_that_was_not_opened_is_not_closed(is_used: bool) -> None:
     def make() -> Thing:
         raise ZeroDivisionError
 
@@ -196,7 +196,9 @@ async def test_where_nothing_was_made_nothing_is_closed(is_used: bool) -> None:
     assert blocking.is_used
 
 
-async def test_the_threads_end_with_it_and_where_it_is_dropped(blocking: BlockingResource[Thing], thing: Thing) -> None:
+async def test_the_threads_end_after_aclose_and_when_the_object_is_dropped(
+    blocking: BlockingResource[Thing], thing: Thing
+) -> None:
     dropped = BlockingResource(lambda: thing, threads=MOST)
     threads = [await each.run(lambda it: threading.current_thread()) for each in (blocking, dropped)]
     await blocking.aclose(ENOUGH)
@@ -206,7 +208,7 @@ async def test_the_threads_end_with_it_and_where_it_is_dropped(blocking: Blockin
         assert not thread.is_alive()
 
 
-def test_what_ends_after_its_loop_is_done_in_silence(thing: Thing, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operation_that_outlives_its_loop_logs_nothing(thing: Thing, caplog: pytest.LogCaptureFixture) -> None:
     blocking = BlockingResource(lambda: thing, threads=MOST)
 
     async def give_up() -> None:
@@ -223,7 +225,7 @@ def test_what_ends_after_its_loop_is_done_in_silence(thing: Thing, caplog: pytes
 # -- trouble ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_no_thread_could_be_started_for_is_not_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_operation_without_a_thread_is_not_run_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(threads: DaemonThreads) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -240,7 +242,7 @@ async def test_what_no_thread_could_be_started_for_is_not_done_later(monkeypatch
     assert (thing.done, thing.closed) == ([f"{each}" for each in range(5)], 1)
 
 
-async def test_it_is_not_used_on_the_other_side_of_a_fork_whoever_had_its_lock(
+async def test_a_forked_child_is_refused_even_if_the_lock_was_taken(
     blocking: BlockingResource[Thing], thing: Thing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await blocking.run(lambda it: it)

@@ -1,4 +1,4 @@
-"""Claims that meet those of other processes, of operators, or of the same key with another payload."""
+"""Conflicts with claims of other processes, of operators, and of the same key with another payload."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def deliver(
 
 
 @virtual
-async def test_a_key_of_another_payload_is_refused_however_often_it_is_asked_for() -> None:
+async def test_a_key_with_another_payload_is_refused_every_time() -> None:
     service, claims = FakeService(then=FakeResponse.accept(after=1.0)), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
@@ -60,7 +60,7 @@ async def test_a_key_of_another_payload_is_refused_however_often_it_is_asked_for
 
 
 @virtual
-async def test_a_call_in_pieces_under_a_key_of_another_payload_sends_none_of_them() -> None:
+async def test_a_split_call_with_another_payload_sends_nothing() -> None:
     def fate(request: FakeRequest) -> FakeResponse:
         return FakeResponse.status(413) if len(request.user_ids) > 2 else FakeResponse.accept()
 
@@ -77,7 +77,7 @@ async def test_a_call_in_pieces_under_a_key_of_another_payload_sends_none_of_the
 
 
 @virtual
-async def test_a_call_whose_second_attempt_can_not_be_claimed_stays_unknown() -> None:
+async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed() -> None:
     claims = ShakyClaims()
 
     def fate(request: FakeRequest) -> FakeResponse:
@@ -86,14 +86,14 @@ async def test_a_call_whose_second_attempt_can_not_be_claimed_stays_unknown() ->
 
     service = FakeService(then=fate)
     async with service.client(claims=claims, retry=RetryPolicy.at_least_once()) as client:
-        told = await deliver(client)
-        assert isinstance(told, OutcomeUnknownError)
-        assert (len(told.attempts), client.stats().unknown, client.stats().not_sent) == (1, 1, 0)
+        results = await deliver(client)
+        assert isinstance(results, OutcomeUnknownError)
+        assert (len(results.attempts), client.stats().unknown, client.stats().not_sent) == (1, 1, 0)
     assert len(service.requests) == 1
 
 
 @virtual
-async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key_is_not_tried() -> None:
+async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tried() -> None:
     claims, keys = ShakyClaims(), iter(["old", "new"])
 
     def fate(request: FakeRequest) -> FakeResponse:
@@ -108,7 +108,7 @@ async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key
     )
     async with client:
         assert isinstance(await deliver(client), RejectedError)
-        # At ten requests a second the next one waits its turn.
+        # At ten requests per second, the next request waits.
         started = asyncio.get_running_loop().time()
         claims.faults["swap"].clear()
         service._then = FakeResponse.accept()
@@ -118,7 +118,7 @@ async def test_a_request_that_was_rejected_has_used_its_slot_though_the_next_key
 
 
 @virtual
-async def test_a_user_whom_another_process_accepted_meanwhile_is_not_sent_to_again() -> None:
+async def test_a_user_accepted_by_another_process_meanwhile_is_not_retried() -> None:
     service, claims = FakeService(FakeResponse.status(500)), ShakyClaims()
     patient = RetryPolicy.at_least_once(initial_delay=60.0, max_delay=60.0)
     async with (
@@ -130,14 +130,14 @@ async def test_a_user_whom_another_process_accepted_meanwhile_is_not_sent_to_aga
         assert claims.states() == [[UNKNOWN]]
         assert await release(claims, [send async for send in claimed(claims)]) == []
         assert isinstance(await deliver(other), Receipt)
-        told = await first
-    assert isinstance(told, Receipt)
-    assert (told.already_accepted, service.users()) == (1, {"user-1": 1})
+        results = await first
+    assert isinstance(results, Receipt)
+    assert (results.already_accepted, service.users()) == (1, {"user-1": 1})
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])
 @virtual
-async def test_what_can_not_be_read_is_never_replaced_and_holds_up_nobody(record: bytes) -> None:
+async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(record: bytes) -> None:
     service, claims = FakeService(), ShakyClaims()
     await MemoryClaims.put(claims, [Put(digest_of("damaged"), Claim("a" * 32, record))], 1e6)
     async with service.client(claims=claims) as client:
@@ -149,7 +149,7 @@ async def test_what_can_not_be_read_is_never_replaced_and_holds_up_nobody(record
     assert claims._claims[digest_of("damaged")][0].record == record
 
 
-async def test_a_session_that_sends_a_request_again_by_itself_settles_its_claim() -> None:
+async def test_a_session_that_retries_a_request_settles_its_claim() -> None:
     times = 0
 
     async def challenged(request: Any, handler: Any) -> Any:
@@ -173,7 +173,7 @@ async def test_a_session_that_sends_a_request_again_by_itself_settles_its_claim(
     assert claims.states() == [[ACCEPTED]]
 
 
-async def test_a_call_that_ends_before_a_recorder_is_asked_was_not_sent() -> None:
+async def test_a_call_that_ends_before_the_mock_is_called_was_not_sent() -> None:
     claims = ShakyClaims(add=["slow"])
     async with aiohttp.ClientSession() as session:
 
@@ -182,6 +182,6 @@ async def test_a_call_that_ends_before_a_recorder_is_asked_was_not_sent() -> Non
 
         session._request = recorder  # type: ignore[method-assign]
         async with AsyncPushClient("http://127.0.0.1:9", "key", session=session, claims=claims) as client:
-            told = await deliver(client, timeout=0.05)
-    assert isinstance(told, ClaimStoreError)
+            results = await deliver(client, timeout=0.05)
+    assert isinstance(results, ClaimStoreError)
     assert claims.states() == [[UserState.PENDING]]

@@ -1,4 +1,4 @@
-"""Claims in a directory: what is in it, who may read it, what it survives, and what it is refused for."""
+"""Claims in a directory: files, permissions, failures and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HELLO = {"title": {"en": "Hello"}}
 
 
 def files(folder: Path) -> list[str]:
-    """The files of entries."""
+    """Return the files of claims."""
     return sorted(str(each.relative_to(folder)) for each in folder.glob("??/*"))
 
 
@@ -36,10 +36,10 @@ def store_of(folder: Path, **options: Any) -> DirectoryClaims:
     return DirectoryClaims(folder / "c", **{"durable": False, **options})
 
 
-# -- what is there ----------------------------------------------------------------------------------------------------
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
-async def test_folders_and_files_are_for_their_owner_only(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_folders_and_files(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         async with store_of(tmp_path) as store:
@@ -56,7 +56,7 @@ async def test_folders_and_files_are_for_their_owner_only(tmp_path: Path) -> Non
     }
 
 
-async def test_every_state_of_an_entry_is_a_file_that_is_never_changed(tmp_path: Path) -> None:
+async def test_every_version_of_a_claim_is_a_file_that_never_changes(tmp_path: Path) -> None:
     async with store_of(tmp_path) as store:
         await put(store, ONE)
         first = tmp_path / "c" / "0f" / f"{KEY[2:]}.0"
@@ -71,7 +71,7 @@ async def test_every_state_of_an_entry_is_a_file_that_is_never_changed(tmp_path:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_files_and_the_names_of_files_are_synced_where_asked(
+async def test_files_and_folders_are_synced_if_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
     synced: list[bool] = []
@@ -87,16 +87,18 @@ async def test_files_and_the_names_of_files_are_synced_where_asked(
         await put(store, TWO, ONE)
         assert synced == ([False, True] if durable else [])
         await put(store, ONE, key=key_of(1))
-    # A folder of its own, too.
+    # The new folder is synced too.
     assert synced[2:] == ([True, False, True] if durable else [])
 
 
-async def test_claims_are_on_the_disk_unless_told_otherwise(tmp_path: Path) -> None:
+async def test_a_directory_is_durable_by_default(tmp_path: Path) -> None:
     assert DirectoryClaims(tmp_path / "c")._durable
     assert repr(DirectoryClaims("/jobs/c")) == "DirectoryClaims('/jobs/c')"
 
 
-async def test_the_last_of_many_states_is_found_with_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_of_many_versions_is_found_with_few_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with store_of(tmp_path) as store, store_of(tmp_path) as other:
         await put(store, claim_of(0))
         for number in range(1, 500):
@@ -112,13 +114,11 @@ def claim_of(number: int) -> Claim:
     return Claim(f"{number:032x}", b"{}")
 
 
-# -- many at a time ---------------------------------------------------------------------------------------------------
+# -- concurrency -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("calls", [1, module.THREADS])
-async def test_operations_do_not_wait_for_one_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
-) -> None:
+async def test_operations_run_concurrently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     async with store_of(tmp_path) as store:
         await put(store, ONE)
         together, real = threading.Barrier(module.THREADS), os.link
@@ -134,10 +134,10 @@ async def test_operations_do_not_wait_for_one_another(
         assert await store.get([each.key for each in puts]) == [ONE] * module.THREADS
 
 
-# -- where it may be used ---------------------------------------------------------------------------------------------
+# -- use ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_it_can_be_pickled_before_its_first_use_and_not_after(tmp_path: Path) -> None:
+async def test_a_store_can_be_pickled_before_its_first_use_only(tmp_path: Path) -> None:
     store = store_of(tmp_path, claim_ttl=3600.0, timeout=1.0)
     copy = pickle.loads(pickle.dumps(store))
     assert (copy.claim_ttl, copy.timeout, copy._durable, repr(copy)) == (3600.0, 1.0, False, repr(store))
@@ -151,7 +151,7 @@ async def test_it_can_be_pickled_before_its_first_use_and_not_after(tmp_path: Pa
         pickle.dumps(store)
 
 
-async def test_a_relative_path_is_that_of_where_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_path_is_resolved_at_construction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = DirectoryClaims("c")
     monkeypatch.chdir("/")
@@ -160,14 +160,14 @@ async def test_a_relative_path_is_that_of_where_it_was_made(tmp_path: Path, monk
     assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
 
 
-async def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
+async def test_a_closed_store_refuses_operations(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
         await put(store, ONE)
 
 
-async def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
+async def test_closing_waits_for_pending_writes(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     adding = [asyncio.ensure_future(put(store, ONE, key=key_of(number))) for number in range(50)]
     await asyncio.sleep(0)
@@ -175,7 +175,7 @@ async def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
     assert await asyncio.gather(*adding) == [None] * 50
 
 
-async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forked_child_can_not_use_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with store_of(tmp_path) as store:
         await put(store, ONE)
         with monkeypatch.context() as forked:
@@ -186,13 +186,13 @@ async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, m
         assert await put(store, TWO) == ONE
 
 
-def test_a_system_that_lacks_what_it_takes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_relative_links_is_refused_at_construction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "supports_dir_fd", set())
     with pytest.raises(ConfigurationError, match="use another store"):
         DirectoryClaims("c")
 
 
-# -- what is not its own ----------------------------------------------------------------------------------------------
+# -- foreign directories ----------------------------------------------------------------------------------------------
 
 
 def _foreign(path: Path) -> None:
@@ -222,7 +222,7 @@ def _linked(path: Path) -> None:
     ],
     ids=["a file", "a link to nothing", "of something else", "newer", "a linked marker"],
 )
-async def test_what_is_not_its_own_is_an_error_and_stays_as_it_was(
+async def test_a_foreign_directory_is_refused_and_unchanged(
     tmp_path: Path, spoil: Callable[[Path], object], kind: type[Exception]
 ) -> None:
     path = tmp_path / "c"
@@ -235,9 +235,7 @@ async def test_what_is_not_its_own_is_an_error_and_stays_as_it_was(
     assert everything(tmp_path) == before
 
 
-async def test_another_process_may_begin_between_two_looks_at_the_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_process_may_create_the_marker_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = module._ClaimsDirectory._marker
     async with store_of(tmp_path) as store, store_of(tmp_path) as other:
         found: list[bytes | None] = []
@@ -245,7 +243,7 @@ async def test_another_process_may_begin_between_two_looks_at_the_directory(
         def marker(files: module._ClaimsDirectory) -> bytes | None:
             if not found:
                 found.append(real(files))
-                # The other has made its marker and an entry by now.
+                # Another process creates its marker and a claim.
                 monkeypatch.setattr(module._ClaimsDirectory, "_marker", real)
                 module._ClaimsDirectory(tmp_path / "c", durable=False).put(Put(KEY, ONE), WEEK)
                 return None
@@ -257,16 +255,16 @@ async def test_another_process_may_begin_between_two_looks_at_the_directory(
     assert found == [None]
 
 
-async def test_an_empty_directory_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:
+async def test_an_existing_empty_directory_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir(mode=0o750)
-    # What a process left that was killed as it began.
+    # Left by a process that was killed at its first use.
     (tmp_path / "c" / ".left").touch()
     async with store_of(tmp_path) as store:
         assert await put(store, ONE) is None
     assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o750
 
 
-async def test_parents_that_are_not_there_are_a_claim_store_error_to_the_sender(tmp_path: Path) -> None:
+async def test_a_missing_parent_folder_is_a_claim_store_error(tmp_path: Path) -> None:
     service = FakeService()
     async with DirectoryClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
@@ -276,7 +274,7 @@ async def test_parents_that_are_not_there_are_a_claim_store_error_to_the_sender(
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"one two three\n{}", b"1 never\n{}", b"\xff 1.0\n{}"])
-async def test_an_entry_that_can_not_be_read_is_an_error_and_nothing_is_sent(tmp_path: Path, damage: bytes) -> None:
+async def test_a_damaged_file_is_an_error_and_nothing_is_sent(tmp_path: Path, damage: bytes) -> None:
     service = FakeService()
     async with store_of(tmp_path) as store, service.client(claims=store) as client:
         await client.send("user-1", HELLO, idempotency_key="job")
@@ -288,7 +286,7 @@ async def test_an_entry_that_can_not_be_read_is_an_error_and_nothing_is_sent(tmp
     assert service.users() == {"user-1": 1}
 
 
-async def test_an_entry_is_not_followed_elsewhere(tmp_path: Path) -> None:
+async def test_a_link_in_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     async with store_of(tmp_path) as store:
         await put(store, ONE)
         (tmp_path / "elsewhere").write_bytes(b"")
@@ -301,7 +299,7 @@ async def test_an_entry_is_not_followed_elsewhere(tmp_path: Path) -> None:
 
 
 class Hanging:
-    """A function of the system that hangs until ``back``."""
+    """A system call that hangs until ``back`` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self._called, self.back, self._real = threading.Event(), threading.Event(), getattr(os, name)
@@ -317,7 +315,7 @@ class Hanging:
         assert await asyncio.to_thread(self._called.wait, 60.0)
 
 
-async def test_the_end_does_not_wait_for_a_mount_that_hangs_and_leaves_it_open(
+async def test_aclose_gives_up_on_a_hanging_mount_and_leaves_it_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of(tmp_path, timeout=0.05)
@@ -335,7 +333,7 @@ async def test_the_end_does_not_wait_for_a_mount_that_hangs_and_leaves_it_open(
         os.fstat(root)
 
 
-async def test_a_mount_that_hangs_at_the_first_look_holds_up_nobody_else(
+async def test_a_mount_that_hangs_on_first_use_blocks_no_other_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, mount = FakeService(), Hanging(monkeypatch, "listdir")
@@ -352,11 +350,11 @@ async def test_a_mount_that_hangs_at_the_first_look_holds_up_nobody_else(
     await store.aclose()
 
 
-# -- a file system with its own mind ----------------------------------------------------------------------------------
+# -- failing file systems ---------------------------------------------------------------------------------------------
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError, *, after: bool = False) -> None:
-    """Have this function of the system fail, before or after it has done what it does."""
+    """Make this system call fail, before or after taking effect."""
     real = getattr(os, name)
 
     def fail(*words: Any, **options: Any) -> None:
@@ -368,13 +366,11 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError, *, after
     monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, fail})
 
 
-async def test_a_name_that_was_made_though_its_answer_was_lost_is_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_link_whose_response_was_lost_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with store_of(tmp_path) as store:
         await put(store, TWO, key=key_of(1))
         with monkeypatch.context() as network:
-            # NFS asks again, and is told that the name is there.
+            # NFS retries and finds the name.
             failing(network, "link", FileExistsError(errno.EEXIST, "exists"), after=True)
             assert await put(store, ONE) is None
             assert await put(store, TWO, ONE) is None
@@ -383,7 +379,7 @@ async def test_a_name_that_was_made_though_its_answer_was_lost_is_ours(
 
 
 @pytest.mark.parametrize("code", sorted(module._NO_LINKS))
-async def test_a_file_system_without_links_is_refused_in_words(
+async def test_a_file_system_without_hard_links_is_a_configuration_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     failing(monkeypatch, "link", OSError(code, os.strerror(code)))
@@ -394,7 +390,7 @@ async def test_a_file_system_without_links_is_refused_in_words(
 
 
 @pytest.mark.parametrize("name", ["link", "write", "fsync"])
-async def test_a_disk_that_fails_is_an_error_and_leaves_nothing_half(
+async def test_a_failing_disk_is_an_error_and_leaves_no_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     async with store_of(tmp_path, durable=True) as store:
@@ -407,9 +403,7 @@ async def test_a_disk_that_fails_is_an_error_and_leaves_nothing_half(
         assert await put(store, THREE) == ONE
 
 
-async def test_a_disk_that_is_full_in_the_middle_of_a_claim_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_that_fills_up_during_a_write_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with store_of(tmp_path) as store:
         await put(store, ONE)
         real = os.write
@@ -420,7 +414,7 @@ async def test_a_disk_that_is_full_in_the_middle_of_a_claim_is_an_error(
         assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
 
 
-async def test_a_directory_that_was_removed_is_an_error_and_is_not_made_anew(tmp_path: Path) -> None:
+async def test_a_removed_directory_is_an_error_and_is_not_recreated(tmp_path: Path) -> None:
     async with store_of(tmp_path) as store:
         await put(store, ONE)
         for each in reversed(everything(tmp_path)):

@@ -1,4 +1,4 @@
-"""What is particular to a store: its file, its server, what it is made of, what it refuses."""
+"""Properties of each store: files, servers, configuration and refusals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HELLO = MobilePush(title={"en": "Hello"})
 REDIS, POSTGRES = "redis://localhost", "postgresql://localhost"
 
 
-# -- all of them ------------------------------------------------------------------------------------------------------
+# -- all stores --------------------------------------------------------------------------------------------------------
 
 MAKERS: list[Callable[..., ClaimStore]] = [
     MemoryClaims,
@@ -56,7 +56,7 @@ MAKERS: list[Callable[..., ClaimStore]] = [
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_claims_are_kept_for_a_week_and_that_can_be_changed(make: Callable[..., ClaimStore]) -> None:
+def test_claims_are_kept_for_a_week_by_default(make: Callable[..., ClaimStore]) -> None:
     assert (make().claim_ttl, make().timeout) == (WEEK, 5.0)
     assert make(claim_ttl=60).claim_ttl == 60.0
     for wrong in (59.9, 0, -1, 367 * 86400, float("nan"), float("inf"), "60", None, True):
@@ -66,27 +66,27 @@ def test_claims_are_kept_for_a_week_and_that_can_be_changed(make: Callable[..., 
 
 @pytest.mark.parametrize("make", MAKERS[1:])
 @pytest.mark.parametrize("wrong", [0, -1, "5", None, True])
-def test_a_timeout_is_a_number_of_seconds(make: Callable[..., ClaimStore], wrong: object) -> None:
+def test_an_invalid_timeout_is_refused(make: Callable[..., ClaimStore], wrong: object) -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         make(timeout=wrong)
 
 
 @pytest.mark.parametrize(
-    ("module", "make", "told"),
+    ("module", "make", "message"),
     [
         ("redis.asyncio", lambda: RedisClaims(REDIS), r"pip install 'pushsdk\[redis\]'"),
         ("asyncpg", lambda: PostgresClaims(POSTGRES), r"pip install 'pushsdk\[postgres\]'"),
     ],
 )
-def test_without_its_extra_a_store_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, module: str, make: Callable[[], ClaimStore], told: str
+def test_a_missing_extra_is_named_in_the_error(
+    monkeypatch: pytest.MonkeyPatch, module: str, make: Callable[[], ClaimStore], message: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         make()
 
 
-async def test_a_store_belongs_to_one_loop() -> None:
+async def test_a_store_is_bound_to_one_loop() -> None:
     bound = LoopGuard()
     bound.check()
     bound.check()
@@ -94,7 +94,7 @@ async def test_a_store_belongs_to_one_loop() -> None:
         await asyncio.to_thread(lambda: asyncio.run(checked(bound)))
 
 
-async def test_a_store_belongs_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_is_bound_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = LoopGuard()
     with monkeypatch.context() as forked:
         bound.check()
@@ -109,7 +109,7 @@ async def checked(bound: LoopGuard) -> None:
     bound.check()
 
 
-async def test_a_store_of_mine_need_not_list_its_claims() -> None:
+async def test_a_custom_store_need_not_implement_scan() -> None:
     class Mine(ClaimStore):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             return [None] * len(puts)
@@ -137,7 +137,7 @@ async def test_expired_claims_do_not_pile_up_in_memory() -> None:
 # -- SQLite -----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         async with SqliteClaims(tmp_path / "c") as store:
@@ -151,7 +151,7 @@ async def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_it_is_a_log_ahead_and_synced_where_asked(tmp_path: Path, durable: bool) -> None:
+async def test_the_file_has_a_write_ahead_log_and_syncs_if_durable(tmp_path: Path, durable: bool) -> None:
     async with SqliteClaims(tmp_path / "c", durable=durable) as store:
         await put(store, ONE)
         asked = [
@@ -161,7 +161,7 @@ async def test_it_is_a_log_ahead_and_synced_where_asked(tmp_path: Path, durable:
     assert asked == ["wal", 2 if durable else 1]
 
 
-async def test_the_claims_of_a_call_share_a_commit(tmp_path: Path) -> None:
+async def test_claims_of_one_call_share_a_commit(tmp_path: Path) -> None:
     async with SqliteClaims(tmp_path / "c") as store:
         statements: list[str] = []
         await store._file.run(lambda file: file._db.set_trace_callback(statements.append))
@@ -169,7 +169,7 @@ async def test_the_claims_of_a_call_share_a_commit(tmp_path: Path) -> None:
     assert [statements.count(each) for each in ("BEGIN IMMEDIATE", "COMMIT")] == [1, 1]
 
 
-async def test_expired_rows_go_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_rows_are_deleted_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_module, "SWEEP_ROWS", 2)
     async with SqliteClaims(tmp_path / "c") as store:
         for number in range(5):
@@ -198,7 +198,7 @@ def _newer(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (lambda path: path.mkdir(), "it is a folder"),
         (lambda path: path.write_bytes(b"no database at all" * 100), "it is no claim store, or it is damaged"),
@@ -208,20 +208,20 @@ def _newer(path: Path) -> None:
     ],
     ids=["a folder", "no database", "a link", "of something else", "newer"],
 )
-async def test_a_file_that_is_not_its_own_is_an_error_and_stays_as_it_was(
-    tmp_path: Path, spoil: Callable[[Path], object], told: str
+async def test_a_foreign_file_is_refused_and_unchanged(
+    tmp_path: Path, spoil: Callable[[Path], object], message: str
 ) -> None:
     path = tmp_path / "c"
     spoil(path)
     before = path.read_bytes() if path.is_file() else None
     async with SqliteClaims(path) as store:
         for _ in range(2):
-            with pytest.raises(ConfigurationError, match=f"the file of the claim store can't be used: {told}"):
+            with pytest.raises(ConfigurationError, match=f"the file of the claim store can't be used: {message}"):
                 await put(store, ONE)
     assert before is None or path.read_bytes() == before
 
 
-async def test_a_folder_that_is_not_there_is_a_claim_store_error_to_the_sender(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_a_claim_store_error(tmp_path: Path) -> None:
     service = FakeService()
     async with SqliteClaims(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError, match="FileNotFoundError"):
@@ -229,7 +229,7 @@ async def test_a_folder_that_is_not_there_is_a_claim_store_error_to_the_sender(t
     assert service.requests == []
 
 
-async def test_a_file_that_another_program_holds_is_an_error_in_time(tmp_path: Path) -> None:
+async def test_a_locked_file_is_an_error_after_the_timeout(tmp_path: Path) -> None:
     async with SqliteClaims(tmp_path / "c", timeout=0.05) as store:
         await put(store, ONE)
         other = sqlite3.connect(tmp_path / "c", isolation_level=None)
@@ -241,14 +241,14 @@ async def test_a_file_that_another_program_holds_is_an_error_in_time(tmp_path: P
         assert await put(store, TWO, ONE) is None
 
 
-async def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
+async def test_a_closed_store_refuses_operations(tmp_path: Path) -> None:
     store = SqliteClaims(tmp_path / "c")
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
         await put(store, ONE)
 
 
-async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forked_child_can_not_use_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SqliteClaims(tmp_path / "c") as store:
         await put(store, ONE)
         with monkeypatch.context() as forked:
@@ -265,13 +265,13 @@ async def test_a_store_is_not_used_on_the_other_side_of_a_fork(tmp_path: Path, m
 @pytest.mark.parametrize(
     "wrong", ["", "localhost", "http://localhost", "redis://:s3cret@host:port", 42, None, object()]
 )
-def test_what_is_no_redis_is_refused_without_showing_it(wrong: Any) -> None:
+def test_an_invalid_redis_is_refused_without_showing_the_value(wrong: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         RedisClaims(wrong)
     assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
-def test_a_redis_that_is_not_of_asyncio_is_refused() -> None:
+def test_a_synchronous_redis_client_is_refused() -> None:
     with redis.Redis.from_url(REDIS) as wrong, pytest.raises(ConfigurationError, match=r"redis\.asyncio\.Redis"):
         RedisClaims(wrong)  # type: ignore[arg-type]
 
@@ -282,7 +282,7 @@ def test_a_redis_cluster_is_refused() -> None:
         RedisClaims(cluster)  # type: ignore[arg-type]
 
 
-async def test_anything_with_the_three_commands_is_a_redis() -> None:
+async def test_any_object_with_the_three_commands_works_as_a_redis() -> None:
     class Mine:
         async def eval(self, script: str, keys: int, *rest: object) -> list[bytes | None]:
             return [None]
@@ -295,16 +295,16 @@ async def test_anything_with_the_three_commands_is_a_redis() -> None:
 
     store = RedisClaims(Mine())  # type: ignore[arg-type]
     assert await put(store, ONE) is None
-    assert [pair async for pair in store.scan()] == [], "it has expired between two questions"
+    assert [pair async for pair in store.scan()] == [], "the claim expired between scan and get"
 
 
 @pytest.mark.parametrize("wrong", ["", None, 3])
-def test_a_prefix_is_a_text(wrong: Any) -> None:
+def test_an_invalid_prefix_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="prefix"):
         RedisClaims(REDIS, prefix=wrong)
 
 
-async def test_redis_lets_claims_expire_by_itself(redis_url: str) -> None:
+async def test_claims_expire_in_redis(redis_url: str) -> None:
     async with RedisClaims(redis_url, prefix="ttl:") as store, Redis.from_url(redis_url) as redis:
         await put(store, ONE, ttl=100.0)
         assert 90_000 < await redis.pttl(f"ttl:{KEY}") <= 100_000
@@ -313,7 +313,7 @@ async def test_redis_lets_claims_expire_by_itself(redis_url: str) -> None:
         assert await redis.get(f"ttl:{KEY}") == b"2" * 32 + b'{"v":2}'
 
 
-async def test_a_client_of_mine_is_not_closed(redis_url: str) -> None:
+async def test_a_users_redis_client_is_not_closed(redis_url: str) -> None:
     async with Redis.from_url(redis_url) as mine:
         async with RedisClaims(mine, prefix="mine:") as store:
             await put(store, ONE)
@@ -321,14 +321,14 @@ async def test_a_client_of_mine_is_not_closed(redis_url: str) -> None:
 
 
 @pytest.mark.parametrize("foreign", ["", "1", "11111111"])
-async def test_a_value_in_redis_that_is_no_entry_is_never_replaced(redis_url: str, foreign: str) -> None:
+async def test_a_foreign_value_in_redis_is_never_replaced(redis_url: str, foreign: str) -> None:
     async with RedisClaims(redis_url, prefix="foreign:") as store, Redis.from_url(redis_url) as redis:
         await redis.set(f"foreign:{KEY}", foreign)
         assert await put(store, TWO, ONE) is not None
         assert await redis.get(f"foreign:{KEY}") == foreign.encode()
 
 
-async def test_a_prefix_is_no_pattern(redis_url: str) -> None:
+async def test_a_prefix_with_pattern_characters_matches_literally(redis_url: str) -> None:
     async with RedisClaims(redis_url, prefix="a*[b]?\\") as store, RedisClaims(redis_url, prefix="a-b.\\") as other:
         await put(store, ONE)
         await put(other, TWO)
@@ -339,7 +339,7 @@ async def test_a_prefix_is_no_pattern(redis_url: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "localhost", "mysql://u:s3cret@host", 42, None, object()])
-def test_what_is_no_postgres_is_refused_without_showing_it(wrong: Any) -> None:
+def test_an_invalid_postgres_is_refused_without_showing_the_value(wrong: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         PostgresClaims(wrong)
     assert "s3cret" not in f"{caught.value!r}"
@@ -364,7 +364,7 @@ def test_what_is_no_postgres_is_refused_without_showing_it(wrong: Any) -> None:
         "user@[s3cret]/db",
     ],
 )
-def test_an_address_of_a_postgres_that_can_be_misread_is_refused_at_once_without_showing_it(rest: str) -> None:
+def test_an_ambiguous_postgres_url_is_refused_without_showing_it(rest: str) -> None:
     with pytest.raises(ConfigurationError, match="can't be parsed: write /") as caught:
         PostgresClaims(f"postgresql://{rest}")
     error = caught.value
@@ -385,33 +385,33 @@ def test_an_address_of_a_postgres_that_can_be_misread_is_refused_at_once_without
         "user@/db?password=",
     ],
 )
-def test_any_other_address_of_a_postgres_is_taken(rest: str) -> None:
+def test_an_unambiguous_postgres_url_is_accepted(rest: str) -> None:
     assert repr(PostgresClaims(f"postgres://{rest}")) == "PostgresClaims(table='pushsdk_claims')"
 
 
 @pytest.mark.parametrize("wrong", ["", "Claims", "a b", "a;b", "a.b.c", "1a", "x" * 52, 'a"b', None, 3])
-def test_a_table_is_a_plain_name(wrong: Any) -> None:
+def test_an_invalid_table_name_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="table"):
         PostgresClaims(POSTGRES, table=wrong)
 
 
-async def test_a_connection_of_mine_is_refused_as_it_may_be_in_a_transaction(postgres_url: str) -> None:
+async def test_a_connection_is_refused_as_it_may_be_in_a_transaction(postgres_url: str) -> None:
     connection = await asyncpg.connect(postgres_url)
     with pytest.raises(ConfigurationError, match=r"asyncpg\.Pool"):
         PostgresClaims(connection)
     await connection.close()
 
 
-async def test_processes_that_begin_at_the_same_time_make_one_table(postgres_url: str) -> None:
+async def test_concurrent_processes_create_one_table(postgres_url: str) -> None:
     stores = [PostgresClaims(postgres_url, table="begun_together") for _ in range(8)]
     claims = [Claim(key_of(number)[32:], b"{}") for number in range(24)]
-    told = await asyncio.gather(*(put(store, claim) for store, claim in zip(stores * 3, claims, strict=True)))
-    assert told.count(None) == 1
+    results = await asyncio.gather(*(put(store, claim) for store, claim in zip(stores * 3, claims, strict=True)))
+    assert results.count(None) == 1
     for store in stores:
         await store.aclose()
 
 
-async def test_a_role_that_may_make_no_table_uses_the_one_that_is_there(postgres_url: str) -> None:
+async def test_a_role_without_create_rights_uses_an_existing_table(postgres_url: str) -> None:
     admin = await asyncpg.connect(postgres_url)
     await admin.execute("CREATE SCHEMA jobs; CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA jobs TO worker")
     url = postgres_url.replace("postgres@", "worker@")
@@ -425,7 +425,7 @@ async def test_a_role_that_may_make_no_table_uses_the_one_that_is_there(postgres
     await admin.close()
 
 
-async def test_expired_rows_of_the_table_go_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_rows_of_the_table_are_deleted(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_module, "SWEEP_INTERVAL", 0.0)
     async with PostgresClaims(postgres_url, table="swept") as store:
         for number in range(3):
@@ -435,13 +435,13 @@ async def test_expired_rows_of_the_table_go_in_time(postgres_url: str, monkeypat
         assert await pool.fetchval("SELECT count(*) FROM swept") == 1
 
 
-async def test_a_row_that_goes_between_two_looks_is_put_again(postgres_url: str) -> None:
+async def test_a_row_deleted_between_put_and_read_is_put_again(postgres_url: str) -> None:
     async with asyncpg.create_pool(postgres_url, min_size=0) as pool:
         store = PostgresClaims(pool, table="between")
         await store.put([Put(key_of(1), ONE), Put(key_of(2), ONE)], WEEK)
 
         class Pool:
-            """Loses a row before the first look."""
+            """A pool that loses a row before the first read."""
 
             looks = 0
 
@@ -458,7 +458,7 @@ async def test_a_row_that_goes_between_two_looks_is_put_again(postgres_url: str)
         assert await store.get([key_of(number) for number in (1, 2, 3)]) == [ONE, TWO, TWO]
 
 
-async def test_a_pool_of_mine_may_have_its_own_way_with_json(postgres_url: str) -> None:
+async def test_a_pool_may_have_its_own_json_codec(postgres_url: str) -> None:
     async def init(connection: Any) -> None:
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
 
@@ -467,7 +467,7 @@ async def test_a_pool_of_mine_may_have_its_own_way_with_json(postgres_url: str) 
         assert [await put(store, ONE), await put(store, TWO, ONE), await put(store, ONE)] == [None, None, TWO]
 
 
-async def test_processes_that_put_the_same_keys_in_any_order_do_not_block_one_another(postgres_url: str) -> None:
+async def test_puts_of_the_same_keys_in_any_order_do_not_deadlock(postgres_url: str) -> None:
     stores = [PostgresClaims(postgres_url, table="orders") for _ in range(4)]
     keys = [key_of(number) for number in range(500)]
     for turn in range(1, 6):
@@ -478,14 +478,14 @@ async def test_processes_that_put_the_same_keys_in_any_order_do_not_block_one_an
         await store.aclose()
 
 
-async def test_a_closed_postgres_store_takes_nothing(postgres_url: str) -> None:
+async def test_a_closed_postgres_store_refuses_operations(postgres_url: str) -> None:
     store = PostgresClaims(postgres_url)
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
         await put(store, ONE)
 
 
-async def test_a_locked_file_leaves_no_exception_behind_that_nobody_retrieves(tmp_path: Path) -> None:
+async def test_a_locked_file_leaves_no_unretrieved_exception(tmp_path: Path) -> None:
     left: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: left.append(context))
     async with SqliteClaims(tmp_path / "claims.db", timeout=0.05) as store:
@@ -502,11 +502,11 @@ async def test_a_locked_file_leaves_no_exception_behind_that_nobody_retrieves(tm
     assert left == []
 
 
-# -- servers that go away ---------------------------------------------------------------------------------------------
+# -- unavailable servers ----------------------------------------------------------------------------------------------
 
 
 async def through_an_outage(store: ClaimStore, server: Server) -> None:
-    """A client sends while the server is up, down, and up again."""
+    """Send while the server is up, down, and up again."""
     service = FakeService()
     async with store, service.client(claims=store) as client:
         await client.send("user-1", HELLO, idempotency_key="a")
@@ -520,18 +520,16 @@ async def through_an_outage(store: ClaimStore, server: Server) -> None:
     assert service.accepted("user-1") == 2
 
 
-async def test_a_redis_that_is_down_is_an_error_and_nothing_is_sent(own_redis: Server) -> None:
+async def test_nothing_is_sent_while_redis_is_down(own_redis: Server) -> None:
     await through_an_outage(RedisClaims(own_redis.url), own_redis)
 
 
-async def test_a_postgres_that_is_down_is_an_error_and_nothing_is_sent(own_postgres: Server) -> None:
+async def test_nothing_is_sent_while_postgres_is_down(own_postgres: Server) -> None:
     await through_an_outage(PostgresClaims(own_postgres.url), own_postgres)
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
-async def test_jobs_that_were_not_sent_while_redis_was_stopped_are_sent_when_it_goes_on(
-    own_redis: Server, same: bool
-) -> None:
+async def test_jobs_are_sent_after_redis_was_suspended(own_redis: Server, same: bool) -> None:
     service, jobs = FakeService(), [f"job-{n}" for n in range(40)]
     async with (
         RedisClaims(own_redis.url, timeout=0.05) as first,
@@ -542,9 +540,9 @@ async def test_jobs_that_were_not_sent_while_redis_was_stopped_are_sent_when_it_
         await client.send("user-1", HELLO, idempotency_key="a job that opens a connection")
         with own_redis.stopped():
             sends = [client.send("user-1", HELLO, idempotency_key=job) for job in jobs]
-            told = await asyncio.gather(*sends, return_exceptions=True)
-            assert {type(each) for each in told} == {ClaimStoreError}
-            # Longer than the calls' first tries to undo what they began.
+            results = await asyncio.gather(*sends, return_exceptions=True)
+            assert {type(result) for result in results} == {ClaimStoreError}
+            # Longer than the first attempts to undo the claims.
             await asyncio.sleep(0.3)
         assert client._keyed is not None
         if (writer := client._keyed._log._writer) is not None:

@@ -1,4 +1,4 @@
-"""One entry of a claim store: which claims it grants, what it writes, and what it makes of each answer."""
+"""One entry of a claim store: granted claims, writes, and reactions to each answer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ask(entry: ClaimEntry, *ranges: tuple[int, int], resends: bool = False) -> C
 
 
 def write(entry: ClaimEntry, store: Store) -> None:
-    """Write all that the entry has to say."""
+    """Write until the entry has no news."""
     while (put := entry.prepare()) is not None:
         found = store.put(put)
         if found is None:
@@ -64,7 +64,7 @@ def write(entry: ClaimEntry, store: Store) -> None:
             break
 
 
-def test_a_claim_is_granted_when_the_store_has_it() -> None:
+def test_a_claim_is_granted_once_it_is_stored() -> None:
     entry, store = new_entry(), Store()
     request = ask(entry)
     put = entry.prepare()
@@ -75,14 +75,14 @@ def test_a_claim_is_granted_when_the_store_has_it() -> None:
     assert (request.done, request.claimed, store.states()) == (True, [(0, USERS)], [CLAIMED] * USERS)
 
 
-def test_of_two_claims_in_one_write_each_user_is_granted_to_the_first() -> None:
+def test_two_claims_in_one_write_share_no_users() -> None:
     entry, store = new_entry(), Store()
     first, second = ask(entry, (0, 2)), ask(entry)
     write(entry, store)
     assert (first.claimed, second.claimed) == ([(0, 2)], [(2, USERS)])
 
 
-def test_what_was_never_said_needs_no_write() -> None:
+def test_an_entry_without_news_needs_no_write() -> None:
     entry = new_entry()
     request = ask(entry)
     entry.withdraw(request)
@@ -91,7 +91,7 @@ def test_what_was_never_said_needs_no_write() -> None:
     assert entry.is_written
 
 
-def test_a_write_that_failed_grants_nothing_and_is_replaced_if_it_was_made_all_the_same() -> None:
+def test_a_failed_write_grants_nothing_and_is_replaced_if_it_took_effect() -> None:
     entry, store = new_entry(), Store()
     request = ask(entry)
     lost = entry.prepare()
@@ -102,11 +102,11 @@ def test_a_write_that_failed_grants_nothing_and_is_replaced_if_it_was_made_all_t
     store.put(lost)
     write(entry, store)
     assert (store.states(), entry.is_written) == ([PENDING] * USERS, True)
-    assert store.put(lost) is not None, "it comes once more, too late"
+    assert store.put(lost) is not None, "a late repetition is refused"
 
 
 @pytest.mark.parametrize("made", [0, 1])
-def test_the_next_write_replaces_any_of_those_that_failed(made: int) -> None:
+def test_the_next_write_replaces_any_failed_write(made: int) -> None:
     entry, store, lost = new_entry(), Store(), list[Put]()
     for state in (UNKNOWN, ACCEPTED):
         entry.settle(ALL, UserStatus(state))
@@ -121,7 +121,7 @@ def test_the_next_write_replaces_any_of_those_that_failed(made: int) -> None:
     assert store.put(last) is None
 
 
-def test_what_is_settled_while_its_claim_is_written_is_not_given_back() -> None:
+def test_users_settled_during_the_write_of_their_claim_are_not_given_back() -> None:
     entry = new_entry()
     ask(entry)
     entry.prepare()
@@ -130,7 +130,7 @@ def test_what_is_settled_while_its_claim_is_written_is_not_given_back() -> None:
     assert each_of(entry.states()) == [ACCEPTED, PENDING, PENDING, PENDING]
 
 
-def test_a_write_in_doubt_is_repeated_as_it_was() -> None:
+def test_a_write_with_an_unknown_effect_is_retried_unchanged() -> None:
     entry = new_entry()
     entry.settle(ALL, UserStatus(ACCEPTED, 204))
     first = entry.prepare()
@@ -142,7 +142,7 @@ def test_a_write_in_doubt_is_repeated_as_it_was() -> None:
     assert again.may_replace(first.claim)
 
 
-def test_an_entry_that_gave_up_has_nothing_to_say() -> None:
+def test_an_entry_that_gave_up_needs_no_write() -> None:
     entry = new_entry()
     entry.settle(ALL, UserStatus(ACCEPTED, 204))
     entry.prepare()
@@ -151,14 +151,14 @@ def test_an_entry_that_gave_up_has_nothing_to_say() -> None:
     assert entry.is_written
 
 
-def test_a_claim_that_waits_can_fail_before_it_is_written() -> None:
+def test_a_waiting_claim_can_fail_before_it_is_written() -> None:
     entry, error = new_entry(), TimeoutError()
     request = ask(entry)
     entry.fail_requests(error)
     assert (request.done, request.error, entry.requests, entry.prepare()) == (True, error, [], None)
 
 
-def test_a_claim_that_was_withdrawn_while_it_was_written_is_given_back() -> None:
+def test_a_claim_withdrawn_during_its_write_is_given_back() -> None:
     entry, store = new_entry(), Store()
     request = ask(entry)
     put = entry.prepare()
@@ -171,7 +171,7 @@ def test_a_claim_that_was_withdrawn_while_it_was_written_is_given_back() -> None
     assert store.states() == [PENDING] * USERS
 
 
-def test_a_claim_that_was_withdrawn_while_it_was_refused_is_not_made_again() -> None:
+def test_a_claim_withdrawn_before_its_refusal_is_not_retried() -> None:
     store, entry = Store(), new_entry()
     write_as_other(store, (0, 1), ACCEPTED)
     request = ask(entry)
@@ -185,7 +185,7 @@ def test_a_claim_that_was_withdrawn_while_it_was_refused_is_not_made_again() -> 
 
 
 def write_as_other(store: Store, users: tuple[int, int], state: UserState) -> ClaimEntry:
-    """Another process comes to this state with some users."""
+    """Record this state for some users, as another process."""
     other = new_entry()
     write_claims(other, store, users)
     other.settle((users,), UserStatus(state))
@@ -199,7 +199,7 @@ def write_claims(entry: ClaimEntry, store: Store, users: tuple[int, int]) -> Cla
     return request
 
 
-def test_users_whom_another_process_has_are_left_out_of_a_claim() -> None:
+def test_users_of_another_process_are_left_out_of_a_claim() -> None:
     entry, store = new_entry(), Store()
     write_as_other(store, (1, 2), CLAIMED)
     request = ask(entry)
@@ -210,7 +210,7 @@ def test_users_whom_another_process_has_are_left_out_of_a_claim() -> None:
     assert (nobody_left.done, nobody_left.claimed, nobody_left.error) == (True, [], None)
 
 
-def test_a_claim_of_users_whom_another_process_has_is_over_at_once() -> None:
+def test_a_claim_without_available_users_completes_at_once() -> None:
     entry, store = new_entry(), Store()
     write_as_other(store, (0, USERS), UNKNOWN)
     request = ask(entry)
@@ -219,7 +219,7 @@ def test_a_claim_of_users_whom_another_process_has_is_over_at_once() -> None:
     assert each_of(entry.states()) == [UNKNOWN] * USERS
 
 
-def test_a_claim_that_others_always_come_before_ends_with_an_error() -> None:
+def test_a_claim_that_is_always_refused_fails() -> None:
     entry = new_entry()
     request = ask(entry)
     for number in range(MOST_REFUSALS):
@@ -232,7 +232,7 @@ def test_a_claim_that_others_always_come_before_ends_with_an_error() -> None:
     assert isinstance(request.error, TimeoutError)
 
 
-def test_only_unknown_users_of_its_own_are_claimed_again_if_that_is_wanted() -> None:
+def test_a_resend_claims_only_its_own_unknown_users() -> None:
     entry, store = new_entry(), Store()
     write_as_other(store, (0, 1), UNKNOWN)
     write_claims(entry, store, (1, 3))
@@ -244,7 +244,7 @@ def test_only_unknown_users_of_its_own_are_claimed_again_if_that_is_wanted() -> 
     assert entry.states().resent == 2
 
 
-def test_users_who_were_resent_are_unknown_again_if_their_claim_failed() -> None:
+def test_resent_users_are_unknown_again_if_their_claim_failed() -> None:
     entry, store = new_entry(), Store()
     write_claims(entry, store, (0, 1))
     entry.settle(((0, 1),), UserStatus(UNKNOWN))
@@ -255,7 +255,7 @@ def test_users_who_were_resent_are_unknown_again_if_their_claim_failed() -> None
     assert each_of(entry.states()) == [UNKNOWN, *[PENDING] * 3]
 
 
-def test_an_accepted_push_of_another_process_outweighs_what_is_known_here() -> None:
+def test_an_acceptance_by_another_process_outweighs_the_local_state() -> None:
     entry, store = new_entry(), Store()
     write_claims(entry, store, (0, 2))
     entry.settle(((0, 2),), UserStatus(UNKNOWN))
@@ -269,7 +269,7 @@ def test_an_accepted_push_of_another_process_outweighs_what_is_known_here() -> N
     assert other.states() == [ACCEPTED, UNKNOWN, PENDING, PENDING]
 
 
-def test_what_becomes_of_users_without_a_claim_does_not_touch_those_of_another_process() -> None:
+def test_settling_unclaimed_users_keeps_the_states_of_another_process() -> None:
     entry, store = new_entry(), Store()
     write_as_other(store, (0, 1), REJECTED)
     entry.refresh(store.claim)
@@ -278,7 +278,7 @@ def test_what_becomes_of_users_without_a_claim_does_not_touch_those_of_another_p
     assert store.states() == [REJECTED, UNKNOWN, PENDING, PENDING]
 
 
-def test_a_look_at_an_entry_of_its_own_changes_nothing() -> None:
+def test_reading_its_own_entry_changes_nothing() -> None:
     entry, store = new_entry(), Store()
     entry.refresh(store.claim)
     write_claims(entry, store, (0, 1))
@@ -291,7 +291,7 @@ OTHERS: list[Callable[[], ClaimEntry]] = [lambda: new_entry("e" * 64), lambda: n
 
 
 @pytest.mark.parametrize("make", OTHERS, ids=["fingerprint", "users"])
-def test_an_entry_of_another_payload_ends_the_claim(make: Callable[[], ClaimEntry]) -> None:
+def test_an_entry_with_another_payload_fails_the_claim(make: Callable[[], ClaimEntry]) -> None:
     entry, store = new_entry(), Store()
     other = make()
     write_claims(other, store, (0, 1))
@@ -301,12 +301,12 @@ def test_an_entry_of_another_payload_ends_the_claim(make: Callable[[], ClaimEntr
     assert put is not None
     found = store.put(put)
     assert found is not None
-    assert entry.refused(found), "nothing is lost by it"
+    assert entry.refused(found), "no outcome is lost"
     assert isinstance(request.error, ValidationError if make is OTHERS[0] else ValueError)
     assert (waiting.error, entry.is_written) == (request.error, True)
 
 
-def test_an_entry_of_another_payload_in_which_nobody_is_claimed_is_replaced() -> None:
+def test_an_entry_with_another_payload_and_no_claims_is_replaced() -> None:
     entry, store = new_entry(), Store()
     other = new_entry("e" * 64)
     given_back = write_claims(other, store, (0, USERS))
@@ -317,7 +317,7 @@ def test_an_entry_of_another_payload_in_which_nobody_is_claimed_is_replaced() ->
     assert request.claimed == [(0, USERS)]
 
 
-def test_settled_users_that_an_entry_of_another_payload_leaves_no_room_for_are_lost() -> None:
+def test_outcomes_are_lost_if_the_entry_has_another_payload() -> None:
     entry, store = new_entry(), Store()
     entry.settle(ALL, UserStatus(ACCEPTED, 204))
     write_claims(new_entry("e" * 64), store, (0, 1))
@@ -327,18 +327,18 @@ def test_settled_users_that_an_entry_of_another_payload_leaves_no_room_for_are_l
     assert entry.is_written
 
 
-# -- two processes and a store that loses, repeats and delays what it is told ----------------------------------------
+# -- two processes and a store that loses, repeats and delays puts -------------------------------------------------
 
 
 class Process:
-    """The entry of one process: at most one write at a time, as ``ClaimLog`` makes them."""
+    """The entry of one process, with one write at a time as in ``ClaimLog``."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.entry = new_entry()
         self.waiting: list[ClaimRequest] = []
         self.sending: list[ClaimRequest] = []
-        # A write that is under way: whether the store has done it, and its answer then.
+        # The pending write, whether it took effect, and its answer.
         self.put: Put | None = None
         self.is_made = False
         self.found: Claim | None = None
@@ -352,7 +352,7 @@ class Process:
             self.put, self.is_made = self.entry.prepare(), False
 
     def make(self) -> None:
-        """The store does what it is asked for."""
+        """Let the pending write take effect."""
         if self.put is not None:
             self.found, self.is_made = self.world.store.put(self.put), True
             if self.world.dice.random() < 0.3:
@@ -368,7 +368,7 @@ class Process:
             self._take()
 
     def fail(self) -> None:
-        """The answer is lost; what the store has not done so far, it may do at any time."""
+        """Lose the answer; the write may still take effect at any time."""
         if self.put is not None:
             self.world.late += [self.put] * self.world.dice.choice([0, 1, 2])
             self.put = None
@@ -384,10 +384,10 @@ class Process:
             self.entry.withdraw(self.waiting.pop())
 
     def settle(self) -> None:
-        """A request that is out ends."""
+        """End a request in flight."""
         if self.sending:
             request = self.sending.pop(self.world.dice.randrange(len(self.sending)))
-            # A retry that reached nobody does not undo that an earlier try may have.
+            # A retry that reached no user does not undo an earlier attempt.
             state = self.world.dice.choice([ACCEPTED, UNKNOWN] if request.resends else [ACCEPTED, *ENDS])
             self.world.end(self, request, state)
             self.entry.settle(request.claimed, UserStatus(state))
@@ -401,7 +401,7 @@ class Process:
                 self.sending.append(request)
 
     def calm_down(self) -> None:
-        """Every request ends, and the store does what it is asked for."""
+        """End all requests and complete all writes."""
         self.make()
         self.answer()
         while self.waiting or self.sending or not self.entry.is_written:
@@ -416,15 +416,15 @@ def positions_of(request: ClaimRequest) -> list[int]:
 
 
 class World:
-    """Two processes, the store between them, and what is true of each user."""
+    """Two processes, their store, and the true state of each user."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
         self.store = Store()
-        # Puts that come to the store once more, or only then.
+        # Puts that arrive late, or a second time.
         self.late: list[Put] = []
         self.truth = [PENDING] * USERS
-        # Who is sending to a user, or was the last to do so.
+        # The process that sends to a user, or did so last.
         self.sender: list[Process | None] = [None] * USERS
         self.is_out = [False] * USERS
         self.processes = [Process(self), Process(self)]
@@ -442,14 +442,14 @@ class World:
             self.is_out[position], self.truth[position] = False, state
 
     def arrive(self) -> None:
-        """A put that nobody waits for any more comes to the store."""
+        """Deliver a late put to the store."""
         if self.late:
             self.store.put(self.late.pop(self.dice.randrange(len(self.late))))
 
     def check(self) -> None:
         stored, is_put = self.store.states(), [process.put is not None for process in self.processes]
         for position, state in enumerate(stored):
-            # Nobody is shown as open who is being sent to, or may have been reached.
+            # No user is PENDING in the store while in flight or after being reached.
             assert state is not PENDING or not self.is_out[position], is_put
             assert state is not PENDING or self.truth[position] in (PENDING,), is_put
 
@@ -466,13 +466,13 @@ class World:
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32))
-def test_two_processes_never_claim_a_user_both_and_the_store_says_what_is_true_in_the_end(seed: int) -> None:
+def test_two_processes_never_share_a_claim_and_the_store_ends_true(seed: int) -> None:
     world = World(random.Random(seed))
     world.live()
     assert world.store.states() == world.truth
     while world.late:
         world.arrive()
-    assert world.store.states() == world.truth, "what comes late changes nothing"
+    assert world.store.states() == world.truth, "late puts change nothing"
     for process in world.processes:
         process.entry.refresh(world.store.claim)
         assert each_of(process.entry.states()) == world.truth

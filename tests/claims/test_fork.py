@@ -1,4 +1,4 @@
-"""A client and its claim store, used before a fork: the child is told, and nobody hangs or breaks the other's."""
+"""A client and its claim store across a fork: the child gets an error, and neither process hangs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PROGRAM = """
     pid = os.fork()
     if not pid:
         try:
-            told = send("child")
+            result = send("child")
         except ConfigurationError as error:
-            told = error
+            result = error
         client.close()
-        os.write(1, f"{told}\\n".encode())
+        os.write(1, f"{result}\\n".encode())
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     os.write(1, f"{send('before')} {send('child')}\\n".encode())
@@ -47,17 +47,17 @@ STORES = {
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize(
-    ("used", "told"),
+    ("used", "result"),
     [
         ("used", "the claim store was used before a fork: make one in each process\n1 0\n"),
         ("unused", "0\n0 1\n"),
     ],
 )
-def test_a_store_of_the_parents_is_left_alone_and_an_unused_one_works_on_both_sides(
-    kind: str, used: str, told: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(
+    kind: str, used: str, result: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = json.dumps(arguments_of(kind, request), default=str)
     with served(monkeypatch) as service:
-        ended = run_program(textwrap.dedent(PROGRAM), STORES[kind], place, used)
-    assert ended == (0, told, "")
+        completed = run_program(textwrap.dedent(PROGRAM), STORES[kind], place, used)
+    assert completed == (0, result, "")
     assert service.users() == {"u": 2}

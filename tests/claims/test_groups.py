@@ -1,4 +1,4 @@
-"""A crowd of calls with idempotency keys: what comes while a write is under way shares the next one."""
+"""Many calls with idempotency keys: calls during a write share the next write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELLO = MobilePush(title={"en": "Hello"})
 
 
 class Narrow(ShakyClaims):
-    """A store that does one thing at a time, and takes a second for it."""
+    """A store with one operation at a time, each of which takes a second."""
 
     def __init__(self, **options: float) -> None:
         super().__init__(**{"timeout": 5.0, **options})
@@ -34,7 +34,7 @@ class Narrow(ShakyClaims):
 
 
 class Silent(ShakyClaims):
-    """A store that answers nothing any more."""
+    """A store that never responds."""
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         self.ops.append("swap" if puts[0].expected else "add")
@@ -43,7 +43,7 @@ class Silent(ShakyClaims):
 
 
 class Choosy(ShakyClaims):
-    """A store that never takes one of the keys."""
+    """A store that always fails for one key."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Choosy(ShakyClaims):
 
 
 async def crowd(client: AsyncPushClient, count: int, total: float | None = None) -> list[Receipt | BaseException]:
-    """That many jobs at once."""
+    """Send this number of jobs concurrently."""
     sends = (
         client.send(f"user-{n}", HELLO, idempotency_key=f"job-{n}", timeout=Timeout(total=total, attempt=None))
         for n in range(count)
@@ -70,7 +70,7 @@ def now() -> float:
 
 
 @virtual
-async def test_the_claims_of_a_batch_are_one_write_and_so_are_its_settlements() -> None:
+async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes() -> None:
     service, claims = FakeService(), Narrow()
     async with service.client(claims=claims) as client:
         assert {type(each) for each in await crowd(client, 1000)} == {Receipt}
@@ -79,7 +79,7 @@ async def test_the_claims_of_a_batch_are_one_write_and_so_are_its_settlements() 
 
 
 @virtual
-async def test_a_store_says_how_many_changes_it_takes_by_one_call() -> None:
+async def test_at_once_limits_the_puts_per_call() -> None:
     service, claims = FakeService(), Narrow()
     claims.at_once = 400
     async with service.client(claims=claims) as client:
@@ -88,33 +88,35 @@ async def test_a_store_says_how_many_changes_it_takes_by_one_call() -> None:
 
 
 @virtual
-async def test_a_store_that_is_slower_than_the_calls_may_take_is_an_error() -> None:
+async def test_a_store_slower_than_the_calls_timeout_is_an_error() -> None:
     service, claims = FakeService(), Narrow()
     async with service.client(claims=claims) as client:
         started = now()
-        told = await crowd(client, 30, total=0.5)
+        results = await crowd(client, 30, total=0.5)
         assert now() - started == pytest.approx(0.5, abs=0.01)
-        assert {str(each) for each in told} == {"not sent: the claim store did not answer within the call's timeout"}
+        assert {str(result) for result in results} == {
+            "not sent: the claim store did not answer within the call's timeout"
+        }
         assert client.stats().not_sent == 30
     assert service.users() == {}
 
 
 @virtual
-async def test_nobody_waits_behind_a_store_that_is_silent() -> None:
+async def test_calls_do_not_queue_behind_a_silent_store() -> None:
     service, claims = FakeService(), Silent(timeout=5.0)
     client = service.client(claims=claims)
     started = now()
-    told = await crowd(client, 100)
+    results = await crowd(client, 100)
     assert now() - started == pytest.approx(5.0, abs=0.01)
-    assert {str(each) for each in told} == {"not sent: the claim store failed (TimeoutError)"}
-    assert claims.ops.count("add") == 1, "the others were never asked for"
+    assert {str(result) for result in results} == {"not sent: the claim store failed (TimeoutError)"}
+    assert claims.ops.count("add") == 1, "the others were never put"
     await client.aclose(drain=10.0)
     assert now() - started < 30.0
     assert service.requests == []
 
 
 @virtual
-async def test_calls_that_come_while_a_store_is_silent_end_with_the_write_before_them() -> None:
+async def test_calls_to_a_silent_store_fail_with_the_pending_write() -> None:
     claims = Silent(timeout=5.0)
     async with FakeService().client(claims=claims) as client:
         first = asyncio.create_task(crowd(client, 1))
@@ -128,18 +130,18 @@ async def test_calls_that_come_while_a_store_is_silent_end_with_the_write_before
 
 
 @virtual
-async def test_an_entry_that_the_store_never_takes_does_not_hold_up_the_others() -> None:
+async def test_an_entry_that_is_always_refused_does_not_block_others() -> None:
     service, claims = FakeService(), Choosy()
     async with service.client(claims=claims) as client:
         assert {type(each) for each in await crowd(client, 30)} == {ClaimStoreError}
         await asyncio.sleep(60.0)
-        told = await crowd(client, 30)
-    assert [type(each) for each in told].count(Receipt) == 29
+        results = await crowd(client, 30)
+    assert [type(result) for result in results].count(Receipt) == 29
     assert service.users() == {f"user-{n}": 1 for n in range(1, 30)}
 
 
 @virtual
-async def test_a_call_cancelled_before_its_claim_is_written_asks_nothing() -> None:
+async def test_a_call_cancelled_before_its_claim_writes_nothing() -> None:
     service, claims = FakeService(), Narrow()
     async with service.client(claims=claims) as client:
         first = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="first"))
@@ -147,7 +149,7 @@ async def test_a_call_cancelled_before_its_claim_is_written_asks_nothing() -> No
         second = asyncio.create_task(client.send("user-2", HELLO, idempotency_key="second"))
         await turns(5)
         second.cancel()
-        told = await asyncio.gather(first, second, return_exceptions=True)
-        assert [type(each) for each in told] == [Receipt, asyncio.CancelledError]
+        results = await asyncio.gather(first, second, return_exceptions=True)
+        assert [type(result) for result in results] == [Receipt, asyncio.CancelledError]
         assert client.stats().not_sent == 1
     assert claims.sizes == [1, 1]

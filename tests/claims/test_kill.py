@@ -1,4 +1,4 @@
-"""Jobs delivered more than once, by processes of which some are killed; judged by what the service accepted."""
+"""Jobs delivered more than once by processes that are killed, checked against the pushes that the service accepted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pushsdk.emulator.faults import preset
 
 KEY = "key-of-the-jobs"
 LONG = ["directory", "postgres"]
-# What a caller was told, the later the more it says of the job, whatever another delivery was told at the same time.
-STRENGTH = ["NOT_SENT", "REJECTED", "UNKNOWN", "DEDUPLICATED", "ACCEPTED"]
+# Outcomes of a delivery, from the least to the most informative about the job.
+STRENGTH = ["NOT_SENT", "REJECTED", "UNKNOWN", "ALREADY_ACCEPTED", "ACCEPTED"]
 FAULTS = [
     Fault.status(500, probability=0.1),
     Fault.reset_after(probability=0.1),
@@ -29,7 +29,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("kind", SHARED)
 @pytest.mark.parametrize(("end", "pushed"), [("claimed", 0), ("answered", 1)])
-async def test_a_job_whose_worker_was_killed_is_unknown_and_pushes_nobody_again(
+async def test_a_job_of_a_killed_worker_is_unknown_and_not_pushed_again(
     kind: str, end: str, pushed: int, request: pytest.FixtureRequest
 ) -> None:
     arguments = arguments_of(kind, request)
@@ -40,14 +40,14 @@ async def test_a_job_whose_worker_was_killed_is_unknown_and_pushes_nobody_again(
         assert sum(service.users().values()) == pushed
         before = service.requests
         worker = await Worker.start({**job, "keys": ["job", "job", "another"]})
-        code, told = await worker.end()
-        assert (code, sorted(told)) == (0, [("another", "ACCEPTED"), ("job", "UNKNOWN"), ("job", "UNKNOWN")])
+        code, result = await worker.end()
+        assert (code, sorted(result)) == (0, [("another", "ACCEPTED"), ("job", "UNKNOWN"), ("job", "UNKNOWN")])
         assert service.requests == before + 1
         assert service.duplicates() == {}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
-async def test_jobs_delivered_by_workers_that_are_killed_are_all_accounted_for_and_none_is_doubled(
+async def test_jobs_of_killed_workers_are_accounted_for_and_never_doubled(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     arguments, dice = arguments_of(kind, request), random.Random(5)
@@ -56,39 +56,37 @@ async def test_jobs_delivered_by_workers_that_are_killed_are_all_accounted_for_a
     async with Emulator(faults=FAULTS) as service:
         job = {"kind": kind, "arguments": arguments, "base_url": service.base_url, "key": service.api_key}
         for life in range(4):
-            # Those that were not known to be accepted come again, to both; with new ones.
-            left = [each for each in jobs[: 100 * (life + 1)] if last.get(each) not in ("ACCEPTED", "DEDUPLICATED")]
+            # Both workers get the jobs not known to be accepted, and new jobs.
+            left = [each for each in jobs[: 100 * (life + 1)] if last.get(each) not in ("ACCEPTED", "ALREADY_ACCEPTED")]
             workers = [await Worker.start({**job, "keys": dice.sample(left, len(left))}) for _ in range(2)]
             if life < 3:
                 seen = service.requests
                 some = dice.randint(1, 20)
                 async with asyncio.timeout(PATIENCE):
-                    while service.requests < seen + some:  # noqa: ASYNC110 - the emulator counts, and tells nobody
+                    while service.requests < seen + some:  # noqa: ASYNC110 - the emulator only counts
                         await asyncio.sleep(0.001)
                 workers[0].kill()
             for worker in workers:
-                _, told = await worker.end()
-                for each, outcome in told:
-                    last[each] = max(outcome, last.get(each, outcome), key=STRENGTH.index)
+                _, results = await worker.end()
+                for key, outcome in results:
+                    last[key] = max(outcome, last.get(key, outcome), key=STRENGTH.index)
         accepted = service.users()
         assert service.duplicates() == {}
     assert last.keys() == set(jobs)
     for each, outcome in last.items():
         most = 0 if outcome in ("NOT_SENT", "REJECTED") else 1
-        least = 1 if outcome in ("ACCEPTED", "DEDUPLICATED") else 0
+        least = 1 if outcome in ("ACCEPTED", "ALREADY_ACCEPTED") else 0
         assert least <= accepted.get(f"user of {each}", 0) <= most, outcome
-    # Of the hundred that came in the last life, to workers that were not killed, most.
+    # Most of the hundred new jobs of the last round, whose workers were not killed.
     assert Counter(last.values())["ACCEPTED"] > 40
 
 
 @pytest.mark.parametrize("kind", SHARED)
-async def test_jobs_delivered_twice_or_thrice_at_the_same_time_to_a_flaky_service_push_once(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+async def test_concurrent_deliveries_to_a_flaky_service_push_once(kind: str, request: pytest.FixtureRequest) -> None:
     arguments, dice = arguments_of(kind, request), random.Random(3)
     deliveries = [f"job-{number}" for number in range(400) for _ in range(dice.choice((2, 3)))]
     dice.shuffle(deliveries)
-    told: dict[str, list[str]] = defaultdict(list)
+    results: dict[str, list[str]] = defaultdict(list)
     retry = RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005)
     async with Emulator(faults=preset("flaky").faults) as service:
         places = [store_of(kind, arguments) for _ in range(3)]
@@ -106,7 +104,7 @@ async def test_jobs_delivered_twice_or_thrice_at_the_same_time_to_a_flaky_servic
         ]
 
         async def one(number: int, key: str) -> None:
-            told[key].append(await deliver(clients[number % 3], key))
+            results[key].append(await deliver(clients[number % 3], key))
 
         await asyncio.gather(*(one(number, key) for number, key in enumerate(deliveries)))
         for client, store in zip(clients, places, strict=True):
@@ -114,10 +112,10 @@ async def test_jobs_delivered_twice_or_thrice_at_the_same_time_to_a_flaky_servic
             await store.aclose()
         accepted = service.users()
         assert service.duplicates() == {}
-    for key, outcomes in told.items():
+    for key, outcomes in results.items():
         assert outcomes.count("ACCEPTED") <= 1
-        if {"ACCEPTED", "DEDUPLICATED"} & set(outcomes):
+        if {"ACCEPTED", "ALREADY_ACCEPTED"} & set(outcomes):
             assert accepted[f"user of {key}"] == 1
         elif "UNKNOWN" not in outcomes:
             assert f"user of {key}" not in accepted
-    assert sum("ACCEPTED" in outcomes for outcomes in told.values()) > 200
+    assert sum("ACCEPTED" in outcomes for outcomes in results.values()) > 200

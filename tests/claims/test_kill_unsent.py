@@ -1,4 +1,4 @@
-"""Workers killed before the first byte of their requests: nothing was sent, so a redelivery sends it."""
+"""Workers killed before the first byte of their requests: nothing was sent, so a redelivery sends the jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = ["sqlite", "redis"]
 
 @asynccontextmanager
 async def silent_port() -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """A port that takes connections and never says a word, and an event for the first of them."""
+    """Yield a port that accepts connections and never responds, and an event for the first connection."""
     came = asyncio.Event()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,17 +37,17 @@ async def silent_port() -> AsyncIterator[tuple[int, asyncio.Event]]:
 
 
 async def redelivered(place: dict[str, Any], service: Emulator) -> set[str]:
-    """What another worker is told of the same jobs."""
+    """Return the outcomes of the same jobs in another worker."""
     worker = await Worker.start({**place, "base_url": service.base_url, "key": service.api_key, "keys": JOBS})
-    code, told = await worker.end()
-    assert (code, sorted(key for key, _ in told)) == (0, sorted(JOBS))
-    return {outcome for _, outcome in told}
+    code, results = await worker.end()
+    assert (code, sorted(key for key, _ in results)) == (0, sorted(JOBS))
+    return {outcome for _, outcome in results}
 
 
 # The fingerprint of a job includes the address, so a job that was never sent is sent wherever it is delivered next.
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hangs", ["TLS", "connecting", "slow_key", "slow_store"])
-async def test_jobs_of_a_worker_that_was_killed_before_the_first_byte_are_sent(
+async def test_jobs_of_a_worker_killed_before_the_first_byte_are_sent(
     kind: str, hangs: str, request: pytest.FixtureRequest
 ) -> None:
     place = {"kind": kind, "arguments": arguments_of(kind, request)}
@@ -77,7 +77,7 @@ async def claimed_in(store: ClaimStore) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_jobs_of_a_worker_that_was_killed_while_the_service_asked_for_a_pause_are_sent(
+async def test_jobs_of_a_worker_killed_during_a_retry_after_pause_are_sent(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     place = {"kind": kind, "arguments": arguments_of(kind, request)}
@@ -89,8 +89,8 @@ async def test_jobs_of_a_worker_that_was_killed_while_the_service_asked_for_a_pa
             while not service.requests or await claimed_in(store):  # noqa: ASYNC110 - another process writes
                 await asyncio.sleep(0.01)
         worker.kill()
-        _, told = await worker.end()
-        assert told == []
+        _, result = await worker.end()
+        assert result == []
         service.faults = []
         assert await redelivered(place, service) == {"ACCEPTED"}
         assert service.users() == {f"user of {job}": 1 for job in JOBS}

@@ -1,7 +1,7 @@
-"""Deliveries of one job by two processes, through everything that goes wrong: against what the service counts.
+"""Random deliveries of one job by two processes, checked against the count of the service.
 
-The store fails, hangs, is slow and asks again by itself at any operation, callers are cancelled, the service answers
-as it likes. Then all is calm, and the job is delivered once more.
+Store operations fail, hang, are slow or retried, callers are cancelled, responses are random. Then all faults end, and
+the job is delivered once more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pushsdk.client import AsyncPushClient
 from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
 HELLO = MobilePush(title={"en": "Hello"})
-FAULTS = ["down", "not told", "hangs", "hangs, done", "slow", "twice"]
+FAULTS = ["down", "lost", "hangs", "hangs, done", "slow", "twice"]
 ANSWERS = [
     FakeResponse.accept(),
     FakeResponse.accept(after=0.5),
@@ -41,7 +41,7 @@ class StoreDownError(Exception):
 
 
 class WildClaims(MemoryClaims):
-    """Any operation fails with this probability. The claims are shared by all processes."""
+    """A store whose operations fail with this probability. All processes share the claims."""
 
     def __init__(self, dice: random.Random, claims: OrderedDict[str, tuple[Claim, float]], rate: float) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class WildClaims(MemoryClaims):
         answer = await work()
         if fault == "twice":
             answer = await work()
-        if fault == "not told":
+        if fault == "lost":
             raise StoreDownError
         if fault == "hangs, done":
             await asyncio.get_running_loop().create_future()
@@ -69,12 +69,12 @@ class WildClaims(MemoryClaims):
 
 
 class World:
-    """One job, and what its callers were told of each user."""
+    """One job, and the outcomes that its callers got for each user."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
         self.users = [f"user-{n}".ljust(200, "-") for n in range(dice.choice([1, 2, 4]))]
-        self.told: dict[str, list[Outcome | None]] = defaultdict(list)
+        self.outcomes: dict[str, list[Outcome | None]] = defaultdict(list)
         self.claims: OrderedDict[str, tuple[Claim, float]] = OrderedDict()
         self.rate = dice.choice([0.0, 0.1, 0.3, 0.6])
         self.is_calm = False
@@ -98,10 +98,10 @@ class World:
             task.cancel()
         (ended,) = await asyncio.gather(task, return_exceptions=True)
         for user in users:
-            self.told[user].append(_outcome(ended, user))
+            self.outcomes[user].append(_outcome(ended, user))
 
     async def live(self) -> None:
-        """A process, and its deliveries."""
+        """Run a process with its deliveries."""
         dice = self.dice
         async with self.client() as client:
             for _ in range(dice.choice([1, 2, 3])):
@@ -129,13 +129,13 @@ def _outcome(ended: Any, user: str) -> Outcome | None:
 
 @settings(max_examples=150)
 @given(st.integers(0, 2**32))
-def test_nobody_is_pushed_twice_and_what_is_told_is_true(seed: int) -> None:
+def test_no_user_is_pushed_twice_and_every_outcome_is_true(seed: int) -> None:
     world = World(random.Random(seed))
     run(world.end(), collect=False)
     pushed = world.service.users()
     for user in world.users:
-        *told, last = world.told[user]
+        *results, last = world.outcomes[user]
         assert pushed.get(user, 0) <= 1
-        assert pushed.get(user) or Outcome.ACCEPTED not in (*told, last)
-        assert last is not Outcome.NOT_SENT, "in the calm everybody open is sent to"
+        assert pushed.get(user) or Outcome.ACCEPTED not in (*results, last)
+        assert last is not Outcome.NOT_SENT, "without faults, all pending users are sent to"
         assert last is not Outcome.REJECTED or user not in pushed

@@ -1,4 +1,4 @@
-"""What an operator sees of a claim store, and what a release does."""
+"""Listing, counting and releasing claims."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLAIMED, ACCEPTED, REJECTED, PENDING, UNKNOWN = (
 
 
 def record(*states: UserState, age: float = 0.0) -> ClaimRecord:
-    """A record of a send that was claimed so many seconds ago."""
+    """Return a record of a send that was claimed ``age`` seconds ago."""
     users = UserStates(len(states))
     for place, state in enumerate(states):
         users.set(place, place + 1, UserStatus(state))
@@ -36,7 +36,7 @@ def record(*states: UserState, age: float = 0.0) -> ClaimRecord:
 
 
 async def stored(store: ClaimStore, *records: ClaimRecord) -> None:
-    """Store each under a key of its own."""
+    """Store each record under its own key."""
     puts = [Put(key_of(number), Claim(f"{number:032x}", each.encode())) for number, each in enumerate(records)]
     await store.put(puts, WEEK)
 
@@ -47,19 +47,19 @@ async def test_the_claimed_users_of_each_send_are_counted(store: ClaimStore) -> 
     assert sends == {key_of(0): 1, key_of(2): 2}
 
 
-async def test_those_claimed_long_ago_are_counted_for_monitoring(store: ClaimStore) -> None:
+async def test_old_claims_are_counted(store: ClaimStore) -> None:
     await stored(store, record(CLAIMED, age=10.0), record(CLAIMED, age=100.0), record(ACCEPTED, age=100.0))
     assert [await count_claimed(store, older_than=age) for age in (1.0, 50.0, 500.0)] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, "60", None])
-async def test_how_long_ago_is_a_number_of_seconds(wrong: float) -> None:
+async def test_an_invalid_older_than_is_refused(wrong: float) -> None:
     with pytest.raises(ConfigurationError, match="older_than"):
         await count_claimed(MemoryClaims(), older_than=wrong)
 
 
 @pytest.mark.parametrize("data", [b"{}", b"hello", b"[" * 100_000, b'"\xff"', b"null"])
-async def test_what_is_no_record_is_not_claimed(data: bytes) -> None:
+async def test_an_unreadable_record_is_not_claimed(data: bytes) -> None:
     store = MemoryClaims()
     await put(store, Claim(ONE.token, data))
     assert [send async for send in claimed(store)] == []
@@ -78,14 +78,14 @@ async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store: Cl
     assert [send.key async for send in claimed(store)] == [key_of(1)]
 
 
-async def test_a_thousand_and_one_are_released(store: ClaimStore) -> None:
+async def test_more_than_a_page_of_sends_is_released(store: ClaimStore) -> None:
     sends = [claimed_in(key_of(number), Claim(ONE.token, record(CLAIMED).encode())) for number in range(1001)]
     assert await release(store, [send for send in sends if send]) == []
     assert [send async for send in claimed(store)] == []
     assert len([key async for key, _ in store.scan()]) == 1001
 
 
-async def test_a_release_is_kept_longer_than_what_it_replaces() -> None:
+async def test_a_release_extends_the_expiry() -> None:
     store = MemoryClaims()
     await put(store, Claim(ONE.token, record(CLAIMED, ACCEPTED).encode()), ttl=300 * 86400.0)
     before = store._claims[KEY][1]
@@ -94,7 +94,7 @@ async def test_a_release_is_kept_longer_than_what_it_replaces() -> None:
 
 
 @virtual
-async def test_a_send_that_is_settled_between_the_look_and_the_release_stays_settled() -> None:
+async def test_a_send_settled_before_its_release_stays_settled() -> None:
     service, store = FakeService(FakeResponse.accept(after=1.0)), MemoryClaims()
     async with service.client(claims=store) as client:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
@@ -107,7 +107,7 @@ async def test_a_send_that_is_settled_between_the_look_and_the_release_stays_set
 
 
 @virtual
-async def test_a_send_that_is_released_is_sent_by_the_next_delivery() -> None:
+async def test_a_released_send_is_sent_by_the_next_delivery() -> None:
     service, store = FakeService(FakeResponse.hang(), FakeResponse.accept()), MemoryClaims()
     async with service.client(claims=store) as client, service.client(claims=store) as other:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))

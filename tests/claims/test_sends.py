@@ -1,4 +1,4 @@
-"""What a delivery with a idempotency key sends, records and answers; by the service's own count of who was pushed."""
+"""Deliveries with an idempotency key: requests, records and results, checked against the count of the service."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ACCEPTED, REJECTED, PENDING, UNKNOWN = UserState.ACCEPTED, UserState.REJECTED, U
 async def outcome_of(
     client: AsyncPushClient, users: str | list[str] = "user-1", **options: object
 ) -> Receipt | PushError:
-    """One delivery of the job: its receipt or error."""
+    """Deliver the job, and return the receipt or the error."""
     try:
         return await client.send(users, HELLO, **{"idempotency_key": JOB, **options})  # type: ignore[arg-type]
     except PushError as error:
@@ -60,7 +60,7 @@ async def outcome_of(
 
 
 @virtual
-async def test_a_job_delivered_again_is_answered_and_nobody_is_pushed_again() -> None:
+async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         first = await client.send(["user-1", "user-2", "user-1"], HELLO, idempotency_key=JOB)
@@ -73,7 +73,7 @@ async def test_a_job_delivered_again_is_answered_and_nobody_is_pushed_again() ->
 
 
 @virtual
-async def test_another_process_with_the_same_store_is_answered_too() -> None:
+async def test_another_process_with_the_same_store_gets_a_receipt_too() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await client.send("user-1", HELLO, idempotency_key=JOB)
@@ -93,7 +93,7 @@ async def test_other_jobs_and_sends_without_a_key_are_pushed() -> None:
 
 
 @virtual
-async def test_sends_of_different_jobs_still_travel_together() -> None:
+async def test_sends_of_different_jobs_share_a_request() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await asyncio.gather(*(client.send(f"user-{n}", HELLO, idempotency_key=f"job-{n}") for n in range(10)))
@@ -102,7 +102,7 @@ async def test_sends_of_different_jobs_still_travel_together() -> None:
 
 
 @virtual
-async def test_a_view_has_the_store_of_its_client() -> None:
+async def test_with_options_keeps_the_store() -> None:
     service = FakeService()
     async with service.client(claims=ShakyClaims()) as client:
         await client.send("user-1", HELLO, idempotency_key=JOB)
@@ -111,7 +111,7 @@ async def test_a_view_has_the_store_of_its_client() -> None:
 
 
 SETTLES = [
-    # The answer, what the store keeps, and the errors of this delivery and of the next.
+    # The response, the recorded states, and the errors of this delivery and the next.
     pytest.param(FakeResponse.status(400), [[REJECTED]], RejectedError, RejectedError, id="400"),
     pytest.param(FakeResponse.status(404), [[REJECTED]], RejectedError, RejectedError, id="404"),
     pytest.param(FakeResponse.status(501), [[REJECTED]], RejectedError, RejectedError, id="501"),
@@ -137,14 +137,14 @@ SETTLES = [
 
 @pytest.mark.parametrize(("answer", "kept", "first", "second"), SETTLES)
 @virtual
-async def test_only_accepted_and_what_is_refused_for_good_settles(
+async def test_only_acceptance_and_final_rejection_settle_a_job(
     answer: FakeResponse, kept: list[list[UserState]], first: type[PushError], second: type[PushError] | None
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
-        told = await outcome_of(client)
-        assert type(told) is first
-        assert len(told.attempts) == 1
+        results = await outcome_of(client)
+        assert type(results) is first
+        assert len(results.attempts) == 1
         assert claims.states() == kept
         again = await outcome_of(client)
     if second is None:
@@ -152,8 +152,8 @@ async def test_only_accepted_and_what_is_refused_for_good_settles(
         assert (again.already_accepted, len(service.requests)) == (0, 2)
         return
     assert type(again) is second
-    assert (again.outcome, again.attempts, again.user_ids) == (told.outcome, (), ("user-1",))
-    assert getattr(again, "status", None) == (getattr(told, "status", None) if kept == [[REJECTED]] else None)
+    assert (again.outcome, again.attempts, again.user_ids) == (results.outcome, (), ("user-1",))
+    assert getattr(again, "status", None) == (getattr(results, "status", None) if kept == [[REJECTED]] else None)
     assert len(service.requests) == 1
     assert "this call sent nothing" in str(again)
     assert not any(secret in f"{again} {again!r}" for secret in (JOB, "Hello", "user-1"))
@@ -161,7 +161,7 @@ async def test_only_accepted_and_what_is_refused_for_good_settles(
 
 
 @virtual
-async def test_retries_within_a_call_are_of_one_delivery() -> None:
+async def test_retries_within_a_call_are_one_delivery() -> None:
     service, claims = FakeService(FakeResponse.status(429), FakeResponse.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
         receipt = await client.send("user-1", HELLO, idempotency_key=JOB)
@@ -169,7 +169,7 @@ async def test_retries_within_a_call_are_of_one_delivery() -> None:
 
 
 @virtual
-async def test_what_was_claimed_is_held_until_it_expires_and_then_sent() -> None:
+async def test_an_unknown_job_is_skipped_until_its_claim_expires() -> None:
     service, claims = FakeService(FakeResponse.reset_before()), ShakyClaims(claim_ttl=3600.0)
     async with service.client(claims=claims) as client:
         assert type(await outcome_of(client)) is OutcomeUnknownError
@@ -184,26 +184,26 @@ async def test_what_was_claimed_is_held_until_it_expires_and_then_sent() -> None
 
 
 @virtual
-async def test_of_deliveries_at_the_same_time_one_sends_and_the_others_are_told() -> None:
+async def test_only_one_of_several_concurrent_deliveries_sends() -> None:
     service = FakeService(then=FakeResponse.accept(after=1.0))
     async with service.client(claims=ShakyClaims()) as client:
-        told = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
-        assert sorted(type(each).__name__ for each in told) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
-        assert "another call with this idempotency_key claimed the users and has not settled" in str(told[-1])
+        results = await asyncio.gather(*(outcome_of(client) for _ in range(5)))
+        assert sorted(type(result).__name__ for result in results) == ["OutcomeUnknownError"] * 4 + ["Receipt"]
+        assert "another call with this idempotency_key claimed the users and has not settled" in str(results[-1])
         assert isinstance(await outcome_of(client), Receipt)
     assert service.users() == {"user-1": 1}
 
 
-# -- users that ended differently -----------------------------------------------------------------------------------
+# -- users with different outcomes -----------------------------------------------------------------------------------
 
 
 def long(*names: str) -> list[str]:
-    """Ids that are most of a request, or a 413 would not split it."""
+    """Return ids that make up most of a request, so that a 413 splits the request."""
     return [name.ljust(200, "-") for name in names]
 
 
 def singly(fates: dict[str, list[FakeResponse]]) -> FakeService:
-    """Takes no more than one user at a time, and answers by the user."""
+    """Return a service that accepts one user per request, with a script for each user."""
 
     def fate(request: FakeRequest) -> FakeResponse:
         if len(request.user_ids) > 1:
@@ -225,17 +225,17 @@ FATES = {
 
 
 @virtual
-async def test_a_later_delivery_sends_only_to_those_who_can_be_sent_to_again() -> None:
+async def test_a_later_delivery_sends_only_to_pending_users() -> None:
     service, claims = singly({name: list(fates) for name, fates in FATES.items()}), ShakyClaims()
-    told, kept, sent = [], [], []
+    results, kept, sent = [], [], []
     async with service.client(claims=claims, retry=ONCE) as client:
         for _ in range(5):
             service.requests.clear()
-            told.append(await outcome_of(client, USERS))
+            results.append(await outcome_of(client, USERS))
             kept.append(claims.states()[0])
             sent.append({user for request in service.requests for user in request.user_ids})
     assert kept == [
-        # By position: those of the sorted ids.
+        # By position, in the order of the sorted ids.
         [ACCEPTED, REJECTED, PENDING, UNKNOWN, PENDING],
         [ACCEPTED, REJECTED, PENDING, UNKNOWN, PENDING],
         [ACCEPTED, REJECTED, ACCEPTED, UNKNOWN, UNKNOWN],
@@ -243,20 +243,20 @@ async def test_a_later_delivery_sends_only_to_those_who_can_be_sent_to_again() -
         [ACCEPTED, REJECTED, ACCEPTED, UNKNOWN, UNKNOWN],
     ]
     assert sent == [set(USERS), set(USERS[3:]), set(USERS[3:]), set(), set()]
-    assert all(isinstance(each, PartialError) for each in told)
-    # The first time the unsent one was in a request that was refused with 413: so the call tells it, but not the store.
+    assert all(isinstance(result, PartialError) for result in results)
+    # The unsent user was first in a request that got a 413: reported by the call, but not recorded.
     a, r, u, n = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN, Outcome.NOT_SENT
-    outcomes = [list(each.outcomes.items()) for each in told if isinstance(each, PartialError)]
+    outcomes = [list(result.outcomes.items()) for result in results if isinstance(result, PartialError)]
     assert outcomes == [
         list(zip(USERS, ended, strict=True)) for ended in ([a, r, u, r, r], [a, r, u, r, n], *[[a, r, u, a, u]] * 3)
     ]
-    assert [bool(each.attempts) for each in told] == [True, True, True, False, False]
+    assert [bool(result.attempts) for result in results] == [True, True, True, False, False]
     assert service.duplicates() == {}
     assert claims.records()[0].claimed_at > 0
 
 
 @virtual
-async def test_a_delivery_that_completes_the_job_is_accepted_and_says_how_many_it_left_out() -> None:
+async def test_a_delivery_that_completes_the_job_reports_already_accepted_users() -> None:
     service, claims = singly({"user-2": [FakeResponse.refused()]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         assert isinstance(await outcome_of(client, THREE), PartialError)
@@ -269,7 +269,7 @@ async def test_a_delivery_that_completes_the_job_is_accepted_and_says_how_many_i
 
 
 @virtual
-async def test_a_delivery_refused_like_the_one_before_is_refused_as_a_whole() -> None:
+async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole() -> None:
     service = singly(
         {"user-1": [FakeResponse.status(404)], "user-2": [FakeResponse.refused(), FakeResponse.status(404)]}
     )
@@ -277,20 +277,20 @@ async def test_a_delivery_refused_like_the_one_before_is_refused_as_a_whole() ->
     async with service.client(claims=claims, retry=ONCE) as client:
         await outcome_of(client, TWO)
         assert claims.states() == [[REJECTED, PENDING]]
-        told = await outcome_of(client, TWO)
-        assert type(told) is RejectedError
-        assert (told.user_ids, len(told.attempts), told.status) == (tuple(TWO), 1, 404)
+        result = await outcome_of(client, TWO)
+        assert type(result) is RejectedError
+        assert (result.user_ids, len(result.attempts), result.status) == (tuple(TWO), 1, 404)
         again = await outcome_of(client, TWO)
     assert (type(again), again.attempts) == (RejectedError, ())
 
 
 @virtual
-async def test_of_two_deliveries_that_go_on_with_a_job_at_the_same_time_one_sends() -> None:
+async def test_only_one_concurrent_delivery_completes_a_job() -> None:
     service, claims = singly({"user-2": [FakeResponse.refused(), FakeResponse.accept(after=1.0)]}), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         await outcome_of(client, TWO)
-        told = await asyncio.gather(*(outcome_of(client, TWO) for _ in range(3)))
-    assert sorted(type(each).__name__ for each in told) == ["PartialError", "PartialError", "Receipt"]
+        results = await asyncio.gather(*(outcome_of(client, TWO) for _ in range(3)))
+    assert sorted(type(result).__name__ for result in results) == ["PartialError", "PartialError", "Receipt"]
     assert service.users() == dict.fromkeys(TWO, 1)
 
 
@@ -308,11 +308,11 @@ async def test_the_order_of_the_users_does_not_matter(kind: type[Any]) -> None:
     assert service.users() == dict.fromkeys(THREE, 1)
 
 
-# -- neighbours in one request --------------------------------------------------------------------------------------
+# -- users of one request -------------------------------------------------------------------------------------------
 
 
 def strict() -> FakeService:
-    """Refuses a request with a bad user in it."""
+    """Return a service that rejects requests with a bad user."""
     return FakeService(
         then=lambda request: (
             FakeResponse.status(400)
@@ -329,7 +329,7 @@ async def together(client: AsyncPushClient, *users: str) -> list[Receipt | BaseE
 
 
 @virtual
-async def test_a_request_that_is_never_split_settles_nobody_by_its_refusal() -> None:
+async def test_a_rejection_of_an_unsplit_request_settles_no_user() -> None:
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims, batching=Batching(split_on=frozenset())) as client:
         assert [type(each) for each in await together(client, "good", "bad")] == [RejectedError] * 2
@@ -341,7 +341,7 @@ async def test_a_request_that_is_never_split_settles_nobody_by_its_refusal() -> 
 
 
 @virtual
-async def test_a_message_not_worth_splitting_any_more_settles_nobody_by_its_refusal() -> None:
+async def test_a_rejection_after_giving_up_on_the_message_settles_no_user() -> None:
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await together(client, *(f"bad-{number}" for number in range(9)))
@@ -351,7 +351,7 @@ async def test_a_message_not_worth_splitting_any_more_settles_nobody_by_its_refu
 
 
 @virtual
-async def test_a_culprit_that_was_found_by_splitting_is_settled() -> None:
+async def test_a_culprit_found_by_splitting_is_settled() -> None:
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert [type(each) for each in await together(client, "a", "bad", "c")] == [Receipt, RejectedError, Receipt]
@@ -359,7 +359,7 @@ async def test_a_culprit_that_was_found_by_splitting_is_settled() -> None:
 
 
 @virtual
-async def test_a_request_whose_users_are_all_recorded_costs_no_rate() -> None:
+async def test_a_request_with_recorded_users_only_costs_no_rate() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await client.send("user-1", HELLO, idempotency_key="job")
@@ -370,11 +370,11 @@ async def test_a_request_whose_users_are_all_recorded_costs_no_rate() -> None:
         assert asyncio.get_running_loop().time() - started < 1.0
 
 
-# -- what a person mends --------------------------------------------------------------------------------------------
+# -- after a fix ---------------------------------------------------------------------------------------------------
 
 
 @virtual
-async def test_a_base_url_that_was_mended_lets_the_job_go() -> None:
+async def test_a_job_is_sent_after_its_base_url_was_fixed() -> None:
     service, claims = (
         FakeService(FakeResponse.status(302, headers={"Location": "https://push2.example/"})),
         ShakyClaims(),
@@ -386,15 +386,15 @@ async def test_a_base_url_that_was_mended_lets_the_job_go() -> None:
 
 
 @virtual
-async def test_a_job_that_was_sent_in_part_needs_a_new_key_for_another_base_url() -> None:
+async def test_a_partly_sent_job_needs_a_new_key_for_another_base_url() -> None:
     service, claims = singly({"user-2": [FakeResponse.status(302)]}), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert isinstance(await outcome_of(client, TWO), PartialError)
         assert claims.states() == [[ACCEPTED, PENDING]]
     async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
-        told = await outcome_of(client, TWO)
-    assert isinstance(told, ValidationError)
-    assert "a new key after a change of the payload or base_url" in str(told)
+        results = await outcome_of(client, TWO)
+    assert isinstance(results, ValidationError)
+    assert "a new key after a change of the payload or base_url" in str(results)
 
 
 # -- the same key for something else --------------------------------------------------------------------------------
@@ -437,7 +437,7 @@ async def test_the_same_key_for_another_service_is_an_error() -> None:
 
 @pytest.mark.parametrize("key", ["", 42, b"job", "a\0b", "\ud800", "x" * 513, "é" * 257, True, ["job"]], ids=repr)
 @virtual
-async def test_a_key_that_is_none_is_refused(key: object) -> None:
+async def test_an_invalid_key_is_refused(key: object) -> None:
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         with pytest.raises(ValidationError, match="idempotency_key") as caught:
@@ -448,7 +448,7 @@ async def test_a_key_that_is_none_is_refused(key: object) -> None:
 
 @pytest.mark.parametrize("key", ["x" * 512, "é" * 256, " ", "\n", "💌"])
 @virtual
-async def test_any_other_text_is_a_key(key: str) -> None:
+async def test_any_other_text_is_a_valid_key(key: str) -> None:
     async with FakeService().client(claims=ShakyClaims()) as client:
         assert (await client.send("user-1", HELLO, idempotency_key=key)).already_accepted == 0
         assert (await client.send("user-1", HELLO, idempotency_key=key)).already_accepted == 1
@@ -464,13 +464,13 @@ async def test_a_key_without_a_store_is_an_error_and_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize("claims", ["claims.db", object(), ShakyClaims, 0])
-def test_a_store_that_is_none_is_refused(claims: object) -> None:
+def test_an_invalid_store_is_refused(claims: object) -> None:
     with pytest.raises(ConfigurationError, match="claims must be a claim store"):
         AsyncPushClient("https://push.example", "key", claims=claims)  # type: ignore[arg-type]
 
 
 @virtual
-async def test_nothing_of_who_or_what_is_stored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_neither_users_nor_content_are_stored(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     claims = ShakyClaims()
     async with FakeService().client(claims=claims, api_key="the-secret") as client:
@@ -495,20 +495,18 @@ async def test_nothing_of_who_or_what_is_stored(caplog: pytest.LogCaptureFixture
     ids=["accepted", "rejected", "unknown"],
 )
 @virtual
-async def test_a_delivery_that_never_comes_to_its_claim_is_told_what_is_on_record(
-    answer: FakeResponse, kind: type[Any]
-) -> None:
+async def test_a_delivery_that_makes_no_claim_reports_the_record(answer: FakeResponse, kind: type[Any]) -> None:
     service, away, claims = FakeService(answer), FakeService(then=FakeResponse.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert type(await outcome_of(client)) is kind
     async with away.client(claims=claims, retry=ONCE) as client:
-        told = await outcome_of(client)
-    assert type(told) is kind
-    assert told.attempts == ()
+        result = await outcome_of(client)
+    assert type(result) is kind
+    assert result.attempts == ()
 
 
 @virtual
-async def test_a_delivery_that_never_comes_to_its_claim_is_not_sent_if_nothing_is_on_record() -> None:
+async def test_a_delivery_without_a_claim_or_a_record_is_not_sent() -> None:
     away, claims = FakeService(then=FakeResponse.refused()), ShakyClaims(get=["down"])
     async with away.client(claims=claims, retry=ONCE) as client:
         assert type(await outcome_of(client)) is ClaimStoreError
@@ -520,7 +518,7 @@ async def test_a_delivery_that_never_comes_to_its_claim_is_not_sent_if_nothing_i
 
 
 @virtual
-async def test_a_call_past_its_deadline_stays_claimed_while_its_request_is_out() -> None:
+async def test_a_call_past_its_deadline_stays_claimed_while_in_flight() -> None:
     service, claims = FakeService(FakeResponse.accept(after=50.0)), ShakyClaims(claim_ttl=60.0)
     patient = Timeout(total=100.0, attempt=None)
     async with service.client(claims=claims, timeout=patient, batching=Batching(linger=0.1)) as client:
@@ -535,7 +533,7 @@ async def test_a_call_past_its_deadline_stays_claimed_while_its_request_is_out()
 
 
 @virtual
-async def test_a_call_without_a_deadline_ends_before_its_claim_does() -> None:
+async def test_a_call_without_a_deadline_ends_before_its_claim_expires() -> None:
     service = FakeService(then=FakeResponse.unreachable())
     claims = ShakyClaims(claim_ttl=60.0)
     async with service.client(claims=claims, timeout=Timeout(total=None, attempt=None, connect=None)) as client:
@@ -556,7 +554,7 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_does() -> None:
     ],
 )
 @virtual
-async def test_a_cancelled_call_is_released_if_nothing_left(
+async def test_a_cancelled_call_is_released_if_no_byte_was_sent(
     answer: FakeResponse, seconds: float, kept: list[list[UserState]]
 ) -> None:
     service, claims = FakeService(answer), ShakyClaims()
@@ -579,7 +577,7 @@ async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for(count: 
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await turns(count)
-        # Again and again, as anyio does.
+        # Repeatedly, as anyio does.
         while not task.done():
             task.cancel()
             await turns(1)
@@ -598,7 +596,7 @@ async def test_a_call_cancelled_at_any_turn_of_the_loop_is_accounted_for(count: 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
-def test_the_table_of_what_is_noted_is_that_of_the_code() -> None:
+def test_the_readmes_table_of_recorded_states_matches_the_code() -> None:
     rows = [line.split("|")[1:4] for line in README.partition("| a user of an earlier")[2].splitlines()[2:6]]
     noted = [(ended.split()[0].strip(","), state.strip()) for ended, state, _ in rows]
     assert noted == [("accepted", ACCEPTED), ("rejected", REJECTED), ("rejected", PENDING), ("unknown", UNKNOWN)]

@@ -1,4 +1,4 @@
-"""A claim store that is down, slow or loses answers: before the send nothing is sent, after it the outcome is true."""
+"""Claim stores that are down, slow or lose responses: nothing is sent without a claim, and every outcome is true."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLAIMED, ACCEPTED, OPEN = UserState.CLAIMED, UserState.ACCEPTED, UserState.PENDI
 async def deliver(
     client: AsyncPushClient, users: str | list[str] = "user-1", *, timeout: float | None = None
 ) -> object:
-    """The receipt, or the error."""
+    """Deliver the job, and return the receipt or the error."""
     try:
         return await client.send(users, HELLO, idempotency_key=JOB, timeout=timeout)
     except PushError as error:
@@ -51,7 +51,7 @@ TWO = [name.ljust(200, "-") for name in ("user-1", "user-2")]
 
 
 def throttled_once() -> FakeService:
-    """Takes no more than one user at a time, and the second of them not at first."""
+    """Return a service that accepts one user per request, and throttles the second user once."""
     left = [FakeResponse.status(429)]
 
     def fate(request: FakeRequest) -> FakeResponse:
@@ -66,7 +66,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-# What is left of a claim that failed: what may still come late is kept out by an entry that everybody may take.
+# A failed claim leaves an open entry, which keeps late writes of the claim out.
 UNDONE = [[OPEN]]
 
 
@@ -75,14 +75,14 @@ UNDONE = [[OPEN]]
 
 @pytest.mark.parametrize("fault", ["down", "lost"])
 @virtual
-async def test_a_store_that_fails_is_an_error_and_nothing_is_sent(fault: Fault) -> None:
+async def test_nothing_is_sent_if_the_store_fails(fault: Fault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault])
     async with service.client(claims=claims) as client:
-        told = await deliver(client)
-        assert isinstance(told, ClaimStoreError)
-        assert (told.outcome, told.attempts) == (Outcome.NOT_SENT, ())
-        assert str(told) == "not sent: the claim store failed (StoreDownError)"
-        assert type(told.__cause__).__name__ == "StoreDownError"
+        results = await deliver(client)
+        assert isinstance(results, ClaimStoreError)
+        assert (results.outcome, results.attempts) == (Outcome.NOT_SENT, ())
+        assert str(results) == "not sent: the claim store failed (StoreDownError)"
+        assert type(results.__cause__).__name__ == "StoreDownError"
         assert service.requests == []
         await asyncio.sleep(0.1)
         assert [CLAIMED] not in claims.states(), "what it wrote before it failed is taken back"
@@ -92,7 +92,7 @@ async def test_a_store_that_fails_is_an_error_and_nothing_is_sent(fault: Fault) 
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done"])
 @virtual
-async def test_a_store_that_hangs_is_an_error_after_its_timeout_and_nothing_is_sent(fault: Fault) -> None:
+async def test_nothing_is_sent_if_the_store_hangs_past_its_timeout(fault: Fault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault], timeout=2.0)
     async with service.client(claims=claims) as client:
         started = now()
@@ -102,7 +102,7 @@ async def test_a_store_that_hangs_is_an_error_after_its_timeout_and_nothing_is_s
 
 
 @virtual
-async def test_a_store_that_can_not_be_used_is_an_error_of_its_own_and_is_not_asked_again() -> None:
+async def test_a_configuration_error_of_the_store_is_raised_and_not_retried() -> None:
     class Foreign(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             self.ops.append("put")
@@ -110,28 +110,28 @@ async def test_a_store_that_can_not_be_used_is_an_error_of_its_own_and_is_not_as
 
     service, claims = FakeService(), Foreign()
     async with service.client(claims=claims) as client:
-        told = [await deliver(client) for _ in range(2)]
+        results = [await deliver(client) for _ in range(2)]
         await asyncio.sleep(60.0)
-    assert [type(each) for each in told] == [ConfigurationError] * 2
-    assert told[0] is not told[1]
+    assert [type(result) for result in results] == [ConfigurationError] * 2
+    assert results[0] is not results[1]
     assert (claims.ops, service.requests) == (["put"] * 2, [])
 
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done"])
 @virtual
-async def test_a_call_ends_at_its_deadline_whatever_the_store_does(fault: Fault) -> None:
+async def test_a_call_ends_at_its_deadline_if_the_store_hangs(fault: Fault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault])
     async with service.client(claims=claims) as client:
         started = now()
-        told = await deliver(client, timeout=0.5)
-        assert isinstance(told, ClaimStoreError)
-        assert "did not answer within the call's timeout" in str(told)
+        results = await deliver(client, timeout=0.5)
+        assert isinstance(results, ClaimStoreError)
+        assert "did not answer within the call's timeout" in str(results)
         assert now() - started == pytest.approx(0.5, abs=0.01)
     assert (service.requests, claims.states()) == ([], UNDONE)
 
 
 @virtual
-async def test_a_claim_that_came_too_late_for_its_call_is_given_back() -> None:
+async def test_a_claim_made_after_its_calls_deadline_is_given_back() -> None:
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client, timeout=0.5), ClaimStoreError)
@@ -139,7 +139,7 @@ async def test_a_claim_that_came_too_late_for_its_call_is_given_back() -> None:
 
 
 @virtual
-async def test_a_call_cancelled_while_it_claims_gives_back_what_it_claimed() -> None:
+async def test_a_call_cancelled_during_its_claim_gives_the_claim_back() -> None:
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
@@ -152,7 +152,7 @@ async def test_a_call_cancelled_while_it_claims_gives_back_what_it_claimed() -> 
 
 
 @virtual
-async def test_a_claim_that_can_not_be_given_back_is_known_to_have_sent_nothing() -> None:
+async def test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send() -> None:
     service, claims = FakeService(), ShakyClaims(add=["lost"], swap=["down"] * 9)
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), ClaimStoreError)
@@ -165,7 +165,7 @@ async def test_a_claim_that_can_not_be_given_back_is_known_to_have_sent_nothing(
 
 
 @virtual
-async def test_a_store_that_asks_again_by_itself_meets_its_own_claim() -> None:
+async def test_a_store_that_retries_a_put_finds_its_own_claim() -> None:
     class Repeating(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             await super().put(puts, ttl)
@@ -178,7 +178,7 @@ async def test_a_store_that_asks_again_by_itself_meets_its_own_claim() -> None:
 
 
 @virtual
-async def test_a_store_that_asks_to_swap_again_by_itself_leaves_out_who_was_reached() -> None:
+async def test_a_store_that_retries_a_replacement_skips_accepted_users() -> None:
     class Repeating(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             await super().put(puts, ttl)
@@ -187,14 +187,14 @@ async def test_a_store_that_asks_to_swap_again_by_itself_leaves_out_who_was_reac
     service = throttled_once()
     async with service.client(claims=Repeating(), retry=RetryPolicy.none()) as client:
         await deliver(client, TWO)
-        told = await deliver(client, TWO)
-        assert isinstance(told, Receipt)
-        assert told.already_accepted == 1
+        results = await deliver(client, TWO)
+        assert isinstance(results, Receipt)
+        assert results.already_accepted == 1
     assert service.users() == dict.fromkeys(TWO, 1)
 
 
 @virtual
-async def test_what_is_known_to_have_sent_nothing_stays_known_when_the_next_claim_fails_too() -> None:
+async def test_an_unsent_job_can_be_sent_after_several_failed_claims() -> None:
     service, claims = FakeService(), ShakyClaims(add=["lost"], swap=["down"] * 9)
     async with service.client(claims=claims) as client:
         for _ in range(2):
@@ -206,7 +206,7 @@ async def test_what_is_known_to_have_sent_nothing_stays_known_when_the_next_clai
 
 
 @virtual
-async def test_what_could_not_be_settled_stays_known_when_the_next_claim_fails_too() -> None:
+async def test_an_unsettled_outcome_is_remembered_after_a_failed_claim() -> None:
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 9)
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
@@ -217,10 +217,10 @@ async def test_what_could_not_be_settled_stays_known_when_the_next_claim_fails_t
 
 
 class Late(ShakyClaims):
-    """The first operation of this kind is held up on its way, and done long after it was given up."""
+    """A store whose first operation of a kind takes effect long after its caller gave up."""
 
     held_up = "add"
-    # A task that nobody holds may go before it ran.
+    # Kept because asyncio refers to tasks weakly.
     late: asyncio.Task[None]
 
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
@@ -241,7 +241,7 @@ class Late(ShakyClaims):
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
 @virtual
-async def test_a_claim_that_arrives_long_after_its_call_holds_nobody(same: bool) -> None:
+async def test_a_claim_that_arrives_late_blocks_no_delivery(same: bool) -> None:
     service, claims = FakeService(), Late(timeout=2.0)
     async with service.client(claims=claims) as client, service.client(claims=claims) as other:
         assert isinstance(await deliver(client), ClaimStoreError)
@@ -252,7 +252,7 @@ async def test_a_claim_that_arrives_long_after_its_call_holds_nobody(same: bool)
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
 @virtual
-async def test_a_claim_of_the_rest_that_arrives_long_after_its_call_holds_nobody(same: bool) -> None:
+async def test_a_late_claim_of_the_remaining_users_blocks_no_delivery(same: bool) -> None:
     service, claims = throttled_once(), Late(timeout=2.0)
     claims.held_up = "nothing"
     async with (
@@ -268,7 +268,7 @@ async def test_a_claim_of_the_rest_that_arrives_long_after_its_call_holds_nobody
 
 
 @virtual
-async def test_a_claim_that_merely_failed_raises_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_claim_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     service, claims = throttled_once(), ShakyClaims()
     async with service.client(claims=claims, retry=RetryPolicy.none()) as client:
         await deliver(client, TWO)
@@ -279,7 +279,7 @@ async def test_a_claim_that_merely_failed_raises_no_alarm(caplog: pytest.LogCapt
 
 @pytest.mark.parametrize("record", [b"", b"{}", b"hello", b'{"fingerprint":1}'])
 @virtual
-async def test_what_is_no_record_is_an_error_and_nothing_is_sent(record: bytes) -> None:
+async def test_an_unreadable_record_is_an_error_and_nothing_is_sent(record: bytes) -> None:
     class Odd(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             return [Claim("x" * 32, record)]
@@ -291,7 +291,7 @@ async def test_what_is_no_record_is_an_error_and_nothing_is_sent(record: bytes) 
 
 
 @virtual
-async def test_a_store_that_answers_too_little_is_an_error_and_nothing_is_sent() -> None:
+async def test_too_few_answers_of_a_store_are_an_error_and_nothing_is_sent() -> None:
     class Terse(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             return []
@@ -303,7 +303,7 @@ async def test_a_store_that_answers_too_little_is_an_error_and_nothing_is_sent()
 
 
 @virtual
-async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() -> None:
+async def test_a_claim_that_is_always_refused_is_an_error() -> None:
     class Restless(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             if not puts[0].expected:
@@ -320,22 +320,20 @@ async def test_a_claim_that_others_always_take_first_is_an_error_in_the_end() ->
     assert service.requests == []
 
 
-# -- a store that is stopped, and goes on ------------------------------------------------------------------------------
+# -- a store that is suspended ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step", [1, -1], ids=["in order", "backward"])
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
 @virtual
-async def test_jobs_that_were_not_sent_while_the_store_was_stopped_are_sent_when_it_goes_on(
-    same: bool, step: int
-) -> None:
+async def test_jobs_are_sent_after_the_store_was_suspended(same: bool, step: int) -> None:
     service, claims, jobs = FakeService(), StoppedClaims(timeout=1.0), [f"job-{n}" for n in range(10)]
     async with service.client(claims=claims) as client, service.client(claims=claims) as other:
         for timeout in (0.5, None):
             claims.is_stopped = True
             sends = [client.send("user-1", HELLO, idempotency_key=job, timeout=timeout) for job in jobs]
-            told = await asyncio.gather(*sends, return_exceptions=True)
-            assert {type(each) for each in told} == {ClaimStoreError}
+            results = await asyncio.gather(*sends, return_exceptions=True)
+            assert {type(result) for result in results} == {ClaimStoreError}
             await asyncio.sleep(20.0)
             claims.go_on(step)
             await asyncio.sleep(5.0)
@@ -346,7 +344,7 @@ async def test_jobs_that_were_not_sent_while_the_store_was_stopped_are_sent_when
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another"])
 @virtual
-async def test_a_push_that_was_not_sent_is_released_when_the_store_goes_on(same: bool) -> None:
+async def test_an_unsent_push_is_released_after_the_store_was_suspended(same: bool) -> None:
     service, claims = FakeService(FakeResponse.refused(after=1.0)), StoppedClaims(timeout=1.0)
     async with (
         service.client(claims=claims, retry=RetryPolicy.none()) as client,
@@ -355,9 +353,9 @@ async def test_a_push_that_was_not_sent_is_released_when_the_store_goes_on(same:
         sending = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)
         claims.is_stopped = True
-        told = await sending
-        assert isinstance(told, NotSentError)
-        assert told.retryable
+        results = await sending
+        assert isinstance(results, NotSentError)
+        assert results.retryable
         await asyncio.sleep(20.0)
         claims.go_on(1)
         await asyncio.sleep(5.0)
@@ -366,7 +364,7 @@ async def test_a_push_that_was_not_sent_is_released_when_the_store_goes_on(same:
 
 
 @virtual
-async def test_a_job_that_timed_out_is_sent_by_the_same_process_while_its_first_claim_is_on_its_way() -> None:
+async def test_a_timed_out_job_is_sent_while_its_first_claim_is_pending() -> None:
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client, timeout=0.5), ClaimStoreError)
@@ -376,7 +374,7 @@ async def test_a_job_that_timed_out_is_sent_by_the_same_process_while_its_first_
 
 @pytest.mark.parametrize("stopped", [5.0, 60.0])
 @virtual
-async def test_closing_waits_as_long_as_the_drain_for_a_store_that_is_stopped(
+async def test_closing_waits_for_a_suspended_store_until_the_drain_ends(
     stopped: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     service, claims = FakeService(), StoppedClaims(timeout=1.0)
@@ -409,7 +407,7 @@ async def test_closing_does_not_wait_for_a_store_that_fails_at_once(caplog: pyte
 
 @pytest.mark.parametrize("faults", [["down"], ["lost"], ["hangs"], ["hangs, done"], ["slow"]], ids=str)
 @virtual
-async def test_a_settlement_that_fails_once_is_made_all_the_same(faults: list[Fault]) -> None:
+async def test_a_settlement_is_retried_after_a_failure(faults: list[Fault]) -> None:
     service, claims = FakeService(), ShakyClaims(swap=faults)
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
@@ -417,7 +415,7 @@ async def test_a_settlement_that_fails_once_is_made_all_the_same(faults: list[Fa
 
 
 @virtual
-async def test_a_settlement_that_fails_changes_nothing_for_the_caller_and_is_told(
+async def test_a_failing_settlement_is_logged_and_does_not_fail_the_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 9)
@@ -437,21 +435,21 @@ async def test_a_settlement_that_fails_changes_nothing_for_the_caller_and_is_tol
 
 
 @virtual
-async def test_what_could_not_be_settled_is_known_here_and_settled_at_the_next_delivery() -> None:
+async def test_a_failed_settlement_is_made_with_the_next_delivery() -> None:
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 9)
     async with service.client(claims=claims) as client:
         await deliver(client)
         assert claims.states() == [[CLAIMED]]
         claims.faults["swap"].clear()
-        told = await deliver(client)
-        assert isinstance(told, Receipt)
-        assert told.already_accepted == 1
+        results = await deliver(client)
+        assert isinstance(results, Receipt)
+        assert results.already_accepted == 1
         assert claims.states() == [[ACCEPTED]]
     assert service.users() == {"user-1": 1}
 
 
 @virtual
-async def test_a_store_that_is_slow_to_settle_does_not_hold_the_call_past_its_deadline() -> None:
+async def test_a_slow_settlement_does_not_delay_the_call_past_its_deadline() -> None:
     service, claims = FakeService(), ShakyClaims(swap=["slow"])
     async with service.client(claims=claims) as client:
         started = now()
@@ -462,7 +460,7 @@ async def test_a_store_that_is_slow_to_settle_does_not_hold_the_call_past_its_de
 
 
 @virtual
-async def test_a_call_cancelled_while_it_settles_is_settled() -> None:
+async def test_a_call_cancelled_during_its_settlement_is_settled() -> None:
     service, claims = FakeService(), ShakyClaims(swap=["slow"])
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
@@ -474,7 +472,7 @@ async def test_a_call_cancelled_while_it_settles_is_settled() -> None:
 
 
 @virtual
-async def test_a_claim_that_another_process_took_over_is_settled_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_claim_rewritten_by_another_process_is_settled(caplog: pytest.LogCaptureFixture) -> None:
     service, claims = FakeService(FakeResponse.accept(after=1.0)), ShakyClaims()
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
@@ -487,7 +485,7 @@ async def test_a_claim_that_another_process_took_over_is_settled_all_the_same(ca
 
 
 @virtual
-async def test_a_claim_that_was_lost_to_another_payload_is_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_claim_lost_to_another_payload_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     service, claims = FakeService(FakeResponse.accept(after=1.0)), ShakyClaims()
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
@@ -500,7 +498,7 @@ async def test_a_claim_that_was_lost_to_another_payload_is_an_alarm(caplog: pyte
 
 
 @virtual
-async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_log, "MAX_FAILED", 2)
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 30)
     async with service.client(claims=claims) as client:
@@ -508,9 +506,9 @@ async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch
             await client.send("user-1", HELLO, idempotency_key=key)
         claims.faults["swap"].clear()
         again = [client.send("user-1", HELLO, idempotency_key=key) for key in "abc"]
-        told = await asyncio.gather(*again, return_exceptions=True)
-    assert [each.already_accepted for each in told if isinstance(each, Receipt)] == [1, 1]
-    assert any(isinstance(each, OutcomeUnknownError) for each in told)
+        results = await asyncio.gather(*again, return_exceptions=True)
+    assert [result.already_accepted for result in results if isinstance(result, Receipt)] == [1, 1]
+    assert any(isinstance(result, OutcomeUnknownError) for result in results)
     assert service.users() == {"user-1": 3}
 
 
@@ -525,18 +523,18 @@ async def test_what_could_not_be_written_is_remembered_within_bounds(monkeypatch
     ],
 )
 @virtual
-async def test_a_call_cancelled_while_the_store_works_is_told_like_any_other(
+async def test_a_call_cancelled_during_a_store_operation_is_reported(
     faults: dict[str, list[Fault]], outcome: Outcome
 ) -> None:
-    service, told = FakeService(), list[object]()
-    async with service.client(claims=ShakyClaims(**faults), on_event=told.append) as client:
+    service, results = FakeService(), list[object]()
+    async with service.client(claims=ShakyClaims(**faults), on_event=results.append) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         report = await client.aclose()
-    (event,) = (each for each in told if isinstance(each, SendAbandoned))
+    (event,) = (result for result in results if isinstance(result, SendAbandoned))
     assert (event.outcome, event.user_ids) == (outcome, ("user-1",))
     assert report.abandoned == (event,)
     stats = client.stats()
@@ -556,16 +554,14 @@ async def test_a_call_whose_store_fails_counts_as_not_sent() -> None:
 
 
 def everybody() -> list[asyncio.Task[Any]]:
-    """All tasks but this one."""
+    """Return all tasks but the current one."""
     return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
 @pytest.mark.parametrize("times", [1, 2, 100])
 @pytest.mark.parametrize("faults", [{}, {"add": ["slow"]}, {"swap": ["slow"]}], ids=str)
 @virtual
-async def test_when_all_tasks_are_cancelled_nothing_stays_claimed_that_was_not_sent(
-    times: int, faults: dict[str, list[Fault]]
-) -> None:
+async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times: int, faults: dict[str, list[Fault]]) -> None:
     for count in range(14):
         service, claims = FakeService(), ShakyClaims(**{op: list(each) for op, each in faults.items()})
         async with service.client(claims=claims) as client:
@@ -578,19 +574,19 @@ async def test_when_all_tasks_are_cancelled_nothing_stays_claimed_that_was_not_s
             await asyncio.gather(task, return_exceptions=True)
             await turns(5)
             assert not everybody()
-            # Who goes on cancelling whatever is begun has his way in the end.
+            # A hundred cancellations in a row stop the writer for good.
             if not service.requests and times < 100:
                 assert [CLAIMED] not in claims.states()
                 assert isinstance(await deliver(client), Receipt)
         assert service.duplicates() == {}
 
 
-# -- the end of the client --------------------------------------------------------------------------------------------
+# -- closing the client ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, done", "slow"])
 @virtual
-async def test_closing_does_not_wait_longer_for_a_claim_than_the_store_may_take(fault: Fault) -> None:
+async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault: Fault) -> None:
     service, claims = FakeService(), ShakyClaims(add=[fault], timeout=5.0)
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client))
@@ -598,13 +594,13 @@ async def test_closing_does_not_wait_longer_for_a_claim_than_the_store_may_take(
     started = now()
     await client.aclose(drain=0)
     assert now() - started < 11.0
-    told = await task
-    assert isinstance(told, NotSentError)
+    results = await task
+    assert isinstance(results, NotSentError)
     assert (service.requests, claims.states()) == ([], UNDONE)
 
 
 @virtual
-async def test_closing_reports_whose_claim_never_came() -> None:
+async def test_closing_reports_calls_whose_claim_was_not_made() -> None:
     service = FakeService()
     client = service.client(claims=ShakyClaims(add=["hangs"], timeout=2.0))
     task = asyncio.create_task(deliver(client))
@@ -615,7 +611,7 @@ async def test_closing_reports_whose_claim_never_came() -> None:
 
 
 @virtual
-async def test_closing_waits_for_what_is_sent_and_settled() -> None:
+async def test_closing_waits_for_requests_and_settlements() -> None:
     service, claims = FakeService(FakeResponse.accept(after=2.0)), ShakyClaims(swap=["slow"])
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client))
@@ -627,7 +623,7 @@ async def test_closing_waits_for_what_is_sent_and_settled() -> None:
 
 
 @virtual
-async def test_flush_waits_for_what_is_claimed() -> None:
+async def test_flush_waits_for_claims() -> None:
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
@@ -637,6 +633,6 @@ async def test_flush_waits_for_what_is_claimed() -> None:
         await task
 
 
-def test_an_abstract_store_is_not_made() -> None:
+def test_the_abstract_store_cannot_be_instantiated() -> None:
     with pytest.raises(TypeError):
         ClaimStore()  # type: ignore[abstract]

@@ -61,7 +61,7 @@ async def deliver(client: AsyncPushClient, key: str) -> str:
         receipt: Receipt = await client.send(f"user of {key}", MESSAGE, idempotency_key=key)
     except PushError as error:
         return str(error.outcome)
-    return "DEDUPLICATED" if receipt.already_accepted else str(receipt.outcome)
+    return "ALREADY_ACCEPTED" if receipt.already_accepted else str(receipt.outcome)
 
 
 def die() -> None:
