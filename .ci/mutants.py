@@ -1711,8 +1711,8 @@ EMULATOR_STORE = [
     Mutant(
         "links are followed",
         "pushsdk/_sqlite.py",
-        "    found = os.lstat(path)\n",
-        "    found = os.stat(path)\n",
+        "    file = os.lstat(path)\n",
+        "    file = os.stat(path)\n",
         T_EMULATOR + "database.py",
     ),
     Mutant(

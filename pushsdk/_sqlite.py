@@ -1,4 +1,4 @@
-"""SQLite files of this package: private from the first moment, recognized before anything in them is changed."""
+"""SQLite files of this package: private from the start, and identified before anything in them is changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FileFormat", "FileRefused", "connect", "open_database"]
 
 
 class FileFormat(Struct, frozen=True):
-    """A kind of file: its name in errors, the two numbers in its head, and the statements that make its tables."""
+    """A file format: its name in errors, the two numbers in its head, and the statements that create its tables."""
 
     name: str
     application_id: int
@@ -26,20 +26,20 @@ class FileFormat(Struct, frozen=True):
 
 
 class FileRefused(Exception):
-    """A file that must not be used. The text says why, to stand after the path."""
+    """Raised for a file that must not be used. The text is the reason, for after the path."""
 
 
 def connect(path: Path, *, timeout: float, options: str = "mode=rw") -> sqlite3.Connection:
-    """Return a connection without implicit transactions, for any thread. ``mode=rw`` never makes a file."""
+    """Return a connection without implicit transactions, usable from any thread. ``mode=rw`` creates no file."""
     uri = f"{path.as_uri()}?{options}"
     return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 
 def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Connection:
-    """Open a file for writing, with a write-ahead log; a missing or empty file becomes one of this format.
+    """Open a file for writing, with a write-ahead log. A missing or empty file becomes one of this format.
 
-    Raises `FileRefused` if the file is a link, another program's, of another version, or open to other users. Such a
-    file is left as it is. Raises OSError and sqlite3.Error too.
+    Raises ``FileRefused``, without changing the file, if it is a link, belongs to another program, has another version,
+    or is writable by other users. Raises OSError and sqlite3.Error too.
     """
     opened = _find_or_make(path)
     if opened.st_size:
@@ -50,8 +50,8 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
             raise FileRefused(why)
         db.execute("PRAGMA trusted_schema = OFF")
         if db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
-            os.chmod(path, 0o600)  # an empty file may have been there before
-            # In one transaction, so a file with our head is complete, or has no table if its maker was killed.
+            os.chmod(path, 0o600)  # an empty file may have existed before
+            # In one transaction, so after a kill the file is complete or has no table.
             head = f"PRAGMA application_id = {form.application_id}; PRAGMA user_version = {form.version};"
             db.executescript(f"BEGIN IMMEDIATE; {head} {form.schema} COMMIT;")
         _log_ahead(db, timeout)
@@ -64,15 +64,15 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
 def _find_or_make(path: Path) -> os.stat_result:
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    found = os.lstat(path)
-    if not S_ISREG(found.st_mode):
-        kind = "folder" if S_ISDIR(found.st_mode) else "link" if S_ISLNK(found.st_mode) else "device"
+    file = os.lstat(path)
+    if not S_ISREG(file.st_mode):
+        kind = "folder" if S_ISDIR(file.st_mode) else "link" if S_ISLNK(file.st_mode) else "device"
         raise FileRefused(f"it is a {kind}")
-    return found
+    return file
 
 
 def _log_ahead(db: sqlite3.Connection, timeout: float) -> None:
-    """Switch to a write-ahead log. Only for this SQLite does not wait for another process that does the same."""
+    """Switch to a write-ahead log. SQLite's busy timeout does not cover two processes that do this at once."""
     until = time.monotonic() + timeout
     while True:
         try:
@@ -88,8 +88,8 @@ def _log_ahead(db: sqlite3.Connection, timeout: float) -> None:
 
 
 def _recognize(path: Path, form: FileFormat, timeout: float) -> None:
-    # ``immutable`` takes no lock, makes no file, and neither replays a journal nor writes a log back. It fails if
-    # another process is writing the first pages: then wait for that.
+    # ``immutable`` takes no lock, creates no file, and neither replays a journal nor writes a log back. It fails while
+    # another process writes the first pages; the second mode waits for that process.
     for options in ("mode=ro&immutable=1", "mode=ro"):
         with suppress(sqlite3.DatabaseError), closing(connect(path, timeout=timeout, options=options)) as db:
             (application_id,) = db.execute("PRAGMA application_id").fetchone()

@@ -18,7 +18,6 @@ from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.errors import ConfigurationError, RunFileError
 from pushsdk._core.outcome import Outcome
-from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.engine import Engine
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import settled
@@ -50,7 +49,6 @@ async def broadcast(
     header = _header(
         engine,
         "broadcast",
-        settings.policy,
         message=wire.encode_message(message),
         custom_fields=None if custom_fields is None else wire.encode_custom_fields(custom_fields),
         source=user_ids.source if isinstance(user_ids, ChunkSource) else "",
@@ -62,7 +60,7 @@ async def broadcast(
 async def send_each(engine: Engine, settings: RunSettings, requests: object) -> BroadcastReport:
     """See ``AsyncPushClient.send_each``."""
     source = requests.source if isinstance(requests, RequestSource) else ""
-    header = _header(engine, "each", settings.policy, source=source, dedupe=False)
+    header = _header(engine, "each", source=source, dedupe=False)
     return await _run(engine, settings, header, lambda planner: planner.each(requests))
 
 
@@ -158,8 +156,8 @@ def _open_or_create(engine: Engine, path: Path, header: Header, durable: bool) -
         planned = journal.header
         _check_base_url(engine, planned, path)
         if planned.kind != header.kind:
-            found, asked = _KINDS[planned.kind], _KINDS[header.kind]
-            raise run_file_error(path, f"it is a run of {found}, not of {asked}: {_OWN_FILE}")
+            planned_kind, kind = _KINDS[planned.kind], _KINDS[header.kind]
+            raise run_file_error(path, f"it is a run of {planned_kind}, not of {kind}: {_OWN_FILE}")
         if (planned.message, planned.custom_fields) != (header.message, header.custom_fields):
             raise run_file_error(path, f"it has another message or other custom_fields: {_OWN_FILE}")
         if planned.dedupe != header.dedupe:
@@ -211,28 +209,22 @@ async def _send(engine: Engine, settings: RunSettings, journal: Journal) -> Broa
 def _header(
     engine: Engine,
     kind: Literal["broadcast", "each"],
-    policy: RetryPolicy,
     *,
     message: bytes | None = None,
     custom_fields: bytes | None = None,
     source: str = "",
     dedupe: bool,
 ) -> Header:
-    settings = engine.settings
+    batching = engine.settings.batching
     return Header(
         kind=kind,
-        base_url=settings.base_url,
+        base_url=engine.settings.base_url,
         message=message,
         custom_fields=custom_fields,
         source=source,
-        max_users=settings.batching.max_users,
-        max_bytes=settings.batching.max_bytes,
+        max_users=batching.max_users,
+        max_bytes=batching.max_bytes,
         dedupe=dedupe,
-        policy={
-            "statuses": {str(status): outcome.value for status, outcome in policy.statuses.items()},
-            "retry_on": sorted(policy.retry_on),
-            "split_on": sorted(settings.batching.split_on),
-        },
         created=time.time(),
         version=__version__,
     )

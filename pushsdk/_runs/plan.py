@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -31,8 +31,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     max_users: int
     max_bytes: int
     dedupe: bool = True
-    policy: dict[str, Any] = {}
-    """The retry options as plain JSON, for people who inspect the file."""
     created: float = 0.0
     """Seconds since the epoch."""
     version: str = ""

@@ -48,7 +48,7 @@ class UsersClaim(Protocol):
 
 
 class RunLog(Protocol):
-    """The durable record of a run: a claim before the first byte of each request, a status after."""
+    """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
     def claim_of(self, request: ChunkRequest, *, resent: bool) -> UsersClaim:
         """Return the claim of one attempt, not made yet. ``resent``: an earlier attempt was UNKNOWN."""

@@ -354,7 +354,7 @@ def test_a_sealed_run_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_header_that_can_not_be_stored_leaves_no_file(tmp_path: Path) -> None:
-    header = Header(kind="each", base_url="", max_users=1, max_bytes=1, policy={"x": object()})
+    header = Header(kind="each", base_url="", max_users=1, max_bytes=1, source=object())
     with pytest.raises(TypeError):
         Journal.create(tmp_path / "a.run", header)
     assert os.listdir(tmp_path) == []

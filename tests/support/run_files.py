@@ -46,7 +46,6 @@ BROADCAST = Header(
     source="list of 5",
     max_users=3,
     max_bytes=1000,
-    policy={"attempts": 4, "retry_on": [408, 425, 429]},
     created=1.5,
     version="9.9",
 )
