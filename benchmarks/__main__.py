@@ -1,4 +1,4 @@
-"""The command: runs the scenarios one after the other, prints the table, writes plot and JSON."""
+"""Run benchmark scenarios, print a table, and write a plot and a JSON file."""
 
 import argparse
 import datetime
@@ -18,7 +18,7 @@ from benchmarks import report
 from benchmarks.plot import plot
 
 RESULTS = Path(__file__).parent / "results"
-# Scenario: does the event loop matter to it?
+# Scenario: True if the event loop affects it.
 SCENARIOS = {
     "single": True,
     "coalesced": True,
@@ -34,9 +34,9 @@ SCENARIOS = {
     "arrow": False,
     "spark": False,
 }
-# Only where they are asked for: they need more than `.[bench]`.
-ASKED_FOR = {"spark"}
-# Whose versions are noted.
+# Run only if named: these need more than `.[bench]`.
+NAMED_ONLY = {"spark"}
+# Packages whose versions are recorded.
 PACKAGES = [
     "aiohttp",
     "aiohttp-retry",
@@ -49,15 +49,17 @@ PACKAGES = [
     "tenacity",
     "uvloop",
 ]
-LIMIT = 300.0  # seconds one scenario may take before it is stopped
+LIMIT = 300.0  # seconds after which a scenario is stopped
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short turns, few rounds: under a minute")
-    parser.add_argument("--only", action="append", choices=list(SCENARIOS), metavar="NAME", help=", ".join(SCENARIOS))
-    parser.add_argument("--loop", choices=["asyncio", "uvloop", "both"], default="both")
-    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="an earlier run's file")
+    parser.add_argument("--quick", action="store_true", help="run short turns and few rounds, in under a minute")
+    parser.add_argument(
+        "--only", action="append", choices=list(SCENARIOS), metavar="NAME", help=f"run only {', '.join(SCENARIOS)}"
+    )
+    parser.add_argument("--loop", choices=["asyncio", "uvloop", "both"], default="both", help="use this loop (both)")
+    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="compare with the JSON file of an earlier run")
     return parser.parse_args()
 
 
@@ -69,12 +71,12 @@ def run(name: str, loop: str, *, quick: bool) -> dict[str, Any]:
 
 
 def load() -> float:
-    """Runnable processes, on average over the last five minutes; 0 where the platform does not tell."""
+    """Return the load average of the last five minutes; 0 if the platform does not report it."""
     return os.getloadavg()[1] if hasattr(os, "getloadavg") else 0.0
 
 
 def versions() -> Iterator[tuple[str, str]]:
-    """Of those packages that are here: no scenario needs all of them."""
+    """Yield the versions of the installed packages; no scenario needs all packages."""
     for name in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             yield name, importlib.metadata.version(name)
@@ -97,7 +99,7 @@ def main() -> int:
     args = arguments()
     loops = ["asyncio", "uvloop"] if args.loop == "both" else [args.loop]
     started, results, failed = time.monotonic(), [], []
-    for name in args.only or [name for name in SCENARIOS if name not in ASKED_FOR]:
+    for name in args.only or [name for name in SCENARIOS if name not in NAMED_ONLY]:
         for loop in loops if SCENARIOS[name] else ["none"]:
             print(f"{name} {loop if SCENARIOS[name] else ''}...", file=sys.stderr)
             try:
@@ -115,7 +117,7 @@ def main() -> int:
     plotted = " and .png" if path.with_suffix(".png").exists() else ""
     print(f"\n{time.monotonic() - started:.0f} s; spreads are quartiles over rounds; {path}{plotted}")
     if load() > (os.cpu_count() or 1):
-        print(f"The machine was busy (load {load():.1f}): even CPU time is dearer then. Run again when it is quiet.")
+        print(f"The machine was busy (load {load():.1f}), which raises even CPU time: run again when it is idle.")
     print("\n".join(failed), file=sys.stderr)
     return 1 if failed else 0
 

@@ -1,7 +1,6 @@
-"""Scenario 13: record batches. What a claim for each chunk costs, against a run file: the same users, the same sink.
+"""Record batches: `push_batches` with a claim per chunk against a broadcast with a run file.
 
-Turns of one round. Only the sending is compared: the plan of `push_batches` is frozen before its turn, that of a
-broadcast in it, which is stated in scenario 6.
+Only sending is compared. The plan of `push_batches` is frozen before its turn.
 """
 
 import asyncio
@@ -26,8 +25,8 @@ MEMORY, FOLDER, SYNCED = "push_batches, memory", "push_batches, directory", "pus
 EACH_MEMORY, EACH_FOLDER = "personal, memory", "personal, directory, durable"
 
 
-def frozen(numbers: range, *, personal: bool) -> Any:
-    """The plan, in batches of 64 chunks."""
+def freeze(numbers: range, *, personal: bool) -> Any:
+    """Return the plan, in batches of 64 chunks."""
     import pyarrow as pa
 
     from pushsdk.arrow import plan_schema
@@ -35,19 +34,19 @@ def frozen(numbers: range, *, personal: bool) -> Any:
     size = PERSONAL_GROUP if personal else GROUP
     rows: list[dict[str, Any]] = []
     for at in range(0, len(numbers), size):
-        some = numbers[at : at + size]
-        row: dict[str, Any] = {"chunk_id": str(some.start), "user_ids": list(map(user, some))}
-        rows.append({**row, "fields": [f'{{"number":{each}}}' for each in some]} if personal else row)
+        chunk = numbers[at : at + size]
+        row: dict[str, Any] = {"chunk_id": str(chunk.start), "user_ids": list(map(user, chunk))}
+        rows.append({**row, "fields": [f'{{"number":{number}}}' for number in chunk]} if personal else row)
     schema = plan_schema(personal)
     return [pa.RecordBatch.from_pylist(rows[at : at + 64], schema) for at in range(0, len(rows), 64)]
 
 
 def pushing(base_url: str, make: Callable[[int], Any], *, personal: bool) -> Work:
-    """`push_batches` to its end; `make` makes the store of a turn."""
+    """Return work that runs `push_batches` to its end; `make` makes the claim store of a turn."""
     from pushsdk.arrow import push_batches
 
     async def push(numbers: range) -> tuple[float, float]:
-        plan = frozen(numbers, personal=personal)
+        plan = freeze(numbers, personal=personal)
         started = perf_counter(), process_time()
         outcomes = push_batches(
             plan,
@@ -58,9 +57,9 @@ def pushing(base_url: str, make: Callable[[int], Any], *, personal: bool) -> Wor
             base_url=base_url,
             api_key=c.API_KEY,
         )
-        told = await asyncio.to_thread(lambda: sum(batch.num_rows for batch in outcomes))
-        if told != len(numbers):
-            raise AssertionError(f"{told} outcomes for {len(numbers)} users")
+        rows = await asyncio.to_thread(lambda: sum(batch.num_rows for batch in outcomes))
+        if rows != len(numbers):
+            raise AssertionError(f"{rows} outcomes for {len(numbers)} users")
         return started
 
     return push
@@ -77,30 +76,30 @@ async def compare(rounds: int) -> dict[str, Series]:
             return DirectoryClaims(Path(name, f"claims-{start}"), durable=durable)
 
         async with AsyncPushClient(server.base_url, c.API_KEY) as client:
-            there = works(client, Path(name))
-            of = partial(pushing, server.base_url)
+            broadcasts = works(client, Path(name))
+            batches = partial(pushing, server.base_url)
             field = {
-                RUN: there[RUN],
-                MEMORY: (MERGED, of(lambda start: MemoryClaims(), personal=False)),
-                FOLDER: (MERGED, of(partial(folder, durable=False), personal=False)),
-                SYNCED: (MERGED, of(partial(folder, durable=True), personal=False)),
-                EACH: there[EACH],
-                EACH_MEMORY: (PERSONAL, of(lambda start: MemoryClaims(), personal=True)),
-                EACH_FOLDER: (PERSONAL, of(partial(folder, durable=True), personal=True)),
+                RUN: broadcasts[RUN],
+                MEMORY: (MERGED, batches(lambda start: MemoryClaims(), personal=False)),
+                FOLDER: (MERGED, batches(partial(folder, durable=False), personal=False)),
+                SYNCED: (MERGED, batches(partial(folder, durable=True), personal=False)),
+                EACH: broadcasts[EACH],
+                EACH_MEMORY: (PERSONAL, batches(lambda start: MemoryClaims(), personal=True)),
+                EACH_FOLDER: (PERSONAL, batches(partial(folder, durable=True), personal=True)),
             }
             series = {name: Series(name) for name in field}
             for index in range(rounds + 1):
                 order = list(field.items())
-                for each, (users, work) in order if index % 2 else reversed(order):
-                    taken = await turn(each, work, numbers.take(users), server)
+                for contender, (users, work) in order if index % 2 else reversed(order):
+                    measured = await turn(contender, work, numbers.take(users), server)
                     if index:  # the first round opens the connections and warms up
-                        series[each].rounds.append(taken)
+                        series[contender].rounds.append(measured)
     return series
 
 
 def speed(series: Series) -> Goal:
-    """Users a second, by the clock on the wall."""
-    return Goal(f"users/s, {series.name}", Spread.of(each.units / each.wall for each in series.rounds))
+    """Return users per second of wall-clock time."""
+    return Goal(f"users/s, {series.name}", Spread.of(turn.units / turn.wall for turn in series.rounds))
 
 
 async def run(*, quick: bool) -> dict[str, Any]:

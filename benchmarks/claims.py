@@ -1,7 +1,6 @@
-"""Scenario 10: claims a second of each store: one claim made and settled by a call each, and 64 by a call.
+"""Claims per second of each store, without pushes: one claim or 64 claims per call, made and settled.
 
-Without pushes. The servers are on this machine, by Unix sockets, and as durable as their tables say; what a server
-does shows in the seconds, not in the CPU time of the client.
+The servers run on this machine behind Unix sockets. Their work shows in wall-clock time, not in the client's CPU time.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,23 +27,23 @@ from pushsdk.claims import (
 PLAN, QUICK = Plan(8, 0.4), Plan(2, 0.1)
 WEEK = 7 * 86400.0
 TOKEN = "0f" * 16
-# As long as those of a push to one user.
+# As long as the records of a push to one user.
 CLAIMED, SETTLED = (Claim(TOKEN, b'{"' + b"x" * length + b'":0}') for length in (125, 135))
 
 Make = Callable[[], ClaimStore]
 
 
 async def claim(store: ClaimStore, numbers: range) -> None:
-    """Make these claims by one call, and settle them by another."""
-    # Spread over the alphabet, as the hashes that keys are.
+    """Make these claims in one call and settle them in another."""
+    # Keys are hashes, so the first digits vary most.
     keys = [f"{number % 256:02x}{number:062x}" for number in numbers]
-    for made in (CLAIMED, SETTLED):
-        if any(await store.put([Put(key, made) for key in keys], WEEK)):
-            raise AssertionError("the claim is somebody else's")
+    for record in (CLAIMED, SETTLED):
+        if any(await store.put([Put(key, record) for key in keys], WEEK)):
+            raise AssertionError("another claim exists")
 
 
 @asynccontextmanager
-async def at_work(base_url: str, *, make: Make, size: int) -> AsyncIterator[Run]:
+async def claiming(base_url: str, *, make: Make, size: int) -> AsyncIterator[Run]:
     async with make() as store:
 
         async def run(numbers: range) -> None:
@@ -56,7 +55,7 @@ async def at_work(base_url: str, *, make: Make, size: int) -> AsyncIterator[Run]
 
 @contextmanager
 def stores() -> Iterator[dict[str, Make]]:
-    """What makes each store; their servers run meanwhile."""
+    """Yield a factory of each store while its server runs."""
     from tests.support.servers import postgres_server, redis_server
 
     with ExitStack() as stack:
@@ -79,7 +78,7 @@ def stores() -> Iterator[dict[str, Make]]:
 async def run(*, quick: bool) -> dict[str, Any]:
     with sink() as server, stores() as makers:
         field = [
-            Contender(f"{name}, {size}", partial(at_work, make=make, size=size), posts="none")
+            Contender(f"{name}, {size}", partial(claiming, make=make, size=size), posts="none")
             for name, make in makers.items()
             for size in (1, 64)
         ]

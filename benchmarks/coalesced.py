@@ -1,11 +1,11 @@
-"""Scenario 2: one message to many users, merged as the sends meet.
+"""One message to many users, with merged sends.
 
-pushsdk merges what meets in one turn of the loop. Against it: bare aiohttp with a request per user (from WORKERS
-tasks, whatever the shape), and the floor of each shape: the same tasks, each waiting for a future instead, the futures
-resolved a thousand at a time, and no network. What is above the floor is the price of merging.
+pushsdk merges the sends of one turn of the event loop. It is compared with bare aiohttp, which sends a request per user
+from WORKERS tasks, and with a floor per shape: the same tasks, each waiting for a future, a thousand futures resolved
+at a time, no network. The cost above the floor is the cost of merging.
 
-The shape decides what a task costs: tasks that live on and send again are cheap, a task per send is dearer, and
-50,000 tasks at once leave the processor's cache and keep the cycle collector busy, whatever a client does.
+The shape sets the cost of a task: tasks that send repeatedly are cheap, a task per send costs more, and 50,000 tasks at
+once exceed the processor's cache and keep the garbage collector busy.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Drive = Callable[[Callable[[int], Awaitable[object]], range], Awaitable[None]]
 
 
 async def steadily(send: Callable[[int], Awaitable[object]], numbers: range, *, tasks: int) -> None:
-    """`tasks` tasks that send one after the other."""
+    """Send from `tasks` tasks, each of which sends repeatedly."""
     shared = iter(numbers)
 
     async def worker() -> None:
@@ -39,13 +39,13 @@ async def steadily(send: Callable[[int], Awaitable[object]], numbers: range, *, 
 
 
 async def in_waves(send: Callable[[int], Awaitable[object]], numbers: range, *, tasks: int) -> None:
-    """A task per number, `tasks` of them at a time."""
+    """Send from a task per number, `tasks` of them at a time."""
     for first in range(0, len(numbers), tasks):
         await asyncio.gather(*(send(number) for number in numbers[first : first + tasks]))
 
 
 class Shape(NamedTuple):
-    """Which tasks send."""
+    """The tasks that send."""
 
     name: str
     drive: Drive
@@ -61,21 +61,21 @@ def shapes(users: int) -> list[Shape]:
 
 @asynccontextmanager
 async def ours(base_url: str, *, drive: Drive) -> AsyncIterator[Run]:
-    """pushsdk, at its defaults."""
+    """Open pushsdk with its defaults."""
     from pushsdk import AsyncPushClient, MobilePush
 
     message = MobilePush(title=c.TITLE, body={"en": "Hello"})
     async with AsyncPushClient(base_url, c.API_KEY) as client:
 
-        async def one(number: int) -> None:
+        async def send(number: int) -> None:
             await client.send(user(number), message)
 
-        yield partial(drive, one)
+        yield partial(drive, send)
 
 
 @asynccontextmanager
 async def floor(_base_url: str, *, drive: Drive) -> AsyncIterator[Run]:
-    """The least that any merging client does on asyncio."""
+    """Open the least that a merging client must do on asyncio."""
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[None]] = []
 
@@ -84,7 +84,7 @@ async def floor(_base_url: str, *, drive: Drive) -> AsyncIterator[Run]:
             future.set_result(None)
         waiting.clear()
 
-    async def one(number: int) -> None:
+    async def send(number: int) -> None:
         user(number)
         future: asyncio.Future[None] = loop.create_future()
         if not waiting:
@@ -94,7 +94,7 @@ async def floor(_base_url: str, *, drive: Drive) -> AsyncIterator[Run]:
             resolve()
         await future
 
-    yield partial(drive, one)
+    yield partial(drive, send)
 
 
 async def run(*, quick: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The contenders: each sends one push per call, in the way its own documentation shows.
+"""The contenders, each used as its documentation shows, with one push per call.
 
-Everything is at its default, so httpx and the generated SDK keep 20 idle connections, aiohttp 100.
+All run with their defaults: httpx and the generated SDK keep 20 idle connections, aiohttp 100.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,13 +30,13 @@ encode = msgspec.json.Encoder().encode
 
 
 def push(number: int) -> dict[str, Any]:
-    """The push of one user, a message of its own, as the wire has it."""
+    """Return the JSON of a push to one user, with a distinct message."""
     message = {"type": "MOBILE_PUSH", "title": TITLE, "body": {"en": f"Hello {number}"}}
     return {"userIds": [user(number)], "message": message}
 
 
 class UnexpectedStatusError(Exception):
-    """Not the status the sink answers with."""
+    """The response has another status than the sink sends."""
 
 
 def expect(status: int, expected: int = 204) -> None:
@@ -46,7 +46,7 @@ def expect(status: int, expected: int = 204) -> None:
 
 @asynccontextmanager
 async def bare(base_url: str) -> AsyncIterator[Send]:
-    """aiohttp alone: the least that anyone would write by hand."""
+    """Open aiohttp alone: the least that a hand-written client does."""
     url = f"{base_url}/v1/push"
     async with aiohttp.ClientSession(headers=HEADERS) as session:
 
@@ -59,7 +59,7 @@ async def bare(base_url: str) -> AsyncIterator[Send]:
 
 @asynccontextmanager
 async def tenacity(base_url: str) -> AsyncIterator[Send]:
-    """tenacity's own loop around each bare call, a fresh one per call as its documentation asks."""
+    """Open bare aiohttp in tenacity's loop, a new one per call as its documentation asks."""
     from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
     async with bare(base_url) as post:
@@ -78,7 +78,7 @@ async def tenacity(base_url: str) -> AsyncIterator[Send]:
 
 @asynccontextmanager
 async def aiohttp_retry(base_url: str) -> AsyncIterator[Send]:
-    """aiohttp-retry's client around a session."""
+    """Open aiohttp-retry's client around a session."""
     from aiohttp_retry import ExponentialRetry, RetryClient
 
     url = f"{base_url}/v1/push"
@@ -94,7 +94,7 @@ async def aiohttp_retry(base_url: str) -> AsyncIterator[Send]:
 
 @asynccontextmanager
 async def httpx_client(base_url: str) -> AsyncIterator[Send]:
-    """httpx's AsyncClient."""
+    """Open httpx's AsyncClient."""
     import httpx
 
     url = f"{base_url}/v1/push"
@@ -108,7 +108,7 @@ async def httpx_client(base_url: str) -> AsyncIterator[Send]:
 
 @asynccontextmanager
 async def generated(base_url: str, *, backend: str) -> AsyncIterator[Send]:
-    """A generated SDK of another push service (knockapi): its call to notify one user, its retries on."""
+    """Open a generated SDK of another push service (knockapi), with retries; a call notifies one user."""
     from knockapi import AsyncKnock, DefaultAioHttpClient, DefaultAsyncHttpxClient
 
     transport = DefaultAioHttpClient if backend == "aiohttp" else DefaultAsyncHttpxClient
@@ -123,7 +123,7 @@ async def generated(base_url: str, *, backend: str) -> AsyncIterator[Send]:
 
 @asynccontextmanager
 async def ours(base_url: str, **options: Any) -> AsyncIterator[Send]:
-    """pushsdk, at its defaults where no option is given."""
+    """Open pushsdk, with its defaults unless options are given."""
     from pushsdk import AsyncPushClient, MobilePush
 
     async with AsyncPushClient(base_url, API_KEY, **options) as client:
@@ -137,7 +137,7 @@ async def ours(base_url: str, **options: Any) -> AsyncIterator[Send]:
 def singly(
     name: str, opener: Callable[[str], AbstractAsyncContextManager[Send]], *, posts: Posts = "each"
 ) -> Contender:
-    """A contender that sends one request per user from WORKERS tasks."""
+    """Return a contender that sends one request per user from WORKERS tasks."""
 
     @asynccontextmanager
     async def opened(base_url: str) -> AsyncIterator[Run]:

@@ -1,13 +1,13 @@
-"""Scenario 7: the emulator takes pushes, each stored and counted before it is answered; its own CPU time.
+"""The emulator under load: its CPU time per user, and its memory. It stores and counts a push before it responds.
 
-The load comes from a process of its own on the other core, over 64 kept connections with one request on each. Every
-turn has an inbox of its own, whose oracle has to have each user once. The unit is a user.
+The load comes from another process on the other core, over 64 kept connections with one request in flight on each.
+Every turn has its own inbox, which must count each user once.
 
-- `one user`: a request for each user;
-- `one user, read and watched`: the same, with 20 reads of the control routes a second and an event stream open;
-- `1000 users`: requests of 1000.
+- `one user`: a request per user;
+- `one user, read and watched`: the same, with 20 reads of the control API per second and an open event stream;
+- `1000 users`: requests of 1000 users.
 
-Memory is that of a process of its own: `python -m benchmarks.emulator PUSHES`.
+Memory is measured in its own process: `python -m benchmarks.emulator PUSHES`.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ BODY = '{{"userIds":[{}],"message":{{"title":{{"en":"Hello"}},"body":{{"en":"Wor
 
 
 class Turn(NamedTuple):
-    """What the load is told to send: each number once, so many a request."""
+    """The work of one turn: each number once, `batch` users per request."""
 
     key: str
     first: int
@@ -46,8 +46,8 @@ class Turn(NamedTuple):
     watched: bool
 
 
-class Took(NamedTuple):
-    """What it says of it."""
+class TurnResult(NamedTuple):
+    """The result of one turn."""
 
     requests: int
     body_bytes: int
@@ -57,7 +57,7 @@ class Took(NamedTuple):
 
 
 class _Sender(asyncio.Protocol):
-    """One connection: a request, its answer, the next."""
+    """One connection: a request, its response, the next request."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
@@ -91,7 +91,7 @@ class _Sender(asyncio.Protocol):
 
 
 class Load:
-    """The client's side, in its own process."""
+    """The clients, in the load process."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -104,13 +104,13 @@ class Load:
         for _ in range(WORKERS):
             self.senders.append((await loop.create_connection(_Sender, "127.0.0.1", self.port))[1])
 
-    async def turn(self, turn: Turn) -> Took:
+    async def turn(self, turn: Turn) -> TurnResult:
         cpu = time.process_time()
         self.body_bytes = self.requests = self.reads = self.events = 0
         async with self.watching(turn.key) if turn.watched else contextlib.nullcontext():
             shared = self.bodies(turn)
             await asyncio.gather(*(sender.begin(shared) for sender in self.senders))
-        return Took(self.requests, self.body_bytes, time.process_time() - cpu, self.reads, self.events)
+        return TurnResult(self.requests, self.body_bytes, time.process_time() - cpu, self.reads, self.events)
 
     def bodies(self, turn: Turn) -> Iterator[bytes]:
         for first in range(turn.first, turn.first + turn.users, turn.batch):
@@ -125,7 +125,7 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def watching(self, key: str) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(each) for each in (self.read(key), self.watch(key))]
+        tasks = [asyncio.create_task(work) for work in (self.read(key), self.watch(key))]
         try:
             yield
         finally:
@@ -179,7 +179,7 @@ def _receive(pipe: Connection) -> Any:
 
 @contextlib.contextmanager
 def loading(port: int) -> Iterator[Connection]:
-    """The client's process; it takes a `Turn` and answers what it `Took`."""
+    """Yield a pipe to the load process, which gets a `Turn` and returns a `TurnResult`."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_send, args=(theirs, port), daemon=True)
@@ -195,7 +195,7 @@ def loading(port: int) -> Iterator[Connection]:
 
 
 class Bench:
-    """A running emulator and its load."""
+    """A running emulator and its load process."""
 
     def __init__(self, emulator: Any, pipe: Connection) -> None:
         self.emulator = emulator
@@ -205,21 +205,21 @@ class Bench:
         self.reads = self.events = 0
 
     async def send(self, users: int, *, batch: int, watched: bool = False, key: str = "") -> Round:
-        """One measured, verified turn."""
+        """Measure and verify one turn."""
         turn = Turn(key or f"turn-{next(self.keys)}", self.numbers.take(users).start, users, batch, watched)
         wall, cpu = time.perf_counter(), time.process_time()
         self.pipe.send(turn)
-        took = await asyncio.to_thread(self.pipe.recv)
+        sent = await asyncio.to_thread(self.pipe.recv)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        self.reads += took.reads
-        self.events += took.events
-        if watched and not (took.reads and took.events):
-            raise AssertionError("nothing was read, or nothing was told")
+        self.reads += sent.reads
+        self.events += sent.events
+        if watched and not (sent.reads and sent.events):
+            raise AssertionError("no read or no event was counted")
         if not key:
             counted = self.emulator.users(api_key=turn.key)
             if len(counted) != users or set(counted.values()) != {1}:
                 raise AssertionError(f"{len(counted)} users of {users}")
-        return Round(users, cpu, wall, took.requests, took.cpu / wall, took.body_bytes)
+        return Round(users, cpu, wall, sent.requests, sent.cpu / wall, sent.body_bytes)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -248,13 +248,13 @@ async def compare(plan: Plan) -> tuple[dict[str, Series], Bench]:
 
 
 def rss_mib() -> float:
-    """What this process has in memory now; 0 where the platform does not tell."""
+    """Return the resident memory of this process; 0 if the platform does not report it."""
     status = Path("/proc/self/status")
     return int(status.read_text().partition("VmRSS:")[2].split()[0]) / (1 << 10) if status.exists() else 0.0
 
 
 async def memory(pushes: int) -> list[float]:
-    """MiB after the first third of single pushes to one inbox, and after each tenth of the others."""
+    """Return MiB after the first third of single-user pushes to one inbox, and after each tenth of the rest."""
     from pushsdk.emulator import Emulator
 
     sizes = []
@@ -270,7 +270,7 @@ async def memory(pushes: int) -> list[float]:
 
 
 def measured(pushes: int) -> list[float]:
-    """The same in a process of its own."""
+    """Return the result of `memory` in a new process."""
     command = [sys.executable, "-m", "benchmarks.emulator", str(pushes)]
     sizes: list[float] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     return sizes
@@ -283,16 +283,16 @@ async def run(*, quick: bool) -> dict[str, Any]:
     for name, goal in (("one user", 5_000), ("one user, read and watched", 5_000), ("1000 users", 300_000)):
         rounds = series[name].rounds
         goals += [
-            Goal(f"users a second, {name}", Spread.of(each.units / each.wall for each in rounds), at_least=goal),
-            Goal(f"users a CPU second, {name}", Spread.of(each.units / each.cpu for each in rounds), at_least=goal),
+            Goal(f"users a second, {name}", Spread.of(turn.units / turn.wall for turn in rounds), at_least=goal),
+            Goal(f"users a CPU second, {name}", Spread.of(turn.units / turn.cpu for turn in rounds), at_least=goal),
         ]
     pushes = QUICK_PUSHES if quick else PUSHES
     sizes = measured(pushes)
     goals.append(Goal(f"MiB after {pushes:,} pushes", Spread(sizes[-1], sizes[0], max(sizes)), at_most=120))
     if not quick:
         growth = sizes[-1] - sizes[0]
-        goals.append(Goal("MiB of these since the first third", Spread(growth, growth, growth), at_most=10))
-    notes = [f"{bench.reads} reads and {bench.events} events told in the turns that were read and watched"]
+        goals.append(Goal("MiB of these since the first third", Spread.of([growth]), at_most=10))
+    notes = [f"{bench.reads} reads and {bench.events} events in the turns that were read and watched"]
     return {**result("emulator", "user", list(series.values()), goals), "notes": notes}
 
 

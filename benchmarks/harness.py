@@ -1,7 +1,7 @@
-"""Rounds: every contender takes its turn in every round, and only figures of one round are compared.
+"""Rounds: every contender takes a turn in every round, and only figures of the same round are compared.
 
-The machine is shared and its cores are noisy, so nothing is read from one long run. A ratio is the median of
-the per-round ratios, with its quartiles as the spread. Units are requests, or users where a request carries many.
+The cores of a shared machine are noisy, so a ratio is the median of the per-round ratios, with quartiles as its spread.
+Units are requests, or users if a request carries many.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Run = Callable[[range], Awaitable[None]]
 
 
 class Plan(NamedTuple):
-    """How long a scenario may take: rounds, and the seconds of each contender's turn."""
+    """The length of a scenario: rounds, and seconds of each contender's turn."""
 
     rounds: int
     turn: float
@@ -31,12 +31,12 @@ class Plan(NamedTuple):
 
 @dataclass
 class Contender:
-    """One way to do the work. `open(base_url)` yields a coroutine function that does it for a range of numbers."""
+    """One way to send. `open(base_url)` yields a coroutine function that sends to a range of numbers."""
 
     name: str
     open: Callable[[str], AbstractAsyncContextManager[Run]]
-    posts: Posts = "each"  # a request per user; every user once in fewer requests; no request at all
-    fixed: int = 0  # units of each turn, 0: as many as fill it
+    posts: Posts = "each"  # a request per user; fewer requests; no request
+    fixed: int = 0  # units of each turn; 0 means as many as fill the turn
 
 
 @dataclass
@@ -95,22 +95,22 @@ class Spread(NamedTuple):
 
 
 def ratio(ours: Series, theirs: Series) -> Spread:
-    """How many times the units per CPU second of `theirs`, round by round."""
+    """Return the units per CPU second as a multiple of `theirs`, round by round."""
     return Spread.of(b.us / a.us for a, b in zip(ours.rounds, theirs.rounds, strict=True))
 
 
 def difference(ours: Series, theirs: Series) -> Spread:
-    """How many microseconds of CPU per unit over `theirs`, round by round."""
+    """Return the microseconds of CPU per unit above `theirs`, round by round."""
     return Spread.of(a.us - b.us for a, b in zip(ours.rounds, theirs.rounds, strict=True))
 
 
 def user(number: int) -> str:
-    """The id of one user; no two numbers of a run are the same."""
+    """Return the id of a user."""
     return f"user-{number}"
 
 
 async def with_workers(send: Callable[[int], Awaitable[None]], numbers: range) -> None:
-    """Call `send` for each number from WORKERS tasks, so that as many are in flight."""
+    """Call `send` for each number from WORKERS tasks, which is the number of sends in flight."""
     shared = iter(numbers)
 
     async def worker() -> None:
@@ -123,42 +123,42 @@ async def with_workers(send: Callable[[int], Awaitable[None]], numbers: range) -
 
 
 class Numbers:
-    """Hands out ranges of user numbers, each number once in a process."""
+    """User numbers, of which each is taken once in a process."""
 
     def __init__(self) -> None:
-        self._next = 1_000_000  # all ids have the same length, so bodies have too
+        self._next = 1_000_000  # all ids, and so all bodies, have the same length
 
     def take(self, count: int) -> range:
         first, self._next = self._next, self._next + count
         return range(first, self._next)
 
 
-def verify(contender: Contender, numbers: range, took: Counts) -> None:
-    """Nothing lost, nothing doubled: by the sink's count, not by the contender's word."""
+def verify(contender: Contender, numbers: range, counts: Counts) -> None:
+    """Raise AssertionError unless the sink counted each user once."""
     if contender.posts == "none":
         expected: tuple[int, int] = (0, 0)
     else:
         expected = (len(numbers), checksum(map(user, numbers)))
-    if (took.users, took.checksum) != expected:
-        raise AssertionError(f"{contender.name}: {took} for {len(numbers)} users")
-    if contender.posts == "each" and took.requests != len(numbers):
-        raise AssertionError(f"{contender.name}: {took.requests} requests for {len(numbers)} users")
+    if (counts.users, counts.checksum) != expected:
+        raise AssertionError(f"{contender.name}: {counts} for {len(numbers)} users")
+    if contender.posts == "each" and counts.requests != len(numbers):
+        raise AssertionError(f"{contender.name}: {counts.requests} requests for {len(numbers)} users")
 
 
 async def turn(contender: Contender, run: Run, numbers: range, sink: Sink) -> Round:
-    """One measured, verified turn."""
+    """Measure and verify one turn."""
     gc.collect()
     before = sink.counts()
     wall, cpu = time.perf_counter(), time.process_time()
     await run(numbers)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    took = sink.counts().since(before)
-    verify(contender, numbers, took)
-    return Round(len(numbers), cpu, wall, took.requests, took.cpu / wall, took.body_bytes)
+    counts = sink.counts().since(before)
+    verify(contender, numbers, counts)
+    return Round(len(numbers), cpu, wall, counts.requests, counts.cpu / wall, counts.body_bytes)
 
 
 async def compare(contenders: Sequence[Contender], sink: Sink, plan: Plan) -> dict[str, Series]:
-    """All contenders, round after round, in an order that reverses from round to round."""
+    """Run all contenders, round by round; the order reverses after each round."""
     numbers, series = Numbers(), {contender.name: Series(contender.name) for contender in contenders}
     async with AsyncExitStack() as stack:
         runs = [(c, await stack.enter_async_context(c.open(sink.base_url))) for c in contenders]
@@ -171,9 +171,9 @@ async def compare(contenders: Sequence[Contender], sink: Sink, plan: Plan) -> di
         gc.freeze()
         for index in range(plan.rounds):
             for contender, run in runs if index % 2 else reversed(runs):
-                # Idle connections may have been dropped while the others had their turns: not measured.
+                # Reopens connections that were closed while idle; not measured.
                 await run(numbers.take(WARM_UP))
-                taken = await turn(contender, run, numbers.take(sizes[contender.name]), sink)
-                series[contender.name].rounds.append(taken)
+                result = await turn(contender, run, numbers.take(sizes[contender.name]), sink)
+                series[contender.name].rounds.append(result)
     gc.unfreeze()
     return series

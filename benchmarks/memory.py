@@ -1,11 +1,10 @@
-"""Scenario 5: a million sends offered to one client while the service is slow; the default limits hold.
+"""Memory: a million sends to a slow service, within the default limits of one client.
 
-Each case runs in a process of its own (`python -m benchmarks.memory CASE SENDS`), whose peak resident set is read
-at its end:
+Each case runs in its own process (`python -m benchmarks.memory CASE SENDS`), whose peak memory is read at its end:
 
-- `singles`: one user each, from 50,000 tasks that send one after the other;
-- `groups`: 20 users each, from as many tasks: these are more users than `Limits.queued_users`, so callers have to wait;
-- `floor`: the same tasks, each waiting for a future: what such a program holds before any client is in it.
+- `singles`: one user per send, from 50,000 tasks that send repeatedly;
+- `groups`: 20 users per send, from as many tasks, which exceeds `Limits.queued_users`, so calls wait;
+- `floor`: the same tasks, each waiting for a future: the memory of the program without a client.
 """
 
 import asyncio
@@ -25,12 +24,12 @@ from benchmarks.sink import checksum, pin, sink
 SENDS, QUICK_SENDS = 1_000_000, 100_000
 TASKS = 50_000
 GROUP = 20
-SINK_DELAY = 0.5  # seconds: 64 requests of 1000 users in flight make 128,000 users a second at most
+SINK_DELAY = 0.5  # seconds: with 64 requests of 1000 users in flight, at most 128,000 users per second
 SAMPLE_EVERY = 50  # sends
 
 
 def peak_mib() -> float:
-    """The peak resident set of this process; ``ru_maxrss`` begins with what the parent had when it started this."""
+    """Return the peak resident memory of this process. ``ru_maxrss`` is the fallback: it includes the parent's."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) / (1 << 10)
@@ -39,16 +38,16 @@ def peak_mib() -> float:
 
 
 async def floor(tasks: int) -> dict[str, Any]:
-    import pushsdk  # noqa: F401  what is imported counts as well
+    import pushsdk  # noqa: F401  imported modules count too
 
     loop = asyncio.get_running_loop()
     futures: list[asyncio.Future[None]] = []
 
-    async def one() -> None:
+    async def wait() -> None:
         futures.append(loop.create_future())
         await futures[-1]
 
-    waiting = [asyncio.create_task(one()) for _ in range(tasks)]
+    waiting = [asyncio.create_task(wait()) for _ in range(tasks)]
     await asyncio.sleep(0)
     for future in futures:
         future.set_result(None)
@@ -57,7 +56,7 @@ async def floor(tasks: int) -> dict[str, Any]:
 
 
 async def offer(sends: int, group: int) -> dict[str, Any]:
-    """Offer `sends` calls of `group` users each, and watch what the client says of its queue."""
+    """Send `sends` calls of `group` users each, and sample the queue of the client."""
     from pushsdk import AsyncPushClient, MobilePush
 
     message = MobilePush(title=c.TITLE, body={"en": "Hello"})
@@ -74,7 +73,7 @@ async def offer(sends: int, group: int) -> dict[str, Any]:
     async def worker() -> None:
         for number in numbers:
             first = number * group
-            users = user(first) if group == 1 else [user(each) for each in range(first, first + group)]
+            users = user(first) if group == 1 else [user(index) for index in range(first, first + group)]
             await client.send(users, message, timeout=120)
             if number % SAMPLE_EVERY == 0:
                 sample()
@@ -93,11 +92,11 @@ async def offer(sends: int, group: int) -> dict[str, Any]:
             watcher.cancel()
             accepted = client.stats().accepted
         seconds = time.perf_counter() - started
-        took = server.counts()
+        counts = server.counts()
     peak = peak_mib()
     expected = checksum(user(number) for number in range(sends * group))
-    if (took.users, took.checksum, accepted) != (sends * group, expected, sends * group):
-        raise AssertionError(f"{took}, {accepted} accepted, for {sends * group} users")
+    if (counts.users, counts.checksum, accepted) != (sends * group, expected, sends * group):
+        raise AssertionError(f"{counts}, {accepted} accepted, for {sends * group} users")
     return {
         "peak_mib": peak,
         "before_mib": before,
@@ -105,7 +104,7 @@ async def offer(sends: int, group: int) -> dict[str, Any]:
         "queued_bytes": queued_bytes,
         "samples": samples,
         "seconds": seconds,
-        "requests": took.requests,
+        "requests": counts.requests,
     }
 
 
@@ -116,32 +115,36 @@ def measure(case: str, sends: int) -> dict[str, Any]:
     return measured
 
 
-def one(value: float) -> Spread:
-    return Spread(value, value, value)
-
-
 async def run(*, quick: bool) -> dict[str, Any]:
     from pushsdk import Limits
 
     sends = QUICK_SENDS if quick else SENDS
     limits = Limits()
     goals: list[Goal] = []
-    notes = [f"a service that answers after {SINK_DELAY} s; single measurements"]
+    notes = [f"a service that responds after {SINK_DELAY} s; single measurements"]
     for name, count in (("singles", sends), ("groups", sends // GROUP)):
         tasks = min(TASKS, count)
-        floor_peak, found = measure("floor", tasks)["peak_mib"], measure(name, count)
-        over = (found["peak_mib"] - floor_peak) * 1024 / tasks
+        floor_peak, figures = measure("floor", tasks)["peak_mib"], measure(name, count)
+        over = (figures["peak_mib"] - floor_peak) * 1024 / tasks
         goals += [
-            Goal(f"MiB peak, {name}", one(found["peak_mib"])),
-            Goal(f"MiB peak, floor of {name}: its tasks alone", one(floor_peak)),
-            Goal(f"KiB over the floor per waiting send, {name}", one(over)),
-            # One call at most exceeds the limits.
-            Goal(f"queued users at most, {name}", one(found["queued_users"]), at_most=limits.queued_users + GROUP),
-            Goal(f"queued bytes at most, {name}", one(found["queued_bytes"]), at_most=limits.queued_bytes + 1024),
+            Goal(f"MiB peak, {name}", Spread.of([figures["peak_mib"]])),
+            Goal(f"MiB peak, floor of {name}: its tasks alone", Spread.of([floor_peak])),
+            Goal(f"KiB over the floor per waiting send, {name}", Spread.of([over])),
+            # At most one call exceeds the limits.
+            Goal(
+                f"queued users at most, {name}",
+                Spread.of([figures["queued_users"]]),
+                at_most=limits.queued_users + GROUP,
+            ),
+            Goal(
+                f"queued bytes at most, {name}",
+                Spread.of([figures["queued_bytes"]]),
+                at_most=limits.queued_bytes + 1024,
+            ),
         ]
         notes.append(
-            f"{name}: {count:,} sends from {tasks:,} tasks in {found['seconds']:.1f} s "
-            f"and {found['requests']:,} requests, {found['samples']:,} readings of stats()"
+            f"{name}: {count:,} sends from {tasks:,} tasks in {figures['seconds']:.1f} s "
+            f"and {figures['requests']:,} requests, {figures['samples']:,} readings of stats()"
         )
     return {**result("memory", "send", [], goals), "notes": notes}
 

@@ -1,8 +1,8 @@
-"""Where the time of a send goes: `python -m benchmarks.profiling single|alone|coalesced [--loop uvloop]`.
+"""A profile of a send: `python -m benchmarks.profiling single|alone|coalesced [--loop uvloop]`.
 
-A sampling profiler in a few lines: a timer signal notes the running function and its callers, so small functions
-are not blown up as a tracing profiler would. Samples become microseconds per send by the CPU time of the whole run.
-Time in C (msgspec, the event loop) counts for the Python function that called it.
+A timer signal samples the running function and its callers. A tracing profiler would exaggerate small functions. The
+CPU time of the whole run converts samples to microseconds per send. Time in C (msgspec, the event loop) counts for the
+calling Python function.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SHOWN = 45
 
 
 class Samples:
-    """What ran at each tick: by function alone, and with all that it called."""
+    """Samples per function: of its own code, and with the functions that it called."""
 
     def __init__(self) -> None:
         self.own: Counter[CodeType] = Counter()

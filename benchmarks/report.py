@@ -1,6 +1,6 @@
-"""What a run leaves behind: a table for people, a plot, and a JSON file that a later run can be compared with.
+"""The output of a run: a table, and a JSON file to compare later runs with.
 
-Scenarios run in processes of their own and hand their result over as plain data; all of its keys are named here.
+Scenarios run in their own processes and return plain data, whose keys this module defines.
 """
 
 import json
@@ -14,7 +14,7 @@ SINK_SHARE_LIMIT = 0.70
 
 
 class Goal(NamedTuple):
-    """A figure, its spread, and what it should be; without a bound it is only stated."""
+    """A figure, its spread and its bound; without a bound it is only stated."""
 
     name: str
     spread: Spread
@@ -34,12 +34,12 @@ class Goal(NamedTuple):
 def result(
     scenario: str, unit: str, series: Sequence[Series], goals: Iterable[Goal], *, baseline: Series | None = None
 ) -> dict[str, Any]:
-    """The result of one scenario, as plain data."""
+    """Return the result of one scenario as plain data."""
     rows = []
-    for each in series:
-        row = each.summary()
+    for contender in series:
+        row = contender.summary()
         if baseline is not None:
-            row["ratio"] = ratio(each, baseline)._asdict()
+            row["ratio"] = ratio(contender, baseline)._asdict()
         rows.append(row)
     return {
         "scenario": scenario,
@@ -50,14 +50,15 @@ def result(
     }
 
 
-def key(each: dict[str, Any]) -> str:
-    return f"{each['scenario']} on {each['loop']}" if each["loop"] else str(each["scenario"])
+def key(result: dict[str, Any]) -> str:
+    """Return the name of a scenario, and of its event loop."""
+    return f"{result['scenario']} on {result['loop']}" if result["loop"] else str(result["scenario"])
 
 
-def _rows(each: dict[str, Any]) -> Iterable[str]:
-    unit, baseline = each["unit"], each["baseline"]
+def _rows(result: dict[str, Any]) -> Iterable[str]:
+    unit, baseline = result["unit"], result["baseline"]
     yield f"{'':28}{unit + 's/CPU s':>16}{'us CPU':>9}{unit + 's/s':>14}{'x ' + (baseline or ''):>24}{'sink':>7}"
-    for row in each["rows"]:
+    for row in result["rows"]:
         times = ""
         if row.get("ratio"):
             spread = row["ratio"]
@@ -67,13 +68,13 @@ def _rows(each: dict[str, Any]) -> Iterable[str]:
             f"  {row['contender']:26}{row['per_cpu_second']:16,.0f}{row['cpu_us']:9.1f}{row['per_second']:14,.0f}"
             f"{times:>24}{row['sink_share']:6.0%}{busy}"
         )
-    worst = max((row["sink_share"] for row in each["rows"]), default=0.0)
+    worst = max((row["sink_share"] for row in result["rows"]), default=0.0)
     if worst > SINK_SHARE_LIMIT:
         yield f"  ! the sink was busy for {worst:.0%} of a turn: figures per second of wall time are bounded by it"
 
 
-def _goals(each: dict[str, Any]) -> Iterable[str]:
-    for goal in each["goals"]:
+def _goals(result: dict[str, Any]) -> Iterable[str]:
+    for goal in result["goals"]:
         bound = ""
         if goal["at_least"] is not None:
             bound = f">= {goal['at_least']:g}"
@@ -85,28 +86,28 @@ def _goals(each: dict[str, Any]) -> Iterable[str]:
 
 
 def table(results: Iterable[dict[str, Any]]) -> str:
-    """All results as text; spreads are quartiles over rounds."""
+    """Return all results as text; spreads are quartiles over rounds."""
     lines: list[str] = []
-    for each in results:
-        lines += ["", f"== {key(each)} =="]
-        if each["rows"]:
-            lines += _rows(each)
-        lines += _goals(each)
-        lines += [f"  {note}" for note in each.get("notes", ())]
+    for result in results:
+        lines += ["", f"== {key(result)} =="]
+        if result["rows"]:
+            lines += _rows(result)
+        lines += _goals(result)
+        lines += [f"  {note}" for note in result.get("notes", ())]
     return "\n".join(lines)
 
 
 def compared(new: Sequence[dict[str, Any]], old: Sequence[dict[str, Any]]) -> str:
-    """Goal figures now and then. Ratios survive another machine; microseconds and MiB do not."""
-    before = {(key(each), goal["name"]): goal["median"] for each in old for goal in each["goals"]}
+    """Return the goal figures beside an earlier run. Ratios survive another machine; microseconds and MiB do not."""
+    before = {(key(result), goal["name"]): goal["median"] for result in old for goal in result["goals"]}
     lines = ["", "== compared with the earlier run ==", f"  {'':70}{'earlier':>12}{'now':>12}{'change':>9}"]
-    for each in new:
-        for goal in each["goals"]:
-            then = before.get((key(each), goal["name"]))
-            if then:
-                change = goal["median"] / then - 1
-                name = f"{key(each)}: {goal['name']}"
-                lines.append(f"  {name:70}{then:12,.2f}{goal['median']:12,.2f}{change:9.1%}")
+    for result in new:
+        for goal in result["goals"]:
+            earlier = before.get((key(result), goal["name"]))
+            if earlier:
+                change = goal["median"] / earlier - 1
+                name = f"{key(result)}: {goal['name']}"
+                lines.append(f"  {name:70}{earlier:12,.2f}{goal['median']:12,.2f}{change:9.1%}")
     return "\n".join(lines)
 
 

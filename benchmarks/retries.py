@@ -1,7 +1,7 @@
-"""Scenario 3: what readiness to retry costs a call that succeeds at once.
+"""Retries: the cost of a retry policy for a call that succeeds at once.
 
-`RetryPolicy.safe()` against `.none()`: over a transport in this process that answers at once, where a microsecond
-can be seen, and over the sink. For comparison tenacity's own loop around bare aiohttp.
+`RetryPolicy.safe()` against `.none()`: over an in-process transport, which makes a microsecond visible, and over the
+sink. For comparison, tenacity's loop around bare aiohttp.
 """
 
 from collections.abc import AsyncIterator
@@ -21,23 +21,23 @@ SAFE_ALONE, NONE_ALONE = f"{SAFE}, no network", f"{NONE}, no network"
 
 
 class InstantTransport:
-    """Stands in for the network: everything is written and accepted at once."""
+    """A transport without a network: each request is written and accepted at once."""
 
     async def post(self, _path: str, _body: bytes, _key: str, evidence: Any, **_options: Any) -> None:
         evidence.touched = evidence.started_writing = evidence.written = True
         evidence.status = 204
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 @asynccontextmanager
 async def alone(base_url: str, *, retry: Any) -> AsyncIterator[c.Send]:
-    """pushsdk without the network: all of its own work, and nothing else."""
+    """Open pushsdk without a network."""
     from pushsdk import AsyncPushClient, MobilePush
 
     client = AsyncPushClient(base_url, c.API_KEY, retry=retry)
-    # The seam that the tests use as well: the client's parts, over another transport.
+    # The tests replace the transport in the same way.
     client._engine.serve(InstantTransport())
     async with client:
 

@@ -1,4 +1,4 @@
-"""Scenario 1: distinct single sends. Each message is another, so that none can be merged; 64 in flight."""
+"""Single sends with distinct messages, which can't be merged; 64 in flight."""
 
 from functools import partial
 from typing import Any

@@ -1,9 +1,8 @@
-"""The sink: a process of its own that takes every push and counts what it took.
+"""The sink: a process that accepts and counts every push.
 
-A bare `asyncio.Protocol` (on uvloop where it is installed): it reads Content-Length only, takes keep-alive,
-pipelined and partial requests, and answers with constants. It counts requests, users, body bytes and an
-order-independent checksum of the user ids, so that each contender's round is verified; and its own CPU
-time, so that each round can show that the sink was not the bottleneck.
+A bare `asyncio.Protocol` (on uvloop if installed) that reads only Content-Length, takes keep-alive, pipelined and
+partial requests, and sends constant responses. It counts requests, users, body bytes and an order-independent checksum
+of the user ids, which verify each round, and its own CPU time, which shows if the sink was the bottleneck.
 """
 
 import asyncio
@@ -33,9 +32,9 @@ WORKFLOW = _ok(b'{"workflow_run_id":"0190e2a4-7b1c-7c3e-9a55-0d6f2b8e4c11"}')
 
 
 class _Users(msgspec.Struct):
-    """What is read of a body: the ids, under this service's name or under the generated SDK's."""
+    """The ids in a body, under this service's name or the generated SDK's."""
 
-    userIds: list[str] = []  # noqa: N815  the name on the wire
+    userIds: list[str] = []  # noqa: N815  the name in JSON
     recipients: list[str] = []
 
 
@@ -43,13 +42,13 @@ _decode = msgspec.json.Decoder(_Users).decode
 
 
 def checksum(users: Iterator[str] | list[str]) -> int:
-    """Sum of the ids' CRC-32: the same for any order, another for a lost or a doubled id."""
+    """Return the sum of the CRC-32 of the ids, which any lost or doubled id changes and their order does not."""
     return sum(zlib.crc32(user.encode()) for user in users)
 
 
 @dataclass(slots=True)
 class Counts:
-    """What the sink has taken, and the CPU seconds it has used; subtract two to get a round."""
+    """Totals of the sink, and its CPU seconds. The difference of two is a round."""
 
     requests: int = 0
     users: int = 0
@@ -79,17 +78,17 @@ class SinkProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         buffer = self.buffer + data if self.buffer else data
-        start, answers = 0, []
+        start, responses = 0, []
         while (end := buffer.find(b"\r\n\r\n", start)) >= 0:
             body = end + 4
             stop = body + content_length(buffer[start:end])
             if len(buffer) < stop:
                 break
-            answers.append(self.take(buffer[start : start + 32], buffer[body:stop]))
+            responses.append(self.take(buffer[start : start + 32], buffer[body:stop]))
             start = stop
         self.buffer = buffer[start:]
-        if answers:
-            self.answer(b"".join(answers))
+        if responses:
+            self.respond(b"".join(responses))
 
     def take(self, line: bytes, body: bytes) -> bytes:
         counts = self.counts
@@ -106,7 +105,7 @@ class SinkProtocol(asyncio.Protocol):
             return CAMPAIGN
         return WORKFLOW if b"/workflows" in line else NO_CONTENT
 
-    def answer(self, data: bytes) -> None:
+    def respond(self, data: bytes) -> None:
         if self.delay:
             asyncio.get_running_loop().call_later(self.delay, self.transport.write, data)
         else:
@@ -114,7 +113,7 @@ class SinkProtocol(asyncio.Protocol):
 
 
 def content_length(head: bytes) -> int:
-    """The Content-Length of a request head, 0 where it has none."""
+    """Return the Content-Length of a request head, 0 if it has none."""
     at = head.find(b"Content-Length: ")
     if at < 0:
         at = head.lower().find(b"content-length: ")
@@ -125,9 +124,9 @@ def content_length(head: bytes) -> int:
 
 
 def pin(core: int) -> None:
-    """Keep this process on one core, where the platform can and has that many."""
+    """Pin this process to one core, if the platform can and has several."""
     if hasattr(os, "sched_setaffinity"):
-        # A child begins with the one core that its parent was kept on; the system takes away what is not ours.
+        # A child inherits the parent's pinned core; the kernel removes cores that this process may not use.
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) > 1:
@@ -149,7 +148,7 @@ async def _main(pipe: Connection, delay: float, throttle: float) -> None:
     server = await loop.create_server(lambda: SinkProtocol(counts, delay, throttle), "127.0.0.1", 0, backlog=1024)
 
     def control() -> None:
-        """A word from the parent asks for the counts; the end of the pipe ends the sink."""
+        """Send the counts for each message of the parent; stop the sink when the pipe ends."""
         try:
             pipe.recv()
         except EOFError:
@@ -166,7 +165,7 @@ async def _main(pipe: Connection, delay: float, throttle: float) -> None:
 
 
 class Sink:
-    """The parent's handle: where the sink listens, and what it has counted."""
+    """The parent's handle: the address of the sink, and its counts."""
 
     def __init__(self, port: int, pipe: Connection) -> None:
         self.base_url = f"http://127.0.0.1:{port}"
@@ -179,7 +178,7 @@ class Sink:
 
 @contextlib.contextmanager
 def sink(delay: float = 0.0, *, throttle: float = 0.0) -> Iterator[Sink]:
-    """A running sink that answers after `delay` seconds, a share of the requests with 429 and Retry-After: 0."""
+    """Run a sink that responds after `delay` seconds, to a share `throttle` with 429 and Retry-After: 0."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, delay, throttle), daemon=True)
@@ -194,7 +193,7 @@ def sink(delay: float = 0.0, *, throttle: float = 0.0) -> Iterator[Sink]:
             process.kill()
 
 
-if __name__ == "__main__":  # a self-check by hand: two pipelined requests, the second in two parts
+if __name__ == "__main__":  # a manual check: two pipelined requests, the second in two parts
     with sink() as running:
         port = int(running.base_url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as client:

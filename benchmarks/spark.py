@@ -1,8 +1,8 @@
-"""Scenario 12: a broadcast by Spark against one by a plain process: the same audience, the same sink, in turns.
+"""Spark: a broadcast by Spark against a broadcast by a plain process, to the same audience, in turns.
 
-Only with `--only spark` and `.[engines]`. By the clock on the wall, for the work is spread over processes; only the
-sending is compared, planning is stated beside it. Driver, executors and sink share this machine's cores, so two tasks
-gain less than they would on two machines.
+Runs only with `--only spark` and `.[engines]`. Compares wall-clock time, because the work is spread over processes, and
+only of the sending. Driver, executors and sink share the cores of this machine, so two tasks gain less than they would
+on two machines.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ ALL_ALIKE = {"title": c.TITLE, "body": {"en": "Hello"}}
 EACH_OWN = {"title": c.TITLE, "body": {"en": "Hello {{ user_id | 'you' }}"}}
 
 
-class Took(NamedTuple):
-    """Seconds of one turn."""
+class Seconds(NamedTuple):
+    """The seconds of one turn."""
 
     plan: float
     send: float
 
 
-Turn = Callable[[Path, Path], Took]
+Turn = Callable[[Path, Path], Seconds]
 
 
 class _Stages:
-    """When planning ended."""
+    """`on_progress` callback that records when planning ended."""
 
     def __init__(self) -> None:
         self.sending = 0.0
@@ -54,10 +54,10 @@ class _Stages:
 
 
 def plain(base_url: str, *, personal: bool) -> Turn:
-    """One process, with a run file."""
+    """Return a turn of one process with a run file."""
     from pushsdk import Audience, PushClient
 
-    def turn(users: Path, run: Path) -> Took:
+    def turn(users: Path, run: Path) -> Seconds:
         stages, started = _Stages(), time.perf_counter()
         with PushClient(base_url, c.API_KEY) as client:
             audience = Audience.read(users)
@@ -65,16 +65,16 @@ def plain(base_url: str, *, personal: bool) -> Turn:
                 client.send_each(audience.personalize(EACH_OWN, into="text"), run=run, on_progress=stages)
             else:
                 client.broadcast(audience, ALL_ALIKE, run=run, on_progress=stages)
-        return Took(stages.sending - started, time.perf_counter() - stages.sending)
+        return Seconds(stages.sending - started, time.perf_counter() - stages.sending)
 
     return turn
 
 
 def by_spark(base_url: str, session: Any, *, personal: bool, tasks: int) -> Turn:
-    """The same from a frame."""
+    """Return a turn of Spark, from a frame."""
     from pushsdk.spark import broadcast
 
-    def turn(users: Path, run: Path) -> Took:
+    def turn(users: Path, run: Path) -> Seconds:
         started = time.perf_counter()
         report = broadcast(
             session.read.parquet(str(users)),
@@ -84,14 +84,14 @@ def by_spark(base_url: str, session: Any, *, personal: bool, tasks: int) -> Turn
             tasks=tasks,
             base_url=base_url,
         )
-        return Took(time.perf_counter() - started - report.seconds, report.seconds)
+        return Seconds(time.perf_counter() - started - report.seconds, report.seconds)
 
     return turn
 
 
 @contextmanager
 def spark(folder: Path) -> Iterator[Any]:
-    """A session on all cores, which this process was kept off."""
+    """Run a Spark session on all cores, from which this process was pinned away."""
     from pyspark.sql import SparkSession
 
     if hasattr(os, "sched_setaffinity"):
@@ -114,46 +114,48 @@ def spark(folder: Path) -> Iterator[Any]:
         session.stop()
 
 
-def verified(turn: Turn, users: Path, run: Path, server: Sink, *, number: int) -> Took:
-    """One turn, nobody lost and nobody doubled by the sink's count."""
+def verified(turn: Turn, users: Path, run: Path, server: Sink, *, number: int) -> Seconds:
+    """Measure one turn, and raise AssertionError unless the sink counted each user once."""
     before = server.counts()
-    took = turn(users, run)
-    seen = server.counts().since(before)
-    if (seen.users, seen.checksum) != (number, checksum(map(user, range(number)))):
-        raise AssertionError(f"{seen} for {number} users")
-    return took
+    seconds = turn(users, run)
+    counts = server.counts().since(before)
+    if (counts.users, counts.checksum) != (number, checksum(map(user, range(number)))):
+        raise AssertionError(f"{counts} for {number} users")
+    return seconds
 
 
 def compared(server: Sink, session: Any, folder: Path, *, personal: bool, users: int, rounds: int) -> Iterator[Goal]:
-    """The three of them, round after round."""
+    """Yield the goals of all three contenders, after all rounds."""
     field = {"a plain process": plain(server.base_url, personal=personal)}
     for tasks in (1, 2):
         name = f"Spark, {tasks} task{'s' * (tasks > 1)}"
         field[name] = by_spark(server.base_url, session, personal=personal, tasks=tasks)
     runs = (folder / f"run-{personal}-{number}" for number in count())
-    took: dict[str, list[Took]] = {name: [] for name in field}
-    few = {name: verified(turn, _audience(folder, FEW), next(runs), server, number=FEW) for name, turn in field.items()}
-    few = {name: verified(turn, _audience(folder, FEW), next(runs), server, number=FEW) for name, turn in field.items()}
+    rounds_of: dict[str, list[Seconds]] = {name: [] for name in field}
+    for _ in range(2):  # the first time warms up
+        few = {
+            name: verified(turn, _audience(folder, FEW), next(runs), server, number=FEW) for name, turn in field.items()
+        }
     audience = _audience(folder, users)
     for index in range(rounds):
         for name, turn in list(field.items())[:: 1 if index % 2 else -1]:
-            took[name].append(verified(turn, audience, next(runs), server, number=users))
-    what, (base, *others) = "each his own" if personal else "one for all", field
-    for name, turns in took.items():
-        yield Goal(f"{what}, {name}: users/s sent", Spread.of(users / each.send for each in turns))
-        yield Goal(f"{what}, {name}: s to plan {users:,}", Spread.of(each.plan for each in turns))
-        yield Goal(f"{what}, {name}: s to send {FEW:,}", Spread.of([few[name].send]))
+            rounds_of[name].append(verified(turn, audience, next(runs), server, number=users))
+    kind, (base, *others) = "each his own" if personal else "one for all", field
+    for name, turns in rounds_of.items():
+        yield Goal(f"{kind}, {name}: users/s sent", Spread.of(users / turn.send for turn in turns))
+        yield Goal(f"{kind}, {name}: s to plan {users:,}", Spread.of(turn.plan for turn in turns))
+        yield Goal(f"{kind}, {name}: s to send {FEW:,}", Spread.of([few[name].send]))
     for name in others:
-        pairs = zip(took[base], took[name], strict=True)
-        yield Goal(f"{what}, {name}, x {base}", Spread.of(ours.send / theirs.send for ours, theirs in pairs))
+        pairs = zip(rounds_of[base], rounds_of[name], strict=True)
+        yield Goal(f"{kind}, {name}, x {base}", Spread.of(ours.send / theirs.send for ours, theirs in pairs))
 
 
 def _audience(folder: Path, users: int) -> Path:
-    made = folder / str(users)
-    if not made.exists():
-        made.mkdir()
-        parquet(users, made)
-    return made / "users.parquet"
+    place = folder / str(users)
+    if not place.exists():
+        place.mkdir()
+        parquet(users, place)
+    return place / "users.parquet"
 
 
 async def run(*, quick: bool) -> dict[str, Any]:

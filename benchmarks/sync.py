@@ -1,8 +1,8 @@
-"""Scenario 8: what threads pay for the sync client, in wall-clock time.
+"""The sync client: its cost for threads, in wall-clock time.
 
-32 threads that send by `PushClient` against 32 tasks that send by `AsyncPushClient`: distinct messages, the same sink,
-turns of one round. Beside them the floor of any client of that kind: the same threads, each waiting for a function that
-a loop in another thread calls, no request sent.
+32 threads that send by `PushClient` against 32 tasks that send by `AsyncPushClient`, with distinct messages. The floor
+of such a client is the same threads, each waiting for a function that the event loop of another thread calls, without
+any request.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Blocking = Callable[[int], object]
 
 
 def in_threads(send: Blocking) -> Run:
-    """Call `send` for each number from THREADS threads that take turns as they come."""
+    """Return a function that calls `send` for each number, from THREADS threads."""
 
     def work(shared: "SimpleQueue[int]") -> None:
         while True:
@@ -47,7 +47,7 @@ def in_threads(send: Blocking) -> Run:
 
 
 def in_tasks(send: c.Send) -> Run:
-    """Await `send` for each number from THREADS tasks."""
+    """Return a function that awaits `send` for each number, from THREADS tasks."""
 
     async def run(numbers: range) -> None:
         shared = iter(numbers)
@@ -63,14 +63,14 @@ def in_tasks(send: c.Send) -> Run:
 
 @asynccontextmanager
 async def tasks(base_url: str) -> AsyncIterator[Run]:
-    """AsyncPushClient, at its defaults."""
+    """Open AsyncPushClient with its defaults."""
     async with c.ours(base_url) as send:
         yield in_tasks(send)
 
 
 @asynccontextmanager
 async def threads(base_url: str) -> AsyncIterator[Run]:
-    """PushClient, at its defaults."""
+    """Open PushClient with its defaults."""
     from pushsdk import MobilePush, PushClient
 
     with PushClient(base_url, c.API_KEY) as client:
@@ -83,15 +83,15 @@ async def threads(base_url: str) -> AsyncIterator[Run]:
 
 @asynccontextmanager
 async def floor(_base_url: str) -> AsyncIterator[Run]:
-    """The least that crossing into a loop's thread and back costs."""
+    """Open the least that a call into the thread of an event loop costs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
     def send(number: int) -> None:
-        box: SimpleQueue[int] = SimpleQueue()
-        loop.call_soon_threadsafe(box.put, number)
-        box.get()
+        queue: SimpleQueue[int] = SimpleQueue()
+        loop.call_soon_threadsafe(queue.put, number)
+        queue.get()
 
     yield in_threads(send)
     loop.call_soon_threadsafe(loop.stop)
@@ -100,7 +100,7 @@ async def floor(_base_url: str) -> AsyncIterator[Run]:
 
 
 def faster(ours: Series, theirs: Series) -> Spread:
-    """How many times the units per second of `theirs`, round by round, by the clock on the wall."""
+    """Return the units per second of wall-clock time as a multiple of `theirs`, round by round."""
     rounds = zip(ours.rounds, theirs.rounds, strict=True)
     return Spread.of((a.units / a.wall) / (b.units / b.wall) for a, b in rounds)
 

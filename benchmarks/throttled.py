@@ -1,8 +1,8 @@
-"""Scenario 14: what a little throttling leaves of the rate of a run, in wall-clock time.
+"""Throttling: the wall-clock rate of a run of which a small share of requests is throttled.
 
-A service that answers after 30 ms, to 64 requests in flight, and throttles a share of them: 429 with `Retry-After: 0`,
-which asks for no pause. `send_each` (a request per user) and a broadcast (1000 users a request), each with a client of
-its own for each turn, against the same run without any throttling in the same round.
+The service responds after 30 ms, to 64 requests in flight, and to a share of them with 429 and `Retry-After: 0`, which
+asks for no pause. `send_each` (a request per user) and a broadcast (1000 users per request), each with a new client per
+turn, are compared with the same run without throttling in the same round.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from benchmarks.sync import faster
 ROUNDS, QUICK_ROUNDS = 3, 1
 SHARES = (0.0, 0.001, 0.005, 0.02)
 DELAY = 0.03
-# Users of a turn: a second or two without any throttling.
+# Users of a turn, which takes a second or two without throttling.
 MERGED, PERSONAL = 1_000_000, 3_000
 QUICK_MERGED, QUICK_PERSONAL = 500_000, 1_000
 

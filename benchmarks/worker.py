@@ -1,7 +1,4 @@
-"""One scenario on one loop, in a process of its own: `python -m benchmarks.worker NAME LOOP [--quick]`.
-
-Writes its result as JSON to stdout. The parent starts these one after the other.
-"""
+"""One scenario on one event loop: `python -m benchmarks.worker NAME LOOP [--quick]`. Prints the result as JSON."""
 
 import asyncio
 import importlib
