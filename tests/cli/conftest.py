@@ -1,4 +1,4 @@
-"""Commands run with nothing of the user's own settings; and a service to run them against."""
+"""Fixtures: commands without the developer's settings, and a service to run them against."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pushsdk import cli
 
 
 @pytest.fixture(autouse=True)
-def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("PUSHSDK_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
@@ -25,12 +25,12 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Run a command line here; what it printed is in the result."""
+    """Return a function that runs a command line in this process and returns its code and output."""
     return functools.partial(run_here, capsys)
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """The embedded service, where the variables point to."""
+    """The embedded service; the environment variables have its address."""
     with served(monkeypatch) as service:
         yield service

@@ -1,4 +1,4 @@
-"""``pushsdk broadcast``, ``resume``, ``status``, ``report`` and ``plan``: runs from a shell."""
+"""``pushsdk broadcast``, ``resume``, ``status``, ``report`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pushsdk import AsyncPushClient, cli
 from pushsdk._audience.chunks import Chunk
 from pushsdk._runs.plan import Header
 from pushsdk._runs.run_file.journal import Journal
+from pushsdk.cli.commands.runs import resume_command
 from pushsdk.emulator import Fault
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True}
@@ -29,7 +30,7 @@ AWAY = "https://push.invalid/api"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with a message and some users in it."""
+    """A working directory with a message and users."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "message.json").write_text(json.dumps(MESSAGE))
     (tmp_path / "ids.txt").write_text("\n".join([*USERS, "ann"]))
@@ -38,7 +39,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def broadcast(command, folder):
-    """Broadcast the message to a source, in the run file spring.run."""
+    """A function that broadcasts the message to a source in the run file spring.run."""
 
     def run(*words, source="ids.txt", message="message.json", run="spring.run"):
         return command(
@@ -48,21 +49,21 @@ def broadcast(command, folder):
     return run
 
 
-def unsealed(path, base_url="http://127.0.0.1:1"):
+def write_unfinished_plan(path, base_url="http://127.0.0.1:1"):
     header = Header(kind="broadcast", base_url=base_url, message=b"{}", max_users=10, max_bytes=1000)
     journal = Journal.create(path, header)
     journal.add([Chunk(1, b'"ann"')])
     journal.close()
 
 
-def counts(told):
-    return {name: told[name] for name in ("accepted", "rejected", "unknown", "not_sent")}
+def counts(figures):
+    return {name: figures[name] for name in ("accepted", "rejected", "unknown", "not_sent")}
 
 
 # -- broadcast ----------------------------------------------------------------------------------------------------
 
 
-def test_everybody_once_and_the_counts_on_stdout(broadcast, service):
+def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service):
     ended = broadcast()
     assert (ended.code, ended.err) == (0, "")
     assert [line.split()[-1] for line in ended.out.splitlines()[:4]] == ["3", "0", "0", "0"]
@@ -70,14 +71,14 @@ def test_everybody_once_and_the_counts_on_stdout(broadcast, service):
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
-def test_an_audience_of_nobody_is_done_and_says_so(broadcast, service, folder):
+def test_a_source_without_users_exits_with_0_and_a_notice(broadcast, service, folder):
     (folder / "ids.txt").write_text("\n")
     ended = broadcast()
     assert (ended.code, service.requests) == (0, 0)
     assert ended.err == "nothing to send: the source has no users\n"
 
 
-def test_without_dedupe_an_id_is_pushed_as_often_as_it_comes(broadcast, service):
+def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service):
     assert broadcast("--no-dedupe").code == 0
     assert service.users() == {"ann": 2, "bob": 1, "cid": 1}
 
@@ -90,7 +91,7 @@ def test_without_dedupe_an_id_is_pushed_as_often_as_it_comes(broadcast, service)
         (None, "SELECT unnest(['ann', 'bob']) AS id", ("--primary-key", "id")),
     ],
 )
-def test_the_users_may_come_from_a_table(broadcast, service, folder, name, content, words):
+def test_users_are_read_from_a_table(broadcast, service, folder, name, content, words):
     if name is None:
         ended = broadcast("--query", content, *words, source=None)
     else:
@@ -108,7 +109,7 @@ def test_the_users_may_come_from_a_table(broadcast, service, folder, name, conte
         ("both", "Hi Ann", {"name": "Ann"}),
     ],
 )
-def test_each_user_may_have_a_request_of_his_own(broadcast, service, folder, personalize, text, fields):
+def test_personalize_sends_a_request_per_user(broadcast, service, folder, personalize, text, fields):
     (folder / "message.json").write_text(json.dumps({"title": {"en": "Hi {{ name | 'there' }}"}}))
     (folder / "users.csv").write_text("user_id,name\nann,Ann\nbob,\nann,Again\n")
     ended = broadcast("--personalize", personalize, "--json", source="users.csv")
@@ -119,7 +120,7 @@ def test_each_user_may_have_a_request_of_his_own(broadcast, service, folder, per
     assert bob.message["title"]["en"] == ("Hi there" if "Ann" in text else text)
 
 
-def test_the_users_may_come_by_standard_input(service, folder):
+def test_users_are_read_from_standard_input(service, folder):
     words = ("broadcast", "-", "--message", "message.json", "--run", "a.run", "--json")
     ended = run_apart(*words, stdin="ann\nbob\n")
     assert ended.code == 0
@@ -137,7 +138,7 @@ def test_the_users_may_come_by_standard_input(service, folder):
         ([Fault.status(403)], 4, {"accepted": 0, "rejected": 0, "unknown": 0, "not_sent": 3}),
     ],
 )
-def test_the_exit_code_tells_the_worst(broadcast, command, service, faults, code, expected):
+def test_the_exit_code_reports_the_worst_outcome(broadcast, command, service, faults, code, expected):
     service.faults = faults
     ended = broadcast("--json")
     assert ended.code == code
@@ -146,7 +147,7 @@ def test_the_exit_code_tells_the_worst(broadcast, command, service, faults, code
     assert command("status", "spring.run").code == code
 
 
-def test_the_brake_exits_with_5(broadcast, service, folder):
+def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folder):
     service.faults = [Fault.status(500)]
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
     ended = broadcast("--in-flight", "2", "--max-unknown", "0.5", "--json")
@@ -155,13 +156,13 @@ def test_the_brake_exits_with_5(broadcast, service, folder):
     assert json.loads(ended.out)["not_sent"] > 0
 
 
-def test_without_a_brake_it_goes_on_to_the_end(broadcast, service, folder):
+def test_without_a_stop_policy_a_run_continues_to_the_end(broadcast, service, folder):
     service.faults = [Fault.status(500)]
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
     assert broadcast("--no-stop-policy").code == 3
 
 
-def test_a_limit_is_no_failure_but_somebody_is_left(broadcast, service):
+def test_a_limit_leaves_users_and_exits_with_1(broadcast, service):
     ended = broadcast("--limit", "2")
     assert ended.code == 1
     assert "stopped: the limit of 2 users is reached: resume for the rest" in ended.err
@@ -189,7 +190,7 @@ def test_a_limit_is_no_failure_but_somebody_is_left(broadcast, service):
         (("status", "a.run", "--format", "csv"), "--format"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(command, service, folder, monkeypatch, words, says):
+def test_a_wrong_command_line_is_a_usage_error(command, service, folder, monkeypatch, words, says):
     stdin = SimpleNamespace(buffer=io.BytesIO(json.dumps(MESSAGE).encode()), isatty=lambda: False)
     monkeypatch.setattr(sys, "stdin", stdin)
     (folder / "a.csv").write_text("userid,age\nann,1\n")
@@ -211,16 +212,16 @@ def test_what_cannot_be_meant_is_a_usage_error(command, service, folder, monkeyp
         ("--in-flight", "0"),
     ],
 )
-def test_a_number_that_makes_no_sense_is_a_usage_error(broadcast, service, words):
+def test_a_number_out_of_range_is_a_usage_error(broadcast, service, words):
     ended = broadcast(*words)
     assert (ended.code, service.requests) == (2, 0)
     assert words[0] in ended.err
 
 
-# -- taken up again -----------------------------------------------------------------------------------------------
+# -- continued ----------------------------------------------------------------------------------------------------
 
 
-def test_the_same_command_again_sends_the_rest_and_nobody_twice(broadcast, service):
+def test_the_same_command_again_sends_only_the_rest(broadcast, service):
     assert broadcast("--limit", "1").code == 1
     ended = broadcast("--json")
     assert ended.code == 0
@@ -228,14 +229,14 @@ def test_the_same_command_again_sends_the_rest_and_nobody_twice(broadcast, servi
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
-def test_the_same_command_after_the_end_says_that_it_sent_nothing(broadcast, command, service):
+def test_a_command_for_a_complete_run_reports_that_nothing_was_sent(broadcast, command, service):
     assert broadcast().err == ""
     for ended in broadcast(), broadcast("--json"), command("resume", "spring.run", "--progress", "none"):
         assert (ended.code, service.requests) == (0, 1)
         assert ended.err == "nothing was sent: an earlier command completed this run; to push again, pass a new --run\n"
 
 
-def test_what_is_resent_was_sent_now(broadcast, command, service):
+def test_a_resend_is_not_reported_as_nothing_sent(broadcast, command, service):
     service.faults = [Fault.reset_after(first=1)]
     assert broadcast().code == 3
     assert "nothing was sent: an earlier command" in broadcast().err
@@ -243,7 +244,7 @@ def test_what_is_resent_was_sent_now(broadcast, command, service):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs setrlimit")
-def test_a_disk_that_is_full_while_it_is_planned_asks_for_a_new_start(service, folder):
+def test_a_full_disk_during_planning_asks_for_a_new_start(service, folder):
     (folder / "ids.txt").write_text("\n".join(map(str, range(100_000))))
     words = shlex.join([*COMMAND, "broadcast", "ids.txt", "--message", "message.json", "--run", "spring.run"])
     limited = f"trap '' XFSZ; ulimit -f 100; {words}"
@@ -272,8 +273,8 @@ def test_another_broadcast_is_refused(broadcast, service, folder, monkeypatch, w
     assert service.requests == before
 
 
-def test_a_plan_that_was_never_finished_is_planned_anew_but_not_resumed(broadcast, command, service, folder):
-    unsealed(folder / "spring.run", service.base_url)
+def test_an_unfinished_plan_is_planned_again_but_not_resumed(broadcast, command, service, folder):
+    write_unfinished_plan(folder / "spring.run", service.base_url)
     for name in ("status", "resume", "report"):
         ended = command(name, "spring.run")
         assert (ended.code, ended.out) == (2, "")
@@ -290,7 +291,7 @@ def test_a_resume_needs_neither_source_nor_message(broadcast, command, service, 
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
-def test_the_unknown_are_held_until_they_are_to_be_sent_again(broadcast, command, service):
+def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):
     service.faults = [Fault.reset_after(first=1)]
     ended = broadcast()
     assert ended.code == 3
@@ -303,7 +304,7 @@ def test_the_unknown_are_held_until_they_are_to_be_sent_again(broadcast, command
     assert service.users() == dict.fromkeys(USERS, 2)
 
 
-def test_the_command_that_resumes_is_quoted_and_has_the_options_of_this_one(broadcast, service, folder, monkeypatch):
+def test_the_resume_command_is_quoted_and_has_the_given_options(broadcast, service, folder, monkeypatch):
     monkeypatch.delenv("PUSHSDK_API_KEY")
     (folder / "my key").write_text(service.api_key)
     ended = broadcast(
@@ -316,26 +317,22 @@ def test_the_command_that_resumes_is_quoted_and_has_the_options_of_this_one(broa
     )
 
 
-def test_no_password_of_a_proxy_is_in_that_command():
-    from pushsdk.cli.commands.runs import resume_command
-
-    assert resume_command("a", {"proxy": "http://me:passw0rd@p.example"}) == "pushsdk resume a"
-    assert (
-        resume_command("a", {"proxy": "http://p.example", "durable": False})
-        == "pushsdk resume a --proxy http://p.example"
-    )
-
-
-def test_the_command_that_resumes_has_the_numbers_that_were_given():
-    from pushsdk.cli.commands.runs import resume_command
-
-    assert resume_command("a", {"rate": 1_234_567.0, "timeout": 0.5}) == "pushsdk resume a --rate 1234567 --timeout 0.5"
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"proxy": "http://me:passw0rd@p.example"}, ""),
+        ({"proxy": "http://p.example", "durable": False}, " --proxy http://p.example"),
+        ({"rate": 1_234_567.0, "timeout": 0.5}, " --rate 1234567 --timeout 0.5"),
+    ],
+)
+def test_the_resume_command_has_numbers_as_given_and_no_password(options, words):
+    assert resume_command("a", options) == f"pushsdk resume a{words}"
 
 
 # -- the question before sending -----------------------------------------------------------------------------------
 
 
-def test_it_asks_before_sending_elsewhere(broadcast, service, monkeypatch):
+def test_a_broadcast_to_another_machine_asks(broadcast, service, monkeypatch):
     ended = broadcast("--base-url", AWAY)
     assert (ended.code, ended.out) == (2, "")
     assert f"Push to the users of the source at {AWAY}? Can't ask without a terminal: pass --yes." in ended.err
@@ -347,7 +344,7 @@ def test_one_user_is_not_many(broadcast, service, folder):
     assert "Push to the 1 user left of spring.run at" in broadcast("--base-url", AWAY).err
 
 
-def test_it_says_how_many_rows_there_are_where_the_file_says_so(broadcast, service, folder):
+def test_the_question_has_the_row_count_of_a_parquet_file(broadcast, service, folder):
     duckdb = pytest.importorskip("duckdb")
     duckdb.sql("SELECT range::VARCHAR AS user_id FROM range(1234)").write_parquet("users.parquet")
     assert "Push to at most 1,234 users at" in broadcast("--base-url", AWAY, source="users.parquet").err
@@ -355,16 +352,10 @@ def test_it_says_how_many_rows_there_are_where_the_file_says_so(broadcast, servi
     assert len(service.users()) == 1234
 
 
-def test_a_run_that_is_taken_up_says_how_many_are_left(broadcast, command, service):
+def test_the_question_of_a_resume_has_the_users_left(broadcast, command, service):
     assert broadcast("--limit", "1").code == 1
     assert "Push to the 2 users left of spring.run at" in broadcast("--base-url", AWAY).err
     assert "Push to 2 users at https://push.invalid/api?" in command("resume", "spring.run", "--base-url", AWAY).err
-
-
-def test_a_run_without_anybody_left_asks_nothing(broadcast, command, service):
-    assert broadcast().code == 0
-    ended = command("resume", "spring.run")
-    assert ended.code == 0
 
 
 # -- Ctrl-C -------------------------------------------------------------------------------------------------------
@@ -373,8 +364,8 @@ def test_a_run_without_anybody_left_asks_nothing(broadcast, command, service):
 CROWD = 60_000
 
 
-def interrupted(service, folder, signals):
-    """Broadcast to a crowd until the service has seen some requests, then send the signals, each when it is heard."""
+def interrupt_broadcast(service, folder, signals):
+    """Broadcast to a crowd, and send the signals after 3 requests; the second waits for the notice of the first."""
     (folder / "many.txt").write_text("\n".join(map(str, range(CROWD))))
     words = ["broadcast", "many.txt", "--message", "message.json", "--run", "my run", "--in-flight", "2"]
     with subprocess.Popen(
@@ -385,69 +376,69 @@ def interrupted(service, folder, signals):
         text=True,
     ) as process:
         service.wait_for(requests=3)
-        heard = ""
+        notice = ""
         for number in signals:
             process.send_signal(number)
-            if not heard:
-                heard = process.stderr.readline()
+            if not notice:
+                notice = process.stderr.readline()
         out, err = process.communicate(timeout=60)
-    return process.returncode, out, heard + err
+    return process.returncode, out, notice + err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_once_it_waits_for_what_is_on_its_way(service, folder, command, number):
+def test_one_signal_waits_for_the_requests_in_flight(service, folder, command, number):
     service.faults = [Fault.delay(0.2)]
-    code, out, err = interrupted(service, folder, [number])
+    code, out, err = interrupt_broadcast(service, folder, [number])
     assert code == 130
     assert "Traceback" not in err
-    told = json.loads(command("status", "my run", "--json").out)
-    assert told["unknown"] == 0
-    assert 0 < told["accepted"] < CROWD
-    assert told["accepted"] == len(service.users())
-    assert f"accepted  {told['accepted']:>6,}" in out
+    figures = json.loads(command("status", "my run", "--json").out)
+    assert figures["unknown"] == 0
+    assert 0 < figures["accepted"] < CROWD
+    assert figures["accepted"] == len(service.users())
+    assert f"accepted  {figures['accepted']:>6,}" in out
     assert err.startswith("stopping after the requests in flight; press Ctrl-C again to stop at once\n")
     assert err.endswith("to send the rest:  pushsdk resume 'my run' --in-flight 2\n")
 
 
-def test_twice_it_stops_at_once_and_the_file_knows_the_rest(service, folder, command):
+def test_two_signals_stop_at_once_and_the_run_file_has_the_outcomes(service, folder, command):
     service.faults = [Fault.hang(every=3)]
-    code, out, err = interrupted(service, folder, [signal.SIGINT, signal.SIGINT])
+    code, out, err = interrupt_broadcast(service, folder, [signal.SIGINT, signal.SIGINT])
     assert code == 130
     assert "Traceback" not in err
-    told = json.loads(command("status", "my run", "--json").out)
-    assert 0 < told["unknown"] <= 2000
-    assert f"unknown   {told['unknown']:>6,}" in out
+    figures = json.loads(command("status", "my run", "--json").out)
+    assert 0 < figures["unknown"] <= 2000
+    assert f"unknown   {figures['unknown']:>6,}" in out
     assert "pushsdk resume 'my run' --in-flight 2 --on-unknown resend" in err
     service.faults = []
     assert command("resume", "my run", "--progress", "none").code == 3
     assert set(service.users().values()) == {1}
 
 
-def test_it_ends_also_where_standard_input_does_not(service, folder):
+def test_signals_end_a_run_that_waits_for_standard_input(service, folder):
     words = ["broadcast", "-", "--message", "message.json", "--run", "a.run", "--progress", "none"]
     with subprocess.Popen(
         [*COMMAND, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        # More than a pipe holds: this returns once some of it was read.
+        # More than a pipe holds, so this returns after the command has begun to read.
         process.stdin.write("ann\n" * 100_000)
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
-        heard = process.stderr.readline()
-        # Again, as people do: a signal that comes in the very moment in which the loop falls asleep does not wake it.
+        notice = process.stderr.readline()
+        # Repeated: a signal at the moment when the loop goes to sleep does not wake the loop.
         for _ in range(6):
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)
                 break
         assert process.returncode == 130
-        said = heard + process.stderr.read()
-    assert "ended; to continue, run the same command again, or:  pushsdk resume a.run\n" in said
+        output = notice + process.stderr.read()
+    assert "ended; to continue, run the same command again, or:  pushsdk resume a.run\n" in output
     assert service.requests == 0
 
 
-def test_ended_at_once_before_there_is_a_plan_it_is_interrupted_all_the_same(broadcast, service, folder, monkeypatch):
+def test_a_run_cancelled_during_planning_exits_as_interrupted(broadcast, service, folder, monkeypatch):
     async def cancelled(*_args, **_kwargs):
-        unsealed(folder / "spring.run", service.base_url)
+        write_unfinished_plan(folder / "spring.run", service.base_url)
         raise asyncio.CancelledError
 
     monkeypatch.setattr(AsyncPushClient, "broadcast", cancelled)
@@ -461,7 +452,7 @@ def test_ended_at_once_before_there_is_a_plan_it_is_interrupted_all_the_same(bro
 
 @pytest.fixture
 def mixed(broadcast, service, folder):
-    """A run in which everything happened: accepted, rejected, unknown, not sent."""
+    """A run with accepted, rejected, unknown and unsent users."""
     (folder / "ids.txt").write_text("\n".join(["=cmd()", "bob", "ann \u00fc", *map(str, range(1001))]))
     service.faults = [Fault.status(422, user="bob"), Fault.status(500, user="1000")]
     broadcast("--limit", "1002")
@@ -478,7 +469,7 @@ def test_status_of_a_run_that_is_being_sent_gives_no_advice(command, folder):
     assert "resume" not in ended.err
 
 
-def test_status_says_how_it_stands_and_sends_nothing(mixed, command, service):
+def test_status_prints_the_counts_and_sends_nothing(mixed, command, service):
     before = service.requests
     ended = command("status", "spring.run")
     assert ended.code == 1
@@ -505,7 +496,7 @@ def test_a_report_has_one_row_for_each_user(mixed, command):
     assert sum(row["outcome"] == "NOT_SENT" for row in rows) == 2
 
 
-def test_a_csv_is_safe_in_a_spreadsheet_and_says_what_that_changed(mixed, command):
+def test_a_csv_is_safe_in_a_spreadsheet_and_counts_the_changed_ids(mixed, command):
     ended = command("report", "spring.run", "--format", "csv")
     lines = ended.out.splitlines()
     assert lines[0] == "user_id,outcome,status,reason"
@@ -514,7 +505,7 @@ def test_a_csv_is_safe_in_a_spreadsheet_and_says_what_that_changed(mixed, comman
     assert any(line.lstrip('"').startswith("'=cmd()") for line in lines)
 
 
-def test_a_table_is_aligned_and_may_be_of_one_outcome(mixed, command):
+def test_a_table_is_aligned_and_filtered_by_outcome(mixed, command):
     ended = command("report", "spring.run", "--outcome", "REJECTED")
     head, row = ended.out.splitlines()
     assert head == "user_id  outcome   status  reason"
@@ -523,13 +514,13 @@ def test_a_table_is_aligned_and_may_be_of_one_outcome(mixed, command):
     assert len(command("report", "spring.run").out.splitlines()) == 1005
 
 
-def test_a_report_can_be_taken_by_whoever_calls_main(mixed):
+def test_a_report_goes_to_a_redirected_stdout(mixed):
     with contextlib.redirect_stdout(io.StringIO()) as taken:
         assert cli.main(["report", "spring.run", "--format", "jsonl"]) == 0
     assert len(taken.getvalue().splitlines()) == 1004
 
 
-def test_a_csv_without_such_ids_says_nothing(mixed, command):
+def test_a_csv_without_changed_ids_prints_no_notice(mixed, command):
     assert command("report", "spring.run", "--format", "csv", "--outcome", "rejected").err == ""
 
 
@@ -549,16 +540,16 @@ def plan(command, *words):
 
 def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
     (folder / "ids.txt").write_text("\n".join([*map(str, range(2500)), "7"]))
-    told = json.loads(plan(command, "--json", "--custom-fields", '{"a": 1}').out)
+    figures = json.loads(plan(command, "--json", "--custom-fields", '{"a": 1}').out)
     assert service.requests == 0
-    assert (told["users"], told["duplicates"], told["requests"], told["seconds"]) == (2500, 1, 3, None)
+    assert (figures["users"], figures["duplicates"], figures["requests"], figures["seconds"]) == (2500, 1, 3, None)
     sizes = []
     for start in (0, 1000, 2000):
         users = ",".join(f'"{user}"' for user in range(start, min(start + 1000, 2500)))
         body = f'{{"userIds":[{users}],"message":,"customFields":{{"a":1}}}}'
         sizes.append(len(body) + len(json.dumps({"type": "MOBILE_PUSH", **MESSAGE}, separators=(",", ":"))))
-    assert told["bytes"] == sum(sizes)
-    assert abs(told["largest"] - max(sizes)) <= 200
+    assert figures["bytes"] == sum(sizes)
+    assert abs(figures["largest"] - max(sizes)) <= 200
 
 
 @pytest.mark.parametrize(
@@ -575,7 +566,7 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
         ),
     ],
 )
-def test_a_plan_tells_the_time_at_a_rate(command, folder, monkeypatch, words, variables, time):
+def test_a_plan_estimates_the_time_at_a_rate(command, folder, monkeypatch, words, variables, time):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     ended = plan(command, *words)
@@ -584,12 +575,12 @@ def test_a_plan_tells_the_time_at_a_rate(command, folder, monkeypatch, words, va
     assert "1 duplicate left out" in ended.out
 
 
-def test_a_rate_that_is_none_exits_with_2_and_its_source(command, folder, monkeypatch):
+def test_an_invalid_rate_is_a_usage_error_with_its_source(command, folder, monkeypatch):
     monkeypatch.setenv("PUSHSDK_RATE", "fast")
     ended = plan(command)
     assert (ended.code, ended.out) == (2, "")
     assert "PUSHSDK_RATE" in ended.err
 
 
-def test_a_plan_without_repeated_ids_says_nothing_of_them(command, folder):
+def test_a_plan_without_duplicates_does_not_mention_them(command, folder):
     assert "duplicate" not in plan(command, "--no-dedupe").out

@@ -1,4 +1,4 @@
-"""``pushsdk claims``: what is claimed in a store, and its release."""
+"""``pushsdk claims list``, ``count`` and ``release``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR = 3600.0
 
 
 def fill(store: ClaimStore, *ages: float) -> None:
-    """Store sends to two users, one accepted and one claimed so many seconds ago."""
+    """Store sends to two users, one accepted and one claimed, of these ages in seconds."""
 
     async def fill() -> None:
         puts = []
@@ -45,20 +45,20 @@ def fill(store: ClaimStore, *ages: float) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> str:
+def address(tmp_path: Path) -> str:
     """A store of three sends: claimed 100 s, 3 h and 2 h ago."""
     fill(SqliteClaims(tmp_path / "c"), 100.0, 3 * HOUR, 2 * HOUR)
     return f"sqlite:{tmp_path / 'c'}"
 
 
-def counts(command: Command, place: str, *words: str) -> Any:
-    ended = command("claims", "count", "--claims", place, "--json", *words)
+def counts(command: Command, address: str, *words: str) -> Any:
+    ended = command("claims", "count", "--claims", address, "--json", *words)
     assert (ended.code, ended.err) == (0, "")
     return json.loads(ended.out)
 
 
-def test_what_is_claimed_is_listed_with_the_newest_last(command: Command, place: str) -> None:
-    ended = command("claims", "list", "--claims", place)
+def test_claimed_sends_are_listed_with_the_newest_last(command: Command, address: str) -> None:
+    ended = command("claims", "list", "--claims", address)
     head, *lines = ended.out.splitlines()
     assert (ended.code, ended.err, head.split()) == (0, "", ["claimed", "at", "age", "users", "key"])
     assert [line.split()[-1] for line in lines] == [key_of(1), key_of(2), key_of(0)]
@@ -66,45 +66,45 @@ def test_what_is_claimed_is_listed_with_the_newest_last(command: Command, place:
     assert {line.split()[2] for line in lines} == {"1"}
 
 
-def test_as_json_each_is_an_object(command: Command, place: str) -> None:
-    ended = command("claims", "list", "--claims", place, "--older-than", "1h", "--json")
-    told = [json.loads(line) for line in ended.out.splitlines()]
-    assert [(each["key"], each["users"], round(each["age"] / HOUR)) for each in told] == [
+def test_claimed_sends_are_listed_as_json_lines(command: Command, address: str) -> None:
+    ended = command("claims", "list", "--claims", address, "--older-than", "1h", "--json")
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert [(row["key"], row["users"], round(row["age"] / HOUR)) for row in rows] == [
         (key_of(1), 1, 3),
         (key_of(2), 1, 2),
     ]
-    assert all(each["claimed_at"].endswith("Z") for each in told)
+    assert all(row["claimed_at"].endswith("Z") for row in rows)
 
 
-def test_where_nothing_is_claimed_that_is_said(command: Command, place: str) -> None:
-    assert command("claims", "list", "--claims", place, "--older-than", "2d") == (0, "", "nothing is claimed\n")
+def test_a_store_without_claims_prints_a_notice(command: Command, address: str) -> None:
+    assert command("claims", "list", "--claims", address, "--older-than", "2d") == (0, "", "nothing is claimed\n")
 
 
-def test_sends_and_users_are_counted(command: Command, place: str) -> None:
-    assert counts(command, place) == {"sends": 3, "users": 3}
-    assert counts(command, place, "--older-than", "150m") == {"sends": 1, "users": 1}
-    assert command("claims", "count", "--claims", place).out == "sends  3\nusers  3\n"
+def test_sends_and_users_are_counted(command: Command, address: str) -> None:
+    assert counts(command, address) == {"sends": 3, "users": 3}
+    assert counts(command, address, "--older-than", "150m") == {"sends": 1, "users": 1}
+    assert command("claims", "count", "--claims", address).out == "sends  3\nusers  3\n"
 
 
-def test_those_of_some_age_are_released(command: Command, place: str) -> None:
-    ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
+def test_claims_older_than_an_age_are_released(command: Command, address: str) -> None:
+    ended = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
     assert ended == (0, "released 2 users of 2 sends\n", "")
-    assert counts(command, place) == {"sends": 1, "users": 1}
-    ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
+    assert counts(command, address) == {"sends": 1, "users": 1}
+    ended = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
     assert ended == (0, "released 0 users of 0 sends\n", "")
 
 
-def test_keys_are_released_and_those_that_are_not_claimed_are_named(command: Command, place: str) -> None:
+def test_keys_are_released_and_unclaimed_keys_are_named(command: Command, address: str) -> None:
     keys = (key_of(0), key_of(0), key_of(9))
-    ended = command("claims", "release", *keys, "--claims", place, "--yes")
+    ended = command("claims", "release", *keys, "--claims", address, "--yes")
     assert ended == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
-    ended = command("claims", "release", key_of(0), "--claims", place, "--yes")
+    ended = command("claims", "release", key_of(0), "--claims", address, "--yes")
     assert ended == (1, "released 0 users of 0 sends\n", f"{key_of(0)}: nothing is claimed\n")
-    assert command("claims", "release", key_of(1), "--claims", place, "--yes").code == 0
+    assert command("claims", "release", key_of(1), "--claims", address, "--yes").code == 0
 
 
-def test_a_claim_that_changes_while_the_question_is_asked_is_left(
-    command: Command, place: str, monkeypatch: pytest.MonkeyPatch
+def test_a_claim_that_changes_during_the_question_stays(
+    command: Command, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = SqliteClaims.put
 
@@ -114,22 +114,22 @@ def test_a_claim_that_changes_while_the_question_is_asked_is_left(
         return await real(store, puts, ttl)
 
     monkeypatch.setattr(SqliteClaims, "put", put)
-    ended = command("claims", "release", "--claims", place, "--older-than", "1h", "--yes")
+    ended = command("claims", "release", "--claims", address, "--older-than", "1h", "--yes")
     assert (ended.code, ended.out) == (1, "released 1 user of 1 send\n")
     assert ended.err == "1 send changed meanwhile and stayed claimed: list the claims again\n"
 
 
-def test_without_a_terminal_nothing_is_released_unless_it_is_said_before(command: Command, place: str) -> None:
-    ended = command("claims", "release", "--claims", place, "--older-than", "1s")
+def test_without_a_terminal_a_release_needs_yes(command: Command, address: str) -> None:
+    ended = command("claims", "release", "--claims", address, "--older-than", "1s")
     assert (ended.code, ended.out) == (2, "")
     assert "may get the push a second time" in ended.err
     assert "pass --yes. Nothing was changed." in ended.err
-    assert counts(command, place)["sends"] == 3
+    assert counts(command, address)["sends"] == 3
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 3)])
-def test_at_a_terminal_it_asks(
-    command: Command, place: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, left: int
+def test_on_a_terminal_a_release_asks(
+    command: Command, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, left: int
 ) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -137,20 +137,20 @@ def test_at_a_terminal_it_asks(
 
     monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    ended = command("claims", "release", "--claims", place, "--older-than", "1s")
+    ended = command("claims", "release", "--claims", address, "--older-than", "1s")
     assert (ended.code, "nothing was changed" in ended.err) == (code, code == 1)
-    assert counts(command, place)["sends"] == left
+    assert counts(command, address)["sends"] == left
 
 
 # -- the store --------------------------------------------------------------------------------------------------------
 
 
-def test_the_store_may_be_a_directory(command: Command, tmp_path: Path) -> None:
+def test_a_directory_is_a_store(command: Command, tmp_path: Path) -> None:
     fill(DirectoryClaims(tmp_path / "d"), 1.0)
     assert counts(command, f"directory:{tmp_path / 'd'}")["sends"] == 1
 
 
-def test_the_store_may_be_a_server_and_the_variable_names_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_names_a_store_on_a_server(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with redis_server() as redis, postgres_server() as postgres:
         fill(RedisClaims(redis.url, prefix="jobs:"), 1.0)
         fill(PostgresClaims(postgres.url, table="jobs"), 1.0, 2.0)
@@ -161,7 +161,7 @@ def test_the_store_may_be_a_server_and_the_variable_names_it(command: Command, m
 
 
 @pytest.mark.parametrize(
-    ("place", "code", "text"),
+    ("address", "code", "text"),
     [
         ("sqlite:/no/store", 2, "/no/store: no such claim store"),
         ("directory:/no/store", 2, "/no/store: no such claim store"),
@@ -172,17 +172,17 @@ def test_the_store_may_be_a_server_and_the_variable_names_it(command: Command, m
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],
 )
-def test_a_store_that_can_not_be_used_is_an_error_without_its_password(
-    command: Command, monkeypatch: pytest.MonkeyPatch, place: str, code: int, text: str
+def test_an_unusable_store_is_an_error_without_its_password(
+    command: Command, monkeypatch: pytest.MonkeyPatch, address: str, code: int, text: str
 ) -> None:
-    monkeypatch.setenv("PUSHSDK_CLAIMS", place)
+    monkeypatch.setenv("PUSHSDK_CLAIMS", address)
     ended = command("claims", "list")
     assert (ended.code, ended.out) == (code, "")
     assert text in ended.err
     assert "s3cret" not in ended.err
 
 
-def test_no_help_shows_the_address(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_does_not_show_the_address_of_the_store(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUSHSDK_CLAIMS", "redis://:s3cret@host")
     ended = command("claims", "list", "--help")
     assert (ended.code, "s3cret" in ended.out) == (0, False)
@@ -198,9 +198,9 @@ def test_no_help_shows_the_address(command: Command, monkeypatch: pytest.MonkeyP
         (("--older-than", "soon"), "older-than"),
     ],
 )
-def test_what_is_to_be_released_is_named_in_one_way(
-    command: Command, place: str, words: tuple[str, ...], text: str
+def test_a_release_needs_valid_keys_or_an_age(
+    command: Command, address: str, words: tuple[str, ...], text: str
 ) -> None:
-    ended = command("claims", "release", *words, "--claims", place, "--yes")
+    ended = command("claims", "release", *words, "--claims", address, "--yes")
     assert ended.code == 2
     assert text in ended.err

@@ -1,4 +1,4 @@
-"""``pushsdk demo``: small runs of it, what it prints, and what it says if both sides disagree."""
+"""``pushsdk demo``: small runs, their output, and a disagreement of client and service."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 @pytest.fixture(scope="module")
 def printed():
-    """The JSON of one run, as a command."""
+    """The JSON that one run prints."""
     command = [*COMMAND, "--users", "5000", "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
     return json.loads(ended.stdout)
 
 
-def test_the_two_sides_agree(printed):
+def test_client_and_service_agree(printed):
     names = ("lost", "doubled", "wrong", "campaigns")
     assert [printed[name] for name in names] == [0, 0, 0, 1]
     assert printed["client"]["ACCEPTED"] == printed["service"]["ACCEPTED"]
@@ -41,7 +41,7 @@ def test_every_fault_acts(printed):
     assert all(printed["hits"])
 
 
-def test_nine_of_ten_are_accepted_one_is_rejected_and_some_are_unknown(printed):
+def test_one_user_is_rejected_some_are_unknown_and_the_rest_is_accepted(printed):
     reported = printed["client"]
     assert sum(reported.values()) == 5500
     assert reported["ACCEPTED"] >= 0.9 * 5500
@@ -50,7 +50,7 @@ def test_nine_of_ten_are_accepted_one_is_rejected_and_some_are_unknown(printed):
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-async def test_an_oracle_that_says_otherwise_gives_exit_code_1(monkeypatch, capsys, as_json):
+async def test_a_disagreement_exits_with_1(monkeypatch, capsys, as_json):
     monkeypatch.setattr(Emulator, "users", lambda self: {})
     assert await demo(users=5000, json=as_json) == 1
     out = capsys.readouterr().out
@@ -59,7 +59,7 @@ async def test_an_oracle_that_says_otherwise_gives_exit_code_1(monkeypatch, caps
 
 async def test_the_output_fits_80_columns_and_shows_no_user_and_no_key(monkeypatch, capsys):
     services = []
-    monkeypatch.setattr(demo_module, "Emulator", lambda **given: services.append(Emulator(**given)) or services[0])
+    monkeypatch.setattr(demo_module, "Emulator", lambda **options: services.append(Emulator(**options)) or services[0])
     assert await demo(users=5000) == 0
     out, err = capsys.readouterr()
     assert max(map(len, out.splitlines())) <= 80
@@ -75,8 +75,8 @@ def test_bad_values_are_usage_errors(capsys, bad):
     assert "--users" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_it_with_130_and_no_traceback():
-    # So many that it takes some seconds: it must not be over before the signal comes.
+def test_ctrl_c_exits_with_130_without_a_traceback():
+    # Many users, so that the demo still runs when the signal comes.
     command = [*COMMAND, "--users", "50000"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT

@@ -1,4 +1,4 @@
-"""``pushsdk doctor``: what it looks at, how it judges, and that it sends nothing."""
+"""``pushsdk doctor``: its checks and findings, without a request."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _trusting(monkeypatch):
 
 
 @contextmanager
-def listening(context=None, said=None):
-    """A server on a port of its own, with TLS or not, that says something and hangs up; what it heard is in a list."""
-    heard = []
+def listening(context=None, greeting=None):
+    """Run a server, with TLS or without, that greets and closes; yield its address and the received bytes."""
+    received = []
 
     def serve():
         with suppress(OSError):
@@ -36,17 +36,17 @@ def listening(context=None, said=None):
                 accepted, _ = server.accept()
                 with accepted, suppress(OSError):
                     accepted.settimeout(60)
-                    if said is not None:
+                    if greeting is not None:
                         accepted.recv(10_000)
-                        accepted.sendall(said)
+                        accepted.sendall(greeting)
                         continue
                     with accepted if context is None else context.wrap_socket(accepted, server_side=True) as spoken:
-                        heard.append(spoken.recv(10_000))
+                        received.append(spoken.recv(10_000))
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}", heard
+        yield f"127.0.0.1:{server.getsockname()[1]}", received
         server.shutdown(socket.SHUT_RDWR)
     thread.join(60)
 
@@ -60,21 +60,21 @@ def only(findings, check):
     return finding
 
 
-def soon_ended():
+def expiring():
     authority = wire_tls._authority()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1", not_after=datetime.now(UTC) + timedelta(days=5)).configure_cert(context)
     return context
 
 
-def test_a_good_certificate_is_shown_with_version_and_dates():
-    with listening(wire_tls.good()) as (host, heard):
+def test_a_good_certificate_is_reported_with_version_and_date():
+    with listening(wire_tls.good()) as (host, received):
         findings = list(probe(f"https://{host}/api"))
     assert states(findings) == {"dns": "ok", "tcp": "ok", "tls": "ok"}
     text = only(findings, "tls").text
     assert text.startswith("TLSv1.3, certificate valid until ")
     assert " days (" in text
-    assert all(each == b"" for each in heard)
+    assert all(item == b"" for item in received)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_a_good_certificate_is_shown_with_version_and_dates():
         (wire_tls.untrusted, "fail", "the certificate can't be trusted: "),
         (wire_tls.other_host, "fail", "IP address mismatch"),
         (wire_tls.expired, "fail", "certificate has expired"),
-        (soon_ended, "warn", ", 4 days"),
+        (expiring, "warn", ", 4 days"),
     ],
 )
-def test_a_bad_certificate_is_judged(context, state, says):
+def test_a_bad_certificate_is_reported(context, state, says):
     with listening(context()) as (host, _):
         finding = only(list(probe(f"https://{host}")), "tls")
     assert finding.state == state
@@ -94,21 +94,21 @@ def test_a_bad_certificate_is_judged(context, state, says):
 
 
 @pytest.mark.parametrize(
-    ("said", "says"),
+    ("greeting", "says"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the port does not speak TLS"),
         (b"", "the other side closed the connection"),
         (b"\x15\x03\x03\x00\x02\x02\x28", "TLS failed: "),
     ],
 )
-def test_a_port_without_tls_is_said(said, says):
-    with listening(said=said) as (host, _):
+def test_a_port_without_tls_is_reported(greeting, says):
+    with listening(greeting=greeting) as (host, _):
         finding = only(list(probe(f"https://{host}")), "tls")
     assert finding.state == "fail"
     assert says in finding.text
 
 
-def test_a_reset_in_the_handshake_is_said(monkeypatch):
+def test_a_reset_in_the_handshake_is_reported(monkeypatch):
     def reset(*_args, **_kwargs):
         raise ConnectionResetError(104, "Connection reset by peer")
 
@@ -119,7 +119,7 @@ def test_a_reset_in_the_handshake_is_said(monkeypatch):
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 70 + ".example"])
-def test_a_name_without_address_ends_it(host):
+def test_a_name_without_an_address_is_the_last_finding(host):
     (finding,) = probe(f"https://{host}")
     assert (finding.check, finding.state) == ("dns", "fail")
     assert "check the name and the network" in finding.text
@@ -133,7 +133,7 @@ def test_a_name_without_address_ends_it(host):
         (OSError(), "OSError"),
     ],
 )
-def test_a_port_that_cannot_be_reached_ends_it(monkeypatch, error, says):
+def test_an_unreachable_port_is_the_last_finding(monkeypatch, error, says):
     def fail(*_args):
         raise error
 
@@ -143,31 +143,31 @@ def test_a_port_that_cannot_be_reached_ends_it(monkeypatch, error, says):
     assert f"127.0.0.1 port 9: {says}" in findings[-1].text
 
 
-def test_one_address_of_several_that_fails_is_a_warning(monkeypatch):
+def test_an_unreachable_address_beside_a_reachable_one_is_a_warning(monkeypatch):
     with listening() as (host, _):
         port = int(host.rpartition(":")[2])
-        found = [
+        addresses = [
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1)),
         ]
         real = socket.getaddrinfo
-        of_name = lambda host, *rest, **kinds: found if host == "localhost" else real(host, *rest, **kinds)  # noqa: E731
+        of_name = lambda host, *rest, **kinds: addresses if host == "localhost" else real(host, *rest, **kinds)  # noqa: E731
         monkeypatch.setattr(doctor.socket, "getaddrinfo", of_name)
         findings = list(probe(f"http://localhost:{port}"))
     assert [finding.state for finding in findings] == ["ok", "ok", "warn"]
 
 
-def test_plain_http_elsewhere_is_a_warning(monkeypatch):
+def test_plain_http_to_another_machine_is_a_warning(monkeypatch):
     with listening() as (host, _):
         port = int(host.rpartition(":")[2])
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
-        monkeypatch.setattr(doctor.socket, "getaddrinfo", lambda *_args, **_kwargs: found)
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        monkeypatch.setattr(doctor.socket, "getaddrinfo", lambda *_args, **_kwargs: addresses)
         finding = list(probe(f"http://push.example:{port}"))[-1]
     assert (finding.check, finding.state) == ("tls", "warn")
     assert "the Api-Key can be read on the way" in finding.text
 
 
-def test_a_proxy_is_looked_at_instead_and_never_shown():
+def test_a_proxy_is_checked_instead_of_the_service_and_its_password_stays_hidden():
     with listening() as (host, _):
         findings = list(probe("https://push.invalid", f"http://user:passw0rd@{host}"))
     assert states(findings) == {"dns": "ok", "tcp": "ok", "tls": "warn"}
@@ -177,7 +177,7 @@ def test_a_proxy_is_looked_at_instead_and_never_shown():
 # -- the command --------------------------------------------------------------------------------------------------
 
 
-def test_all_well_exits_with_0_and_sends_nothing(command, service):
+def test_good_settings_exit_with_0_and_nothing_is_sent(command, service):
     ended = command("doctor", "--timeout", "5")
     assert (ended.code, ended.err) == (0, "")
     lines = [line.split(None, 2) for line in ended.out.splitlines()]
@@ -196,16 +196,16 @@ def test_all_well_exits_with_0_and_sends_nothing(command, service):
     assert service.requests == 0
 
 
-def test_every_setting_that_is_wrong_is_a_line(command, monkeypatch, tmp_path):
+def test_every_wrong_setting_is_a_finding(command, monkeypatch, tmp_path):
     monkeypatch.setenv("PUSHSDK_API_KEY", f"{KEY} with a space")
     ended = command("doctor", "--base-url", "http://push.example", "--timeout", "0", "--json")
-    told = [json.loads(line) for line in ended.out.splitlines()]
-    assert [each["check"] for each in told if each["state"] == "fail"] == ["timeout", "api_key", "base_url"]
+    findings = [json.loads(line) for line in ended.out.splitlines()]
+    assert [item["check"] for item in findings if item["state"] == "fail"] == ["timeout", "api_key", "base_url"]
     assert (ended.code, ended.err) == (4, "")
     assert KEY not in ended.out
 
 
-def test_a_bad_settings_file_is_a_line(command, tmp_path):
+def test_a_bad_settings_file_is_a_finding(command, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("nonsense")
     ended = command("doctor", "--config", file)
@@ -213,7 +213,7 @@ def test_a_bad_settings_file_is_a_line(command, tmp_path):
     assert f"fail settings            {file}: not a TOML file" in ended.out
 
 
-def test_what_the_settings_file_says_is_shown_without_the_key(command, service, tmp_path, monkeypatch):
+def test_settings_of_a_file_are_shown_without_key_and_password(command, service, tmp_path, monkeypatch):
     monkeypatch.delenv("PUSHSDK_API_KEY")
     file = tmp_path / "config.toml"
     file.write_text(f'api_key = "{KEY}"\nproxy = "http://me:passw0rd@127.0.0.1:1"\nallow_insecure = true\n')

@@ -1,4 +1,4 @@
-"""``pushsdk emulator`` and ``pushsdk emulator exec``, and the way in to the command line they need."""
+"""``pushsdk emulator`` and ``pushsdk emulator exec``, and the entry point of the command line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from pushsdk.cli.interrupt import signal_handlers
 from pushsdk.emulator import Emulator
 
 
-async def ended_by(number, **arguments):
-    """Run the command in this loop until it has installed its handlers, then send the signal."""
+async def run_until(number, **arguments):
+    """Run the command in this loop, and send the signal after the command has installed its handlers."""
     before = signal.getsignal(number)
     command = asyncio.ensure_future(emulator(port=0, **arguments))
     async with asyncio.timeout(60):
-        while signal.getsignal(number) is before and not command.done():  # noqa: ASYNC110 - nothing tells
+        while signal.getsignal(number) is before and not command.done():  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(0)
         signal.raise_signal(number)
         code = await command
@@ -46,7 +46,7 @@ def run(monkeypatch, *arguments):
 
 
 def push(base_url, api_key, *users):
-    """Send a push without the SDK; the status."""
+    """Send a push without the SDK and return the status."""
     request = urllib.request.Request(
         f"{base_url}/v1/push",
         data=json.dumps({"userIds": users, "message": {}}).encode(),
@@ -60,13 +60,13 @@ def push(base_url, api_key, *users):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_it_with_success(number, capsys):
-    assert await ended_by(number) == 0
+async def test_a_signal_stops_the_emulator_with_exit_code_0(number, capsys):
+    assert await run_until(number) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "0 requests, 0 users, 0 pushes, 0 campaigns"
 
 
-async def test_it_says_where_it_is_and_where_its_page_is(capsys):
-    await ended_by(signal.SIGINT)
+async def test_the_emulator_prints_its_address_page_and_variables(capsys):
+    await run_until(signal.SIGINT)
     first, second, *exports, _ = capsys.readouterr().out.splitlines()
     address = first.removeprefix("# Emulator at ").removesuffix("/external/api (Ctrl-C stops it)")
     assert second == f"# Inbox page at {address}/"
@@ -74,29 +74,29 @@ async def test_it_says_where_it_is_and_where_its_page_is(capsys):
     assert exports[1].startswith("export PUSHSDK_API_KEY=")
 
 
-async def test_a_host_that_others_reach_has_a_token_that_is_never_shown(tmp_path, capsys):
+async def test_the_token_of_a_public_host_is_never_printed(tmp_path, capsys):
     (tmp_path / "token").write_text("s3cret\n")
-    assert await ended_by(signal.SIGINT, host="0.0.0.0", token_file=tmp_path / "token") == 0
+    assert await run_until(signal.SIGINT, host="0.0.0.0", token_file=tmp_path / "token") == 0
     out = capsys.readouterr().out
     assert "(add #token= and the token)" in out
     assert "s3cret" not in out
 
 
 @pytest.fixture
-def given(monkeypatch):
-    """What the emulator is made of; it is never run."""
-    made = {}
+def options_given(monkeypatch):
+    """The arguments of the emulator that a command makes."""
+    arguments = {}
 
     class Noted(Emulator):
         def __init__(self, **options):
-            made.update(options)
+            arguments.update(options)
             super().__init__(**options)
 
     monkeypatch.setattr(emulator_module, "Emulator", Noted)
-    return made
+    return arguments
 
 
-def test_every_option_reaches_the_emulator(given, tmp_path, command):
+def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     files = {name: tmp_path / name for name in ("limits", "faults", "token", "store", "audience")}
     files["limits"].write_text('{"max_users": 7}')
     files["faults"].write_text('[{"fault": "hang", "first": 1}]')
@@ -107,46 +107,46 @@ def test_every_option_reaches_the_emulator(given, tmp_path, command):
     words += [files["token"], "--allow-host", "push.test", "--allow-host", "push.test:80"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert command("emulator", "--port", taken.getsockname()[1], *words).code == 4
-    assert given["limits"].max_users == 7
-    assert given["limits"].strict
-    assert [fault.first for fault in given["faults"]] == [1]
-    assert (given["seed"], given["keep"], given["max_age"]) == (3, 5, 1.5)
-    assert (given["store"], given["audience"]) == (files["store"], files["audience"])
-    assert (given["token"], list(given["hosts"])) == ("s3cret", ["push.test", "push.test:80"])
+    assert options_given["limits"].max_users == 7
+    assert options_given["limits"].strict
+    assert [fault.first for fault in options_given["faults"]] == [1]
+    assert (options_given["seed"], options_given["keep"], options_given["max_age"]) == (3, 5, 1.5)
+    assert (options_given["store"], options_given["audience"]) == (files["store"], files["audience"])
+    assert (options_given["token"], list(options_given["hosts"])) == ("s3cret", ["push.test", "push.test:80"])
 
 
 @pytest.mark.parametrize("preset", ["flaky", "poison-user"])
-def test_a_preset_is_as_good_as_a_file_of_faults(given, preset):
+def test_a_preset_names_faults(options_given, preset):
     emulator_module.build_emulator(EmulatorOptions(faults=preset))
-    assert list(given["faults"]) == list(emulator_module.PRESETS[preset].faults)
+    assert list(options_given["faults"]) == list(emulator_module.PRESETS[preset].faults)
 
 
-def test_without_options_it_takes_all_and_fails_never(given):
+def test_without_options_there_are_no_faults_and_no_limits(options_given):
     emulator_module.build_emulator(EmulatorOptions())
-    assert (given["faults"], given["limits"]) == ([], emulator_module.ServiceLimits())
+    assert (options_given["faults"], options_given["limits"]) == ([], emulator_module.ServiceLimits())
 
 
 WRONG = {
-    "no file of faults": (["--faults", "{}/none"], "No such file or directory; the presets are flaky, ratelimited"),
-    "a fault that can't be": (["--faults", "{}/bad"], "$[0].probability"),
-    "faults of one name": (["--faults", "{}/same"], "must be unique"),
-    "no file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
-    "limits that can't be": (["--limits", "{}/bad"], "--limits {}/bad: Expected `object`"),
-    "a limit that can't be": (["--limits", "{}/limit"], "Expected `int` >= 1 - at `$.max_users`"),
-    "a store that is a folder": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
-    "no folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
-    "no token for others": (["--host", "0.0.0.0"], "--host 0.0.0.0 admits other machines: pass --token-file FILE"),
-    "no file of the token": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
-    "an empty token": (["--token-file", "{}/empty"], "--token-file {}/empty: must hold one word of ASCII"),
-    "two tokens": (["--token-file", "{}/bad"], "--token-file {}/bad: must hold one word of ASCII"),
-    "a negative number": (["--keep", "-1"], "--keep"),
-    "no age at all": (["--max-age", "0"], "--max-age"),
-    "a port that can't be": (["--port", "65536"], "--port"),
+    "no faults file": (["--faults", "{}/none"], "No such file or directory; the presets are flaky, ratelimited"),
+    "invalid fault": (["--faults", "{}/bad"], "$[0].probability"),
+    "faults with the same name": (["--faults", "{}/same"], "must be unique"),
+    "missing file of limits": (["--limits", "{}/none"], "--limits {}/none: No such file"),
+    "invalid limits": (["--limits", "{}/bad"], "--limits {}/bad: Expected `object`"),
+    "limit out of range": (["--limits", "{}/limit"], "Expected `int` >= 1 - at `$.max_users`"),
+    "folder as a store": (["--store", "{}"], "--store: {} can't be used as a store: it is a folder"),
+    "missing folder of tables": (["--audience", "{}/none"], "--audience: {}/none can't be read as a folder of tables"),
+    "no token": (["--host", "0.0.0.0"], "--host 0.0.0.0 admits other machines: pass --token-file FILE"),
+    "missing token file": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
+    "empty token": (["--token-file", "{}/empty"], "--token-file {}/empty: must hold one word of ASCII"),
+    "two words as a token": (["--token-file", "{}/bad"], "--token-file {}/bad: must hold one word of ASCII"),
+    "negative number": (["--keep", "-1"], "--keep"),
+    "age of zero": (["--max-age", "0"], "--max-age"),
+    "port out of range": (["--port", "65536"], "--port"),
 }
 
 
 @pytest.mark.parametrize("options", WRONG.values(), ids=WRONG)
-def test_what_cannot_be_used_is_said_with_its_option_and_exits_with_2(command, tmp_path, options):
+def test_a_wrong_option_is_a_usage_error_that_names_it(command, tmp_path, options):
     (tmp_path / "bad").write_text('[{"fault": "hang", "probability": 2}]')
     (tmp_path / "same").write_text('[{"fault": "hang", "name": "x"}, {"fault": "hang", "name": "x"}]')
     (tmp_path / "limit").write_text('{"max_users": 0}')
@@ -157,20 +157,20 @@ def test_what_cannot_be_used_is_said_with_its_option_and_exits_with_2(command, t
     assert reason.format(tmp_path) in " ".join(ended.err.split())
 
 
-def test_a_token_as_an_argument_is_refused_and_not_shown(command):
+def test_a_token_as_an_argument_is_refused_and_not_printed(command):
     for words in (["--token", "s3cret"], ["--token=s3cret"]):
         ended = command("emulator", *words)
         assert ended.code == 2
         assert "s3cret" not in ended.out + ended.err
 
 
-async def test_a_store_in_use_is_said_with_what_to_do(command, tmp_path):
+async def test_a_store_in_use_is_an_error_with_the_fix(command, tmp_path):
     async with Emulator(store=tmp_path / "store"):
         with pytest.raises(CommandError, match="is in use by another emulator: end that one, or name another file"):
             await emulator(port=0, options=EmulatorOptions(store=tmp_path / "store"))
 
 
-def test_a_taken_port_is_said_and_exits_with_4(command):
+def test_a_port_in_use_exits_with_4(command):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = command("emulator", "--port", port)
@@ -180,7 +180,7 @@ def test_a_taken_port_is_said_and_exits_with_4(command):
 
 
 @pytest.mark.parametrize("host", ["nowhere.test", "a..b"])
-def test_a_host_that_nobody_knows_is_a_usage_error(command, tmp_path, monkeypatch, host):
+def test_an_unknown_host_is_a_usage_error(command, tmp_path, monkeypatch, host):
     def unknown(name, *_):
         name.encode("idna")  # as the real one does first
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -192,19 +192,19 @@ def test_a_host_that_nobody_knows_is_a_usage_error(command, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["http://push.test", "push test", "", "push.test:"])
-def test_an_allowed_host_is_a_name(command, name):
+def test_an_allowed_host_must_be_a_host_name(command, name):
     ended = command("emulator", "--port", 0, f"--allow-host={name}")
     reason = f"--allow-host {name}: must be a host name, for example push.test or push.test:8080"
     assert (ended.code, ended.err) == (2, f"pushsdk: {reason}\n")
 
 
-def test_a_port_that_nobody_chose_is_said_without_advice(command, tmp_path):
+def test_an_error_of_port_0_does_not_advise_port_0(command, tmp_path):
     (tmp_path / "token").write_text("s3cret")
     ended = command("emulator", "--port", 0, "--host", "192.0.2.1", "--token-file", tmp_path / "token")
     assert (ended.code, ended.err) == (4, "pushsdk: can't listen on port 0: Cannot assign requested address\n")
 
 
-def test_tables_need_duckdb(command, tmp_path, monkeypatch):
+def test_an_audience_needs_duckdb(command, tmp_path, monkeypatch):
     monkeypatch.setattr(emulator_module, "segment_available", lambda: False)
     ended = command("emulator", "--audience", tmp_path)
     assert (ended.code, ended.err) == (4, "pushsdk: --audience needs duckdb: pip install 'pushsdk[cli]'\n")
@@ -223,7 +223,7 @@ asyncio.run(send())
 """
 
 
-def executed(*words, stdin="", **options):
+def run_exec(*words, stdin="", **options):
     return subprocess.run(
         [*COMMAND, "emulator", "exec", *map(str, words)],
         input=stdin,
@@ -235,66 +235,61 @@ def executed(*words, stdin="", **options):
     )
 
 
-def test_a_command_finds_the_service_and_its_verdict_is_one_line_on_stderr():
-    ended = executed("--", sys.executable, "-c", SEND, "ann", "bob", "ann")
-    assert (ended.returncode, ended.stdout) == (0, "")
-    assert ended.stderr == (
-        "pushsdk emulator: 3 requests; accepted 3 pushes to 2 users and 0 campaigns; 1 user got more than one push\n"
-    )
+@pytest.mark.parametrize(
+    ("users", "verdict"),
+    [
+        ("ann", "1 request; accepted 1 push to 1 user and 0 campaigns; 0 users got more than one push"),
+        ("ann bob ann", "3 requests; accepted 3 pushes to 2 users and 0 campaigns; 1 user got more than one push"),
+        ("ann bob ann bob", "4 requests; accepted 4 pushes to 2 users and 0 campaigns; 2 users got more than one push"),
+    ],
+)
+def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr(users, verdict):
+    ended = run_exec("--", sys.executable, "-c", SEND, *users.split())
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", f"pushsdk emulator: {verdict}\n")
 
 
-def test_several_who_got_more_than_one_push_are_counted():
-    ended = executed("--", sys.executable, "-c", SEND, *("ann", "bob") * 2)
-    assert ended.stderr.endswith("2 users got more than one push\n")
-
-
-def test_who_got_more_than_one_push_under_another_key_counts_too():
+def test_duplicates_under_another_key_are_counted():
     another = SEND.replace("AsyncPushClient()", "AsyncPushClient(api_key='another')")
-    ended = executed("--", sys.executable, "-c", another, "ann", "ann")
+    ended = run_exec("--", sys.executable, "-c", another, "ann", "ann")
     assert ended.stderr.endswith("; 1 user got more than one push\n")
 
 
-def test_one_is_not_many():
-    ended = executed("--", sys.executable, "-c", SEND, "ann")
-    assert ended.stderr.startswith("pushsdk emulator: 1 request; accepted 1 push to 1 user and 0 campaigns; 0 users")
-
-
-def test_the_options_before_the_dashes_are_the_emulators():
-    ended = executed("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
+def test_options_before_the_dashes_belong_to_the_emulator():
+    ended = run_exec("--faults", "poison-user", "--", sys.executable, "-c", SEND, "poison")
     assert ended.returncode == 1
     assert "accepted 0 pushes" in ended.stderr
 
 
-def test_the_streams_are_passed_through_and_the_exit_code_comes_back():
+def test_streams_and_exit_code_of_the_command_are_passed_through():
     code = "import sys; print(sys.stdin.read().upper()); print('err', file=sys.stderr); sys.exit(7)"
-    ended = executed("--", sys.executable, "-c", code, stdin="in")
+    ended = run_exec("--", sys.executable, "-c", code, stdin="in")
     assert (ended.returncode, ended.stdout) == (7, "IN\n")
     assert ended.stderr.startswith("err\npushsdk emulator: 0 requests")
     assert ended.stderr.endswith("0 users got more than one push\n")
 
 
-def test_what_comes_after_the_dashes_is_the_commands():
+def test_arguments_after_the_dashes_belong_to_the_command():
     code = "import sys; print(*sys.argv[1:])"
-    ended = executed("--", sys.executable, "-c", code, "--port", "x", "--", "--help", "--version")
+    ended = run_exec("--", sys.executable, "-c", code, "--port", "x", "--", "--help", "--version")
     assert (ended.returncode, ended.stdout) == (0, "--port x -- --help --version\n")
 
 
 @pytest.mark.parametrize("words", [["true", "-q"], ["--fualts", "flaky", "--", "true"]], ids=str)
-def test_an_option_before_the_dashes_that_is_none_is_a_usage_error(command, words):
+def test_an_unknown_option_before_the_dashes_is_a_usage_error(command, words):
     ended = command("emulator", "exec", *words)
     assert ended.code == 2
     assert "Unknown option" in ended.err
 
 
-def test_other_ways_to_a_key_do_not_reach_the_command(monkeypatch):
+def test_other_key_variables_do_not_reach_the_command(monkeypatch):
     monkeypatch.setenv("PUSHSDK_API_KEY_FILE", "elsewhere")
-    ended = executed("--", sys.executable, "-c", "import os; print('PUSHSDK_API_KEY_FILE' in os.environ)")
+    ended = run_exec("--", sys.executable, "-c", "import os; print('PUSHSDK_API_KEY_FILE' in os.environ)")
     assert ended.stdout == "False\n"
 
 
-def test_a_signal_that_ends_the_command_is_told_as_a_shell_does():
+def test_a_command_ended_by_a_signal_exits_as_in_a_shell():
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    assert executed("--", sys.executable, "-c", code).returncode == 128 + signal.SIGKILL
+    assert run_exec("--", sys.executable, "-c", code).returncode == 128 + signal.SIGKILL
 
 
 WAITS = """
@@ -306,7 +301,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_is_handed_on(number):
+def test_a_signal_is_forwarded_to_the_command(number):
     words = [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", WAITS.format(number.name)]
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(words, text=True, start_new_session=True, **options) as process:
@@ -328,28 +323,28 @@ while True:
     signal.pause()
 """
     child, terminal = pty.fork()
-    if child == 0:  # pragma: no cover - is the command from here on
+    if child == 0:  # pragma: no cover - runs as the command
         os.execv(sys.executable, [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", code])
-    said = b""
+    output = b""
     with open(terminal, "r+b", buffering=0) as keys:
 
         def until(word, times=1):
-            nonlocal said
-            while said.count(word) < times:
-                said += keys.read(100)
+            nonlocal output
+            while output.count(word) < times:
+                output += keys.read(100)
 
         until(b"ready")
         for times in (1, 2, 3):
             keys.write(b"\x03")
             until(b"interrupted", times)
-            # What is handed on comes in order: a second SIGINT would come before this.
+            # Signals are forwarded in order: a forwarded SIGINT would arrive before this.
             os.kill(child, signal.SIGUSR1)
             until(b"all handed on", times)
         os.kill(child, signal.SIGTERM)
         until(b"requests")
         os.waitpid(child, 0)
-    assert said.count(b"interrupted") == 3
-    assert b"terminated" in said
+    assert output.count(b"interrupted") == 3
+    assert b"terminated" in output
 
 
 async def test_a_signal_that_comes_before_the_command_runs_is_not_lost(monkeypatch):
@@ -365,7 +360,7 @@ async def test_a_signal_that_comes_before_the_command_runs_is_not_lost(monkeypat
         assert await _run_command([sys.executable, "-c", "import signal; signal.pause()"], {}) == -signal.SIGTERM
 
 
-async def test_a_signal_that_comes_too_late_is_nobodys(monkeypatch):
+async def test_a_signal_after_the_command_has_ended_is_ignored(monkeypatch):
     class Gone:
         def send_signal(self, number):
             raise ProcessLookupError
@@ -399,50 +394,46 @@ async def test_a_signal_that_is_ignored_stays_ignored():
         (["--", "no-such-command-1"], "can't run no-such-command-1: No such file or directory"),
     ],
 )
-def test_a_command_that_is_missing_is_a_usage_error(command, words, reason):
+def test_a_missing_command_is_a_usage_error(command, words, reason):
     ended = command("emulator", "exec", *words)
     assert (ended.code, ended.out, ended.err) == (2, "", f"pushsdk: {reason}\n")
 
 
-# -- the way in -----------------------------------------------------------------------------------------------------
+# -- entry point ----------------------------------------------------------------------------------------------------
 
 
-def test_main_returns_the_exit_code_of_its_command(monkeypatch, capsys, tmp_path):
-    assert run(monkeypatch, "emulator", "--port", "0", "--faults", str(tmp_path / "none")) == 2
-
-
-def test_the_version_is_the_packages(monkeypatch, capsys):
+def test_the_version_is_that_of_the_package(monkeypatch, capsys):
     assert run(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.strip() == __version__
 
 
-def test_the_help_names_the_commands_and_loads_none(monkeypatch, capsys):
+def test_the_help_lists_the_commands_and_loads_none(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "pushsdk.cli.commands.emulator")
     assert run(monkeypatch, "--help") == 0
     assert "emulator" in capsys.readouterr().out
     assert "pushsdk.cli.commands.emulator" not in sys.modules
 
 
-def test_the_help_of_the_emulator_names_exec(command):
+def test_the_help_of_the_emulator_lists_exec(command):
     assert "exec" in command("emulator", "--help").out
     assert "Usage: pushsdk emulator exec [OPTIONS] -- COMMAND [ARGS...]" in command("emulator", "exec", "--help").out
 
 
 @pytest.mark.parametrize("missing", ["cyclopts", "rich"])
-def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys, missing):
+def test_a_missing_extra_is_an_error_with_the_pip_command(monkeypatch, capsys, missing):
     without(monkeypatch, missing)
     assert cli.main() == 4
     assert capsys.readouterr().err == f"pushsdk: the command line needs {missing}: pip install 'pushsdk[cli]'\n"
 
 
-def test_another_missing_module_is_not_taken_for_the_extra(monkeypatch):
+def test_another_missing_module_is_not_reported_as_the_extra(monkeypatch):
     without(monkeypatch, "elsewhere")
     with pytest.raises(ModuleNotFoundError, match="elsewhere"):
         cli.main()
 
 
 def without(monkeypatch, missing):
-    """Make the import of the app fail for want of this module."""
+    """Make the import of the app fail because this module is missing."""
     real = builtins.__import__
 
     def importing(name, *args, **kwargs):
@@ -453,13 +444,7 @@ def without(monkeypatch, missing):
     monkeypatch.setattr(builtins, "__import__", importing)
 
 
-def test_the_package_of_commands_runs_as_a_module():
-    words = [sys.executable, "-m", "pushsdk.cli", "--version"]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (0, f"{__version__}\n")
-
-
-def test_a_signal_ends_it_within_seconds_whatever_is_asked_of_it():
+def test_a_signal_stops_a_busy_emulator_within_seconds():
     words = [*COMMAND, "emulator", "--port", "0"]
     message = {f"unknown{number}": number for number in range(100_000)}
     body = json.dumps({"userIds": ["ann"], "message": message}).encode()
@@ -484,14 +469,14 @@ def test_a_signal_ends_it_within_seconds_whatever_is_asked_of_it():
     assert time.monotonic() - began < 20
 
 
-def test_a_user_can_start_it_push_to_it_and_stop_it():
+def test_the_emulator_runs_as_a_process():
     words = [*COMMAND, "emulator", "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("# Emulator at http://127.0.0.1:")
         assert process.stdout.readline().startswith("# Inbox page at http://127.0.0.1:")
         lines = [process.stdout.readline().removeprefix("export ").strip().partition("=") for _ in range(2)]
-        told = {name: value for name, _, value in lines}
-        assert push(told["PUSHSDK_BASE_URL"], told["PUSHSDK_API_KEY"], "ann", "bob") == 204
+        variables = {name: value for name, _, value in lines}
+        assert push(variables["PUSHSDK_BASE_URL"], variables["PUSHSDK_API_KEY"], "ann", "bob") == 204
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("1 request, 2 users, 1 push, 0 campaigns\n", "", 0)

@@ -9,7 +9,7 @@ import pytest
 MESSAGE = {
     "iosEnabled": True,
     "androidEnabled": True,
-    "title": {"en": "Hello {{ name | 'there' }}", "de": "Hallo {{ name | 'du' }}"},
+    "title": {"en": "Hello {{ name | 'languages' }}", "de": "Hallo {{ name | 'du' }}"},
     "subtitle": {"en": "Spring"},
     "body": {"en": "The sale is open.", "de": "Es geht los."},
     "bigImageUrl": "https://shop.example/a.png",
@@ -37,9 +37,9 @@ opens: https://shop.example
 
 @pytest.fixture
 def file(tmp_path):
-    def write(told):
+    def write(content):
         path = tmp_path / "file.json"
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(content))
         return path
 
     return write
@@ -50,60 +50,60 @@ def test_a_good_message_gets_no_advice(command, file):
     assert command("message", "lint", file(GOOD), "--json") == (0, "", "")
 
 
-def test_advice_exits_with_1_and_is_one_line_each(command, file):
+def test_advice_is_one_line_each_and_exits_with_1(command, file):
     ended = command("message", "lint", file(MESSAGE))
     assert ended == (1, "$.message.androidActionButtons[1]: the button has no label (no-label)\n", "")
 
 
-def test_advice_may_be_json_lines(command, file):
+def test_advice_is_printed_as_json_lines(command, file):
     ended = command("message", "lint", file({**GOOD, "ttl": -1, "priorty": ""}), "--json")
     assert [json.loads(line)["code"] for line in ended.out.splitlines()] == ["near-name", "negative-number"]
 
 
-def test_a_campaign_is_looked_at_too(command, file):
+def test_a_campaign_is_checked_too(command, file):
     ended = command("message", "lint", file({"name": "x", "segment": {}, "message": GOOD}))
     assert "$: without an externalId" in ended.out
 
 
-def test_what_cannot_be_sent_exits_with_2(command, file):
+def test_a_message_of_wrong_types_exits_with_2(command, file):
     ended = command("message", "lint", file({"body": "Hi"}))
     assert (ended.code, ended.out) == (2, "")
     assert "$.message.body: Expected `object`, got `str`" in ended.err
 
 
-def test_no_text_of_a_file_moves_the_cursor(command, file):
+def test_no_text_of_a_message_moves_the_cursor(command, file):
     ended = command("message", "preview", file({"title": {"en": "\x1b[2Jx\u202ey\x9bz\nsecond"}}))
     assert ended.out == "[en] no platform\n\ufffd[2Jx\ufffdy\ufffdz\nsecond\n"
 
 
-def test_a_preview_is_lines(command, file):
+def test_a_preview_shows_each_language(command, file):
     assert command("message", "preview", file(MESSAGE), "--fields", '{"name": "Ann"}') == (0, PLAIN, "")
 
 
-def test_the_fields_may_come_from_a_file(command, file, tmp_path):
+def test_the_fields_of_a_preview_are_read_from_a_file(command, file, tmp_path):
     (tmp_path / "fields.json").write_text('{"name": "Ann"}')
     assert command("message", "preview", file(MESSAGE), "--fields", f"@{tmp_path}/fields.json").out == PLAIN
 
 
-def test_a_language_without_text_says_so(command, file):
+def test_a_language_without_text_is_shown_as_such(command, file):
     assert command("message", "preview", file({"title": {"en": ""}})).out == "[en] no platform\n(no text)\n"
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
-def test_a_message_that_names_no_language_says_so(command, file, words):
+def test_a_message_without_languages_prints_a_notice(command, file, words):
     says = "the message has no text: title, subtitle and body name no language\n"
     assert command("message", "preview", file({"ttl": 1}), *words) == (0, "", says)
 
 
-def test_a_preview_may_be_of_one_language_and_json(command, file):
+def test_a_preview_of_one_language_as_json(command, file):
     ended = command("message", "preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
-    told = json.loads(ended.out)
-    assert (told["language"], told["title"], told["subtitle"]) == ("de", "Hallo du", "")
-    assert told["buttons"] == ["Look", "Later"]
+    content = json.loads(ended.out)
+    assert (content["language"], content["title"], content["subtitle"]) == ("de", "Hallo du", "")
+    assert content["buttons"] == ["Look", "Later"]
 
 
-@pytest.mark.parametrize(("told", "there"), [(MESSAGE, "en, de"), ({}, "none"), ({"message": {}}, "none")])
-def test_a_language_that_is_not_there_is_a_usage_error(command, file, told, there):
-    ended = command("message", "preview", file(told), "--lang", "fr")
+@pytest.mark.parametrize(("content", "languages"), [(MESSAGE, "en, de"), ({}, "none"), ({"message": {}}, "none")])
+def test_a_missing_language_is_a_usage_error(command, file, content, languages):
+    ended = command("message", "preview", file(content), "--lang", "fr")
     assert (ended.code, ended.out) == (2, "")
-    assert f"--lang must be a language of the message: {there}" in ended.err
+    assert f"--lang must be a language of the message: {languages}" in ended.err

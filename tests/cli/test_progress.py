@@ -1,4 +1,4 @@
-"""How a broadcast shows how far it is; how a signal ends it; the exit codes; the start of the command line."""
+"""Progress of a broadcast, signals, exit codes, and the start of the command line."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ WORDS = "sending: 10,000 of 20,000 users, 9,000 accepted, 1 rejected, 999 unknow
 
 
 @pytest.mark.parametrize("mode", ["auto", "plain"])
-def test_without_a_terminal_it_is_lines_on_stderr_when_there_is_news(capsys, monkeypatch, mode):
+def test_without_a_terminal_progress_is_lines_on_stderr(capsys, monkeypatch, mode):
     clock = itertools.chain([0.0, 0.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.5, 7.0, 7.0])
     monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
     with progress(mode) as tell:
-        for told in (PLANNING, SENDING, SENDING, WAITING, SENDING, WAITING):
-            tell(told)
+        for state in (PLANNING, SENDING, SENDING, WAITING, SENDING, WAITING):
+            tell(state)
     out, err = capsys.readouterr()
     waiting = "waiting: 10,000 of 20,000 users, 10,000 accepted, throttled for 1:01"
     assert (out, err.splitlines()) == ("", ["planning: 20,000 users", WORDS, waiting, waiting])
 
 
-def test_a_terminal_that_can_not_draw_gets_lines(capsys, monkeypatch):
+def test_a_dumb_terminal_gets_lines(capsys, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with progress("auto") as tell:
@@ -75,7 +75,7 @@ def test_one_user_is_not_many(capsys):
     assert capsys.readouterr().err == "planning: 1 user\nsending: 1 of 1 user, 1 accepted\n"
 
 
-def test_a_wait_says_what_it_waits_for_and_the_end_is_a_line_too(capsys, monkeypatch):
+def test_a_wait_is_printed_with_its_reason_and_the_end_is_printed_too(capsys, monkeypatch):
     monkeypatch.setattr(output.time, "monotonic", lambda: 0.0)
     done = Progress(stage="sending", planned=9, accepted=9)
     with progress("plain") as tell:
@@ -87,7 +87,7 @@ def test_a_wait_says_what_it_waits_for_and_the_end_is_a_line_too(capsys, monkeyp
     assert last == "sending: 9 of 9 users, 9 accepted"
 
 
-def test_as_json_every_reading_is_one_object(capsys):
+def test_json_progress_is_one_object_per_call(capsys):
     with progress("json") as tell:
         tell(PLANNING)
         tell(SENDING)
@@ -96,7 +96,7 @@ def test_as_json_every_reading_is_one_object(capsys):
     assert (second["unknown"], second["rate"], second["eta"]) == (999, 2000.4, 4.9)
 
 
-def test_none_is_silence(capsys):
+def test_progress_none_prints_nothing(capsys):
     with progress("none") as tell:
         tell(SENDING)
     assert capsys.readouterr() == ("", "")
@@ -112,7 +112,7 @@ def terminal(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("told", "shows"),
+    ("state", "shows"),
     [
         (PLANNING, ["planning ", "20,000 users"]),
         (SENDING, ["sending ━", WORDS.removeprefix("sending: ")]),
@@ -120,16 +120,16 @@ def terminal(monkeypatch):
         (EMPTY, ["0 of 0 users, 0 accepted"]),
     ],
 )
-def test_on_a_terminal_it_is_drawn(terminal, told, shows):
+def test_progress_is_drawn_on_a_terminal(terminal, state, shows):
     with progress("auto") as tell:
-        tell(told)
+        tell(state)
     assert all(text in terminal.getvalue() for text in shows)
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0:00"), (4.6, "0:05"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")]
 )
-def test_a_duration_is_as_on_a_clock(seconds, text):
+def test_a_duration_is_printed_like_a_clock(seconds, text):
     assert duration(seconds) == text
 
 
@@ -156,7 +156,7 @@ async def test_the_first_signal_sets_the_event_and_the_second_cancels(capsys):
     assert capsys.readouterr().err == "stopping after the requests in flight; press Ctrl-C again to stop at once\n"
 
 
-async def test_a_run_that_was_interrupted_at_its_very_end_was_interrupted():
+async def test_a_run_interrupted_at_its_end_counts_as_interrupted():
     whole = BroadcastReport(planned=1, accepted=1)
 
     async def start(client, options):
@@ -168,7 +168,7 @@ async def test_a_run_that_was_interrupted_at_its_very_end_was_interrupted():
     assert await runs._send(client, start, {}, "none", "resume") == (whole, True)
 
 
-async def test_what_does_not_end_when_cancelled_is_ended_with_the_process(capsys, monkeypatch):
+async def test_a_task_that_survives_its_cancellation_ends_with_the_process(capsys, monkeypatch):
     codes = []
     monkeypatch.setattr(interrupt.os, "_exit", codes.append)
     monkeypatch.setattr(interrupt, "_GRACE", 0.01)
@@ -180,7 +180,7 @@ async def test_what_does_not_end_when_cancelled_is_ended_with_the_process(capsys
             signal.raise_signal(signal.SIGINT)
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.sleep(5)
-            while not codes:  # noqa: ASYNC110 - a thread that waits for a line would not look either
+            while not codes:  # noqa: ASYNC110 - stands for a thread that waits for a line
                 await asyncio.sleep(0)
 
     await asyncio.wait_for(asyncio.ensure_future(work()), 5)
@@ -192,7 +192,7 @@ async def test_what_does_not_end_when_cancelled_is_ended_with_the_process(capsys
 
 
 @pytest.mark.parametrize("first", range(6))
-def test_of_all_that_holds_the_first_decides(first):
+def test_the_first_condition_that_applies_sets_the_exit_code(first):
     order = [
         ("interrupted", True, 130),
         ("refused", True, 4),
@@ -230,7 +230,7 @@ def test_every_error_has_its_exit_code_and_keeps_its_text(error, code):
     assert ended.value.code is code
 
 
-def test_what_is_no_error_of_the_package_stays_what_it_is():
+def test_other_errors_are_not_replaced():
     with pytest.raises(ZeroDivisionError), command_errors():
         raise ZeroDivisionError
 
@@ -238,7 +238,7 @@ def test_what_is_no_error_of_the_package_stays_what_it_is():
 # -- the start ----------------------------------------------------------------------------------------------------
 
 
-def test_the_help_names_every_command_and_loads_neither_aiohttp_nor_msgspec():
+def test_the_help_lists_every_command_and_loads_no_large_module():
     code = "import sys; from pushsdk import cli; cli.main(['--help']); print(*sys.modules, file=sys.stderr)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     for name in ("send", "campaign", "broadcast", "plan", "resume", "status", "report", "message", "doctor", "demo"):
@@ -264,15 +264,15 @@ def test_the_help_names_every_command_and_loads_neither_aiohttp_nor_msgspec():
     ],
     ids=" ".join,
 )
-def test_every_command_has_a_help_that_explains_each_option(command, words):
+def test_the_help_of_every_command_explains_each_option(command, words):
     ended = command(*words, "--help")
     assert (ended.code, ended.err) == (0, "")
     for line in ended.out.splitlines():
-        # An option alone on its line is one that nobody explained; the end of the box is two columns wide.
+        # An option alone on its line has no explanation.
         assert not (line.startswith("│ --") and len(line.strip("│ ").split()) == 1), line
 
 
-def test_a_letter_that_the_locale_lacks_is_no_traceback(tmp_path, monkeypatch):
+def test_a_letter_that_the_locale_lacks_is_escaped(tmp_path, monkeypatch):
     (tmp_path / "message.json").write_text('{"title": {"en": "\\u20ac"}}')
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     command = [*COMMAND, "message", "preview", str(tmp_path / "message.json")]

@@ -1,4 +1,4 @@
-"""The commands of the README, run as they stand there."""
+"""The commands of the README, run unchanged."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def test_the_commands_for_claims_run(tmp_path):
     assert (ended.stdout, ended.stderr) == ("released 0 users of 0 sends\n", "nothing is claimed\n")
 
 
-def test_the_exit_codes_are_those_of_the_code():
+def test_the_readme_lists_all_exit_codes():
     rows = re.findall(r"^\| (\d+) \| .+ \|$", README.partition("| exit code |")[2].partition("\n\n")[0], re.MULTILINE)
     assert [int(code) for code in rows] == sorted(Exit)

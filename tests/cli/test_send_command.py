@@ -1,4 +1,4 @@
-"""``pushsdk send`` and ``pushsdk campaign create``: what is sent, what is said, and how it ends."""
+"""``pushsdk send`` and ``pushsdk campaign create``: requests, output and exit codes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ AWAY = "https://push.invalid/api"
 
 @pytest.fixture
 def file(tmp_path):
-    def write(told):
+    def write(content):
         path = tmp_path / "file.json"
-        path.write_text(told if isinstance(told, str) else json.dumps(told))
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
         return path
 
     return write
 
 
 def answers(monkeypatch, line, *, tty=True):
-    """Somebody sits at the terminal and answers so."""
+    """Type this line into standard input, which is a terminal if ``tty`` is set."""
     stdin = SimpleNamespace(isatty=lambda: tty, readline=lambda: f"{line}\n", buffer=io.BytesIO(line.encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty, raising=False)
@@ -43,7 +43,7 @@ def answers(monkeypatch, line, *, tty=True):
 # -- send ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_of_two_texts_goes_to_both_platforms(command, service):
+def test_title_and_body_make_a_message_for_both_platforms(command, service):
     assert command(*SEND, "--lang", "de") == (0, "accepted: 1 user\n", "")
     (push,) = service.pushes
     assert push.message == {
@@ -55,40 +55,40 @@ def test_a_message_of_two_texts_goes_to_both_platforms(command, service):
     }
 
 
-def test_a_file_goes_out_as_it_is_with_what_this_version_does_not_know(command, service, file):
-    told = {**MESSAGE, "addedLater": [1, None]}
-    ended = command("send", "ann", "bob", "ann", "--message", file(told), "--custom-fields", '{"a": 1}')
+def test_a_message_file_is_sent_with_its_unknown_fields(command, service, file):
+    content = {**MESSAGE, "addedLater": [1, None]}
+    ended = command("send", "ann", "bob", "ann", "--message", file(content), "--custom-fields", '{"a": 1}')
     assert ended == (0, "accepted: 2 users\n", "")
     (push,) = service.pushes
-    assert push.message == {"type": "MOBILE_PUSH", **told}
+    assert push.message == {"type": "MOBILE_PUSH", **content}
     assert (push.user_ids, push.custom_fields) == (("ann", "bob"), {"a": 1})
 
 
-def test_a_message_may_come_by_standard_input(command, service, monkeypatch):
+def test_a_message_is_read_from_standard_input(command, service, monkeypatch):
     answers(monkeypatch, json.dumps(MESSAGE), tty=False)
     assert command("send", "ann", "--message", "-").code == 0
     assert service.accepted("ann") == 1
 
 
-def test_custom_fields_may_come_from_a_file(command, service, file):
+def test_custom_fields_are_read_from_a_file(command, service, file):
     assert command(*SEND, "--custom-fields", f"@{file({'a': [1]})}").code == 0
     assert service.pushes[0].custom_fields == {"a": [1]}
 
 
-def test_an_id_after_two_dashes_may_begin_with_one(command, service):
+def test_an_id_after_two_dashes_may_start_with_a_dash(command, service):
     assert command("send", "--title", "Hi", "--body", "x", "--", "-ann", "--api-key").code == 0
     assert service.users() == {"-ann": 1, "--api-key": 1}
 
 
 @pytest.mark.parametrize("users", [["@ids.txt"], ["ann", "--", "@bob"]])
-def test_a_file_of_ids_is_refused_with_the_command_that_reads_one(command, service, users):
+def test_a_file_of_ids_is_refused_with_the_command_that_reads_it(command, service, users):
     ended = command("send", "--title", "Hi", "--body", "There", *users)
     assert (ended.code, ended.out, service.requests) == (2, "", 0)
     assert "to read ids from a file: pushsdk broadcast ids.txt --message FILE --run FILE" in ended.err
     assert not any(user.strip("@") in ended.err.replace("broadcast ids.txt", "") for user in users if "@" in user)
 
 
-def test_an_id_that_begins_with_an_at_sign_is_written_with_two(command, service):
+def test_an_id_that_starts_with_an_at_sign_is_written_with_two(command, service):
     assert command("send", "@@ann", "@@@bob", "c@d", "--title", "Hi", "--body", "There").code == 0
     assert service.users() == {"@ann": 1, "@@bob": 1, "c@d": 1}
 
@@ -100,14 +100,14 @@ def test_an_id_that_begins_with_an_at_sign_is_written_with_two(command, service)
         (["ann", "--base-url", "http://push.example"], "use https, or give --allow-insecure"),
     ],
 )
-def test_an_error_advises_in_the_words_of_a_shell(command, service, words, says):
+def test_errors_name_options_instead_of_keyword_arguments(command, service, words, says):
     ended = command("send", *words, "--title", "Hi", "--body", "There")
     assert (ended.code, ended.out, service.requests) == (2, "", 0)
     assert says in ended.err
     assert not re.search(r"Batching|allow_insecure|[a-z]_[a-z]+=", ended.err)
 
 
-def test_the_result_may_be_json(command, service):
+def test_the_result_is_printed_as_json(command, service):
     ended = command(*SEND, "ann", "bob", "--json")
     assert json.loads(ended.out) == {
         "outcome": "ACCEPTED",
@@ -118,7 +118,7 @@ def test_the_result_may_be_json(command, service):
     }
 
 
-def test_advice_is_given_and_stops_nothing(command, service, file):
+def test_advice_is_printed_and_the_message_is_sent(command, service, file):
     ended = command("send", "ann", "--message", file({**MESSAGE, "priorty": "HIGH"}))
     assert ended.err == "advice: $.message.priorty: unknown field, did you mean priority? (near-name)\n"
     assert ended.code == 0
@@ -134,23 +134,23 @@ def test_advice_is_given_and_stops_nothing(command, service, file):
         ([Fault.reset_after()], 3, "UNKNOWN", "may have been"),
     ],
 )
-def test_the_exit_code_tells_the_outcome(command, service, faults, code, outcome, says):
+def test_the_exit_code_reports_the_outcome(command, service, faults, code, outcome, says):
     service.faults = faults
     ended = command(*SEND, "--json", "--retry", "none")
     assert ended.code == code
     assert says in ended.err
-    told = json.loads(ended.out)
-    assert (told["outcome"], told["users"]) == (outcome, {outcome: 1})
+    content = json.loads(ended.out)
+    assert (content["outcome"], content["users"]) == (outcome, {outcome: 1})
     assert "ann" not in ended.out + ended.err
 
 
-def test_what_was_never_sent_exits_with_1(command, service):
+def test_users_that_were_not_sent_exit_with_1(command, service):
     ended = command(*SEND, "--base-url", "http://127.0.0.1:1", "--retry", "none")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("pushsdk: not sent: the connection could not be opened")
 
 
-def test_users_who_end_differently_exit_by_the_worst(command, service):
+def test_mixed_outcomes_exit_with_the_worst(command, service):
     service.faults = [
         Fault.status(413, more_than_users=4),
         Fault.status(422, user="ann"),
@@ -182,7 +182,7 @@ def test_users_who_end_differently_exit_by_the_worst(command, service):
         ((*SEND, "--retry", "often"), "--retry"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error_and_sends_nothing(command, service, words, says):
+def test_a_wrong_command_line_is_a_usage_error_and_sends_nothing(command, service, words, says):
     ended = command(*words)
     assert (ended.code, ended.out) == (2, "")
     assert says in " ".join(ended.err.split())
@@ -191,7 +191,7 @@ def test_what_cannot_be_meant_is_a_usage_error_and_sends_nothing(command, servic
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("content", "says"),
     [
         ("{", "file.json: not JSON"),
         ("[]", "file.json: must be a JSON object"),
@@ -202,27 +202,27 @@ def test_what_cannot_be_meant_is_a_usage_error_and_sends_nothing(command, servic
         ('{"userIds": ["ann"]}', "must be a message, not a push request"),
     ],
 )
-def test_a_file_that_is_no_message_is_said_with_its_path(command, service, file, told, says):
-    ended = command("send", "ann", "--message", file(told))
+def test_a_bad_message_file_is_an_error_with_the_json_path(command, service, file, content, says):
+    ended = command("send", "ann", "--message", file(content))
     assert (ended.code, ended.out) == (2, "")
     assert says in ended.err
     assert service.requests == 0
 
 
-def test_a_file_that_is_not_utf_8_shows_nothing_of_itself(command, service, file):
+def test_an_error_of_a_file_that_is_not_utf_8_does_not_quote_it(command, service, file):
     path = file("")
     path.write_bytes(b'{"title": {"en": "secr\xff"}}')
     ended = command("send", "ann", "--message", path)
     assert (ended.code, "secr" in ended.err) == (2, False)
 
 
-def test_a_file_of_any_size_is_not_read(command, service, file, monkeypatch):
+def test_a_file_that_is_too_large_is_refused(command, service, file, monkeypatch):
     monkeypatch.setattr("pushsdk.cli.files._MAX_BYTES", 10)
     assert "must not be larger than" in command("send", "ann", "--message", file(MESSAGE)).err
 
 
 @pytest.mark.parametrize("setting", ["PUSHSDK_BASE_URL", "PUSHSDK_API_KEY"])
-def test_a_setting_that_is_missing_exits_with_4(command, service, monkeypatch, setting):
+def test_a_missing_setting_exits_with_4(command, service, monkeypatch, setting):
     monkeypatch.delenv(setting)
     ended = command(*SEND)
     assert (ended.code, ended.out) == (4, "")
@@ -233,7 +233,7 @@ def test_a_setting_that_is_missing_exits_with_4(command, service, monkeypatch, s
 
 
 @pytest.mark.parametrize("words", [SEND, ("campaign", "create", "-")])
-def test_without_a_terminal_it_asks_for_yes_before_sending_elsewhere(command, service, monkeypatch, words):
+def test_without_a_terminal_sending_to_another_machine_needs_yes(command, service, monkeypatch, words):
     answers(monkeypatch, json.dumps(CAMPAIGN), tty=False)
     ended = command(*words, "--base-url", AWAY)
     assert (ended.code, ended.out) == (2, "")
@@ -241,7 +241,7 @@ def test_without_a_terminal_it_asks_for_yes_before_sending_elsewhere(command, se
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 1), (" YES ", 1), ("n", 1), ("", 1), ("yess", 1)])
-def test_on_a_terminal_it_asks_and_sends_only_on_yes(command, service, monkeypatch, answer, code):
+def test_on_a_terminal_a_request_is_sent_only_on_yes(command, service, monkeypatch, answer, code):
     answers(monkeypatch, answer)
     ended = command(*SEND, "--base-url", AWAY, "--retry", "none", "--timeout", "5")
     assert ended.code == code
@@ -251,13 +251,13 @@ def test_on_a_terminal_it_asks_and_sends_only_on_yes(command, service, monkeypat
     assert ("nothing was sent" in ended.err) is not meant
 
 
-def test_with_yes_it_does_not_ask(command, service):
+def test_yes_skips_the_question(command, service):
     ended = command(*SEND, "--base-url", AWAY, "--yes", "--retry", "none", "--timeout", "5")
     assert "[y/N]" not in ended.err
     assert "the host name could not be resolved" in ended.err
 
 
-def test_a_proxy_elsewhere_is_elsewhere_too(command, service, monkeypatch):
+def test_a_proxy_on_another_machine_asks_too(command, service, monkeypatch):
     answers(monkeypatch, "", tty=False)
     ended = command(*SEND, "--proxy", "http://proxy.invalid:3128", "--allow-insecure")
     assert (ended.code, service.requests) == (2, 0)
@@ -283,7 +283,7 @@ def test_ctrl_c_at_the_question_exits_with_130():
 # -- interrupted --------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_says_what_is_known_and_exits_with_130(service):
+def test_ctrl_c_prints_the_outcome_and_exits_with_130(service):
     service.faults = [Fault.hang()]
     with subprocess.Popen(
         [*COMMAND, *SEND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
@@ -294,11 +294,11 @@ def test_ctrl_c_says_what_is_known_and_exits_with_130(service):
     assert (process.returncode, out, err) == (130, "", "interrupted: 1 user UNKNOWN\n")
 
 
-def test_as_a_process_it_prints_the_result_only_on_stdout(service):
+def test_the_result_goes_to_stdout_only(service):
     assert run_apart(*SEND) == (0, "accepted: 1 user\n", "")
 
 
-def test_a_closed_pipe_is_no_traceback(service):
+def test_a_closed_pipe_exits_with_141_without_a_traceback(service):
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -309,14 +309,14 @@ def test_a_closed_pipe_is_no_traceback(service):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_an_output_without_room_is_said_without_a_traceback(service):
+def test_a_full_disk_of_the_output_is_an_error_without_a_traceback(service):
     with open("/dev/full", "w") as full:
         ended = subprocess.run([*COMMAND, *SEND], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     says = b"pushsdk: can't write the output: the disk is full (a run file keeps its results)\n"
     assert (ended.returncode, ended.stderr) == (4, says)
 
 
-def test_another_failure_of_the_output_is_none_of_ours(monkeypatch):
+def test_other_os_errors_are_raised(monkeypatch):
     from pushsdk import cli
 
     def fails(_words):
@@ -345,13 +345,13 @@ def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, as_j
     ("faults", "code"),
     [([Fault.status(422)], 1), ([Fault.status(401)], 4), ([Fault.truncated()], 3), ([Fault.truncated(at="body")], 3)],
 )
-def test_a_campaign_that_may_be_there_exits_with_3(command, service, file, faults, code):
+def test_the_exit_code_of_a_campaign_is_3_if_it_may_exist(command, service, file, faults, code):
     service.faults = faults
     ended = command("campaign", "create", file(CAMPAIGN))
     assert (ended.code, ended.out) == (code, "")
 
 
-def test_a_message_is_no_campaign(command, service, file):
+def test_a_message_is_not_a_campaign(command, service, file):
     ended = command("campaign", "create", file(MESSAGE))
     assert (ended.code, service.requests) == (2, 0)
     assert "must be a campaign, with name, segment, schedule and message, not a message" in ended.err

@@ -1,4 +1,4 @@
-"""Where settings come from, who wins, and what is said where they are wrong."""
+"""Settings of commands: their sources, precedence and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="modes of files are of pos
 
 @pytest.fixture
 def home(tmp_path):
-    """A configuration folder; the settings file in it is written by calling it."""
+    """A function that writes a file, by default the settings file, to the configuration folder."""
 
     def write(text: str, mode: int = 0o600, name: str = "pushsdk/config.toml") -> Path:
         file = tmp_path / "home" / name
@@ -38,20 +38,20 @@ def environ(tmp_path, **variables):
     return {"XDG_CONFIG_HOME": str(tmp_path / "home"), **variables}
 
 
-def told(given=(), variables=()):
-    """The settings, out of these and of nothing else."""
-    settings, wrong = check(find(dict(given), dict(variables)))
-    assert wrong == {}
+def settings_of(given=(), variables=()):
+    """Return the settings from these options and variables only."""
+    settings, problems = check(find(dict(given), dict(variables)))
+    assert problems == {}
     return settings
 
 
-def wrong(given=(), variables=()):
-    settings, wrong = check(find(dict(given), dict(variables)))
+def problems_of(given=(), variables=()):
+    settings, problems = check(find(dict(given), dict(variables)))
     assert settings is None
-    return wrong
+    return problems
 
 
-# -- who wins -----------------------------------------------------------------------------------------------------
+# -- precedence -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def wrong(given=(), variables=()):
         (None, None, None, None),
     ],
 )
-def test_an_argument_beats_a_variable_and_that_the_file(tmp_path, home, argument, variable, file, winner):
+def test_options_win_over_variables_and_variables_over_the_file(tmp_path, home, argument, variable, file, winner):
     home("" if file is None else f"timeout = {file}")
     given = {} if argument is None else {"timeout": argument}
     found = find(given, environ(tmp_path, **({} if variable is None else {"PUSHSDK_TIMEOUT": variable})))
@@ -91,17 +91,17 @@ def test_an_argument_beats_a_variable_and_that_the_file(tmp_path, home, argument
         ("proxy", "http://proxy.example:3128", "http://proxy.example:3128", lambda made: made["proxy"]),
     ],
 )
-def test_every_setting_may_be_a_variable_or_a_line_of_the_file(tmp_path, home, name, text, value, of):
+def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home, name, text, value, of):
     base = {"PUSHSDK_BASE_URL": URL, "PUSHSDK_API_KEY": SECRET}
-    assert of(told(variables={**base, f"PUSHSDK_{name.upper()}": text})) == value
+    assert of(settings_of(variables={**base, f"PUSHSDK_{name.upper()}": text})) == value
     plain = text if text.replace(".", "").isdigit() or text == "true" else f'"{text}"'
     home(f"{name} = {plain}")
     base.pop("PUSHSDK_BASE_URL" if name == "base_url" else "", None)
-    assert of(told(variables=environ(tmp_path, **base))) == value
+    assert of(settings_of(variables=environ(tmp_path, **base))) == value
 
 
-def test_what_is_not_set_is_left_to_the_client():
-    made = told({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
+def test_unset_settings_are_left_to_the_client():
+    made = settings_of({"base_url": URL}, {"PUSHSDK_API_KEY": SECRET})
     unset = {
         "timeout": Timeout(),
         "retry": None,
@@ -124,7 +124,7 @@ def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch)
     ("name", "value"),
     [("rate", -1.0), ("timeout", 0.0), ("in_flight", 0), ("base_url", "push.example"), ("proxy", "socks5://x.example")],
 )
-def test_a_bad_option_is_wrong_usage_and_a_bad_variable_wrong_configuration(name, value, monkeypatch):
+def test_a_bad_option_is_a_usage_error_and_a_bad_variable_a_configuration_error(name, value, monkeypatch):
     monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
     option, variable = f"--{name.replace('_', '-')}", f"PUSHSDK_{name.upper()}"
     with pytest.raises(CommandError, match=f"^{option}: ") as refused:
@@ -135,12 +135,12 @@ def test_a_bad_option_is_wrong_usage_and_a_bad_variable_wrong_configuration(name
         resolve({"base_url": URL} if name != "base_url" else {})
 
 
-def test_a_key_file_that_is_not_there_is_wrong_configuration(tmp_path):
+def test_a_missing_key_file_is_a_configuration_error(tmp_path):
     with pytest.raises(ConfigurationError, match=r"^--api-key-file: "):
         resolve({"base_url": URL, "api_key_file": tmp_path / "none"})
 
 
-# -- where the file is looked for ----------------------------------------------------------------------------------
+# -- the settings file ------------------------------------------------------------------------------------------------
 
 
 def test_a_named_file_replaces_the_users_own(tmp_path, home):
@@ -150,17 +150,17 @@ def test_a_named_file_replaces_the_users_own(tmp_path, home):
         assert find(given, environ(tmp_path, **variables))["timeout"].value == 2
 
 
-def test_a_named_file_has_to_be_there(tmp_path):
+def test_a_named_file_must_exist(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.toml: No such file"):
         find({"config": tmp_path / "none.toml"}, {})
 
 
-def test_without_the_variable_it_is_in_the_home_folder(tmp_path, home):
+def test_the_default_folder_is_in_the_home_folder(tmp_path, home):
     home("timeout = 1", name=".config/pushsdk/config.toml")
     assert find({}, {"HOME": str(tmp_path / "home")})["timeout"].value == 1
 
 
-def test_on_windows_it_is_in_the_applications_folder(tmp_path, home, monkeypatch):
+def test_the_default_folder_on_windows_is_in_appdata(tmp_path, home, monkeypatch):
     home("timeout = 1")
     monkeypatch.setattr(module.sys, "platform", "win32")
     assert find({}, {"APPDATA": str(tmp_path / "home")})["timeout"].value == 1
@@ -188,7 +188,7 @@ def test_a_hostile_file_in_the_working_directory_changes_nothing(tmp_path, monke
     assert find({}, variables) == {}
 
 
-def test_nor_does_it_where_a_command_runs(tmp_path, home, monkeypatch, service):
+def test_a_command_ignores_hostile_files_in_the_working_directory(tmp_path, home, monkeypatch, service):
     for name in NAMES:
         home(HOSTILE, name=name)
     clean = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": "."}
@@ -199,7 +199,7 @@ def test_nor_does_it_where_a_command_runs(tmp_path, home, monkeypatch, service):
     assert service.accepted("ann") == 1
 
 
-# -- what is wrong is said, with its source ------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_nor_does_it_where_a_command_runs(tmp_path, home, monkeypatch, service):
     ],
 )
 def test_an_error_names_the_source(given, variables, text):
-    problems = wrong(given, {"PUSHSDK_BASE_URL": URL, **variables})
+    problems = problems_of(given, {"PUSHSDK_BASE_URL": URL, **variables})
     assert any(problem.startswith(text) for problem in problems.values()), problems
 
 
@@ -239,22 +239,24 @@ def test_an_error_names_the_source(given, variables, text):
         ("a = " + "[" * 5000, "not a TOML file"),
     ],
 )
-def test_a_file_that_is_not_one_is_refused_whole(tmp_path, home, text, said):
+def test_a_bad_settings_file_is_refused(tmp_path, home, text, said):
     file = home("")
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigurationError, match=f"config.toml: {said}"):
         find({}, environ(tmp_path))
 
 
-def test_a_value_of_another_type_is_refused_by_file_and_name(tmp_path, home):
+def test_a_value_of_a_wrong_type_is_an_error_with_file_and_name(tmp_path, home):
     home("timeout = true\nbase_url = 5")
-    problems = wrong(variables=environ(tmp_path, PUSHSDK_API_KEY=SECRET))
+    problems = problems_of(variables=environ(tmp_path, PUSHSDK_API_KEY=SECRET))
     assert problems["timeout"].endswith("config.toml: timeout: must be a number of seconds greater than 0")
     assert problems["base_url"].endswith("config.toml: base_url: must be a URL")
 
 
-def test_a_proxy_is_not_judged_where_the_address_is_wrong():
-    assert wrong({"base_url": "x", "proxy": "http://p.example"}, {"PUSHSDK_API_KEY": SECRET}).keys() == {"base_url"}
+def test_a_proxy_is_not_checked_if_the_base_url_is_wrong():
+    assert problems_of({"base_url": "x", "proxy": "http://p.example"}, {"PUSHSDK_API_KEY": SECRET}).keys() == {
+        "base_url"
+    }
 
 
 # -- the key ------------------------------------------------------------------------------------------------------
@@ -262,58 +264,58 @@ def test_a_proxy_is_not_judged_where_the_address_is_wrong():
 
 @POSIX
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
-def test_a_key_in_a_file_that_others_can_read_is_refused(tmp_path, home, mode):
+def test_a_key_in_a_file_that_other_users_can_read_is_refused(tmp_path, home, mode):
     home(f'api_key = "{SECRET}"', mode)
     with pytest.raises(ConfigurationError, match="only its owner may read a file with an api_key: run chmod 600"):
         find({}, environ(tmp_path))
 
 
 @POSIX
-def test_a_key_in_a_file_of_ones_own_is_taken(tmp_path, home):
+def test_a_key_in_a_private_file_is_accepted(tmp_path, home):
     file = home(f'api_key = "{SECRET}"\nbase_url = "{URL}"')
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert told(variables=environ(tmp_path))["api_key"] == SECRET
+    assert settings_of(variables=environ(tmp_path))["api_key"] == SECRET
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_key_file_may_end_with_a_line_end(tmp_path, end):
     file = tmp_path / "key"
     file.write_bytes(SECRET.encode() + end.encode())
-    assert told({"base_url": URL, "api_key_file": file})["api_key"] == SECRET
+    assert settings_of({"base_url": URL, "api_key_file": file})["api_key"] == SECRET
 
 
-def test_relative_paths_of_the_settings_file_are_below_its_folder(tmp_path, home, monkeypatch):
+def test_relative_paths_of_the_settings_file_start_from_its_folder(tmp_path, home, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home(SECRET, name="pushsdk/key")
     (tmp_path / "key").write_text("another")
     home(f'base_url = "{URL}"\napi_key_file = "key"')
-    assert told(variables=environ(tmp_path))["api_key"] == SECRET
+    assert settings_of(variables=environ(tmp_path))["api_key"] == SECRET
     command = f"{sys.executable} -c 'print(open(chr(107)+chr(101)+chr(121)).read())'"
     home(f'base_url = "{URL}"\napi_key_command = """{command}"""')
-    assert told(variables=environ(tmp_path))["api_key"] == SECRET
+    assert settings_of(variables=environ(tmp_path))["api_key"] == SECRET
 
 
-def test_a_command_is_run_by_no_shell_and_gets_no_input(tmp_path):
+def test_a_key_command_runs_without_shell_and_input(tmp_path):
     code = "import sys; print(sys.argv[1] + str(len(sys.stdin.read())))"
     assert read_key("api_key_command", f'{sys.executable} -c "{code}" "$HOME;a"'.replace(" ;", ";"), tmp_path) == (
         "$HOME;a0"
     )
 
 
-def test_a_command_that_hangs_is_given_up(tmp_path, monkeypatch):
+def test_a_key_command_that_hangs_times_out(tmp_path, monkeypatch):
     monkeypatch.setattr("pushsdk.cli.settings._COMMAND_TIMEOUT", 0.05)
     with pytest.raises(ConfigurationError, match="did not end within"):
         read_key("api_key_command", f"{sys.executable} -c 'import time; time.sleep(9)'", tmp_path)
 
 
 @pytest.mark.parametrize("ways", [("api_key_file", "api_key_command"), ("api_key", "api_key_file")])
-def test_two_ways_to_the_key_in_one_place_are_refused(ways):
+def test_two_key_settings_in_one_source_are_refused(ways):
     variables = {f"PUSHSDK_{way.upper()}": "x" for way in ways}
     with pytest.raises(ConfigurationError, match=f"set twice, by PUSHSDK_{ways[0].upper()} and by PUSHSDK_"):
         find({}, variables)
 
 
-def test_the_key_of_a_higher_place_wins_whichever_way_it_comes(tmp_path, home):
+def test_the_key_of_a_higher_source_wins_whatever_its_setting(tmp_path, home):
     home('api_key_file = "no such file"')
     found = find({}, environ(tmp_path, PUSHSDK_API_KEY=SECRET))
     assert found["api_key"].source == "PUSHSDK_API_KEY"
@@ -322,11 +324,11 @@ def test_the_key_of_a_higher_place_wins_whichever_way_it_comes(tmp_path, home):
     assert "api_key" not in found
 
 
-def test_no_text_shows_the_key_or_the_proxys_password(tmp_path, home):
-    made = told({"base_url": URL, "proxy": "http://u:passw0rd@p.example"}, {"PUSHSDK_API_KEY": SECRET})
+def test_no_text_shows_the_key_or_the_password_of_the_proxy(tmp_path, home):
+    made = settings_of({"base_url": URL, "proxy": "http://u:passw0rd@p.example"}, {"PUSHSDK_API_KEY": SECRET})
     shown = repr(made) + repr(find({}, {"PUSHSDK_API_KEY": SECRET}))
     for bad in (f"{SECRET} with spaces", SECRET * 1000):
-        shown += repr(wrong({"base_url": URL}, {"PUSHSDK_API_KEY": bad}))
+        shown += repr(problems_of({"base_url": URL}, {"PUSHSDK_API_KEY": bad}))
     home(f'api_key = "{SECRET}')
     with pytest.raises(ConfigurationError) as failed:
         find({}, environ(tmp_path))

@@ -1,4 +1,4 @@
-"""Nothing that comes from outside steers a terminal or forges a line, whichever command prints it."""
+"""No text from outside steers the terminal or forges a line, whatever command prints it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pushsdk.cli import output
 from pushsdk.cli.terminal import escaped, visible
 from pushsdk.emulator import Fault
 
-# C0 without NUL, DEL, C1; marks, embeddings, overrides and isolates of direction; separators; what takes no width.
+# C0 without NUL, DEL, C1; text direction; separators; zero width.
 HOSTILE = "".join(
     map(chr, [*range(1, 32), *range(127, 160), 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F)])
 ) + "".join(map(chr, [0x2060, *range(0x2066, 0x206A), 0xFEFF, 0xAD, 0xE0041]))
@@ -22,24 +22,24 @@ KEPT = "ü \u00a0\u3000 \u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f469 \U00
 
 
 @pytest.mark.parametrize("char", [*HOSTILE, "\0", "\ud800"])
-def test_what_is_not_drawn_is_replaced(char):
+def test_unsafe_characters_are_replaced(char):
     assert visible(f"a{char}b") == "a\ufffdb"
 
 
-def test_what_languages_and_emoji_need_is_kept():
+def test_characters_that_languages_and_emoji_need_are_kept():
     assert visible(KEPT) == escaped(KEPT) == KEPT
 
 
 def test_json_keeps_its_data():
-    told = json.dumps(HOSTILE, ensure_ascii=False)
-    assert json.loads(escaped(told)) == HOSTILE
-    assert not set(escaped(told)) & set(HOSTILE)
+    text = json.dumps(HOSTILE, ensure_ascii=False)
+    assert json.loads(escaped(text)) == HOSTILE
+    assert not set(escaped(text)) & set(HOSTILE)
     assert escaped("\x7f\U000e0041") == "\\u007f\\udb40\\udc41"
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, service):
-    """Files whose names, ids, texts and keys are hostile, and a service whose answers are."""
+    """Files with hostile names, ids, texts and keys, and a service with hostile responses."""
     monkeypatch.chdir(tmp_path)
     message = {"title": {EVIL: EVIL}, "body": {EVIL: ""}, "bigImageUrl": EVIL, EVIL: 1, "priorty": "", "ttl": -1}
     (tmp_path / "message.json").write_text(json.dumps(message))
@@ -84,13 +84,13 @@ BROADCAST = ("broadcast", "ids.jsonl", "--message", "message.json", "--run")
         ("emulator", "exec", "--", EVIL),
     ],
 )
-def test_no_command_lets_a_hostile_text_through(command, folder, words):
+def test_no_command_prints_hostile_text(command, folder, words):
     assert command(*BROADCAST, EVIL, "--progress", "none", "--limit", "1").code == 0
     ended = command(*words)
     printed = ended.out + ended.err
     assert printed.strip()
     assert not set(printed) & (set(HOSTILE) - {"\n"})
-    if words[1] != "preview":  # a text of a message may have lines
+    if words[1] != "preview":  # texts of a message may have several lines
         assert "\nforged" not in printed
 
 
@@ -102,13 +102,13 @@ def test_no_command_lets_a_hostile_text_through(command, folder, words):
         (("report", EVIL, "--format", "jsonl"), "user_id"),
     ],
 )
-def test_what_is_printed_as_json_is_the_same_data(command, folder, words, name):
+def test_json_output_has_the_same_data(command, folder, words, name):
     command(*BROADCAST, EVIL, "--progress", "none")
     assert json.loads(command(*words).out)[name] == EVIL
 
 
 @pytest.mark.parametrize("mode", ["plain", "json", "auto"])
-def test_no_failure_that_progress_tells_of_is_hostile(mode, capsys, monkeypatch):
+def test_progress_does_not_print_hostile_text(mode, capsys, monkeypatch):
     monkeypatch.setattr(output, "Console", lambda **_: Console(stderr=True, force_terminal=True, color_system=None))
     with output.progress(mode) as tell:
         tell(Progress(stage="waiting", planned=1, not_sent=1, trouble=EVIL))
