@@ -10,7 +10,6 @@ import asyncio
 import math
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
-from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
@@ -110,9 +109,7 @@ class AsyncPushClient:
         self._engine.enter()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self, drain: float = 30.0) -> DrainReport:

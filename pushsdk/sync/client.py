@@ -11,7 +11,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
@@ -168,9 +167,7 @@ class PushClient:
         self._portal.enter()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self, drain: float = 30.0) -> DrainReport:

@@ -20,7 +20,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._audience.chunks import ChunkSource, RequestSource
 from pushsdk._core.error_mapping import closed_error
@@ -48,6 +48,7 @@ IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, froze
 
 T = TypeVar("T")
 Callback = Callable[[], object]
+Request = Callable[[Callback], object]
 Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
 
 
@@ -166,8 +167,7 @@ class LoopThread:
                 callback()
             if call.error is not None:
                 raise call.error
-            result: T = call.result
-            return result
+            return cast("T", call.result)
         except BaseException as error:
             if error is not call.error:
                 self._abandon(call, report)
@@ -338,7 +338,7 @@ def read_ids(user_ids: object, max_users: int) -> Any:
     return tuple(itertools.islice(user_ids, max_users + 1))
 
 
-def async_readable(name: str, items: object, request: Callable[[Callback], None]) -> Any:
+def async_readable(name: str, items: object, request: Request) -> Any:
     """Return the items in a form that the loop can read. Raises ValidationError if they are async.
 
     ``request`` has a function called in the waiting thread. ``name`` is the argument that the error names.
@@ -355,24 +355,16 @@ def async_readable(name: str, items: object, request: Callable[[Callback], None]
 class Reader:
     """An async iterable over a plain one, which the waiting thread reads in blocks when ``request`` asks it to."""
 
-    def __init__(
-        self,
-        items: Iterable[Any],
-        request: Callable[[Callback], None],
-        *,
-        block: int = BLOCK,
-        step: int = CLOCK_EVERY,
-    ) -> None:
+    def __init__(self, items: Iterable[Any], request: Request, *, block: int = BLOCK, step: int = CLOCK_EVERY) -> None:
         self._items = items
         self._request = request
         self._block = block
         self._step = step
         # Set in the reading thread, at the first block.
         self._iterator: Iterator[Any] | None = None
-        self._finished = False
 
     async def __aiter__(self) -> AsyncGenerator[Any]:
-        while not self._finished:
+        while True:
             block: Future[list[Any]] = Future()
             self._request(functools.partial(self._deliver, block))
             try:
@@ -382,6 +374,8 @@ class Reader:
                 raise ClientClosedError(
                     "the client was closed before the plan was finished: nothing was sent"
                 ) from None
+            if not items:
+                return
             for item in items:
                 yield item
 
@@ -404,6 +398,5 @@ class Reader:
         while items := list(itertools.islice(self._iterator, self._step)):
             block += items
             if len(block) >= self._block or time.monotonic() >= deadline:
-                return block
-        self._finished = True
+                break
         return block
