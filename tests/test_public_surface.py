@@ -1,4 +1,4 @@
-"""A new public name brings its documentation, its typing test and its changelog line."""
+"""Every public name is documented, typed, and in the changelog."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_all_is_sorted_and_names_each_thing_once() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
-def test_all_is_everything_that_is_there() -> None:
+def test_all_is_everything_that_exists() -> None:
     assert all(hasattr(pushsdk, name) for name in NAMES)
     public = {name for name, each in vars(pushsdk).items() if not name.startswith("_") and not inspect.ismodule(each)}
     assert public == set(NAMES) - {"__version__"} | {"TYPE_CHECKING"}
@@ -62,7 +62,7 @@ def test_a_star_import_brings_every_name() -> None:
     assert names.keys() - {"__builtins__"} == set(NAMES)
 
 
-def test_what_is_imported_for_the_type_checkers_is_what_is_there() -> None:
+def test_the_imports_for_type_checkers_are_the_real_ones() -> None:
     tree = ast.parse(Path(pushsdk.__file__).read_text())
     imported = {
         name.name: each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) for name in each.names
@@ -79,7 +79,7 @@ def test_another_name_is_an_attribute_error_as_in_any_module(wrong: str) -> None
         exec(f"from pushsdk import {wrong}")
 
 
-def test_a_name_that_lives_nowhere_is_an_attribute_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_no_module_defines_is_an_attribute_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushsdk, "__all__", [*NAMES, "Nowhere"])
     assert not hasattr(pushsdk, "Nowhere")
 

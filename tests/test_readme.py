@@ -1,4 +1,4 @@
-"""The README is true: its examples run, its commands exist, its tables are those of the code."""
+"""The README is true: its examples run, its commands exist, its tables match the code."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ EXAMPLES = [block for block in PYTHON if block not in TESTS + MODULES]
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """The embedded service, where the variables point to."""
+    """The embedded service that the variables point to."""
     with served(monkeypatch) as service:
         yield service
 
 
 def run(source: str) -> dict[str, Any]:
-    """Run an example, with a ``client`` and a ``message`` there where it awaits by itself."""
+    """Run an example. If it awaits at top level, it gets a ``client`` and a ``message``."""
     names: dict[str, Any] = {"__name__": "__main__", "message": MobilePush(title={"en": "Hello"})}
     code = compile(source, str(ROOT / "README.md"), "exec", flags=TOP_LEVEL_AWAIT)
     if not code.co_flags & inspect.CO_COROUTINE:
@@ -130,7 +130,7 @@ def test_every_test_example_passes_when_it_is_copied(tmp_path: Path, source: str
         env={
             **os.environ,
             "PYTHONPATH": str(Path(pushsdk.__file__).parents[1]),
-            # As where the package is installed, also where it is not.
+            # As if the package were installed.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_PLUGINS": "pushsdk.testing.plugin,pytest_asyncio.plugin",
         },
@@ -143,7 +143,7 @@ def test_every_test_example_passes_when_it_is_copied(tmp_path: Path, source: str
     assert ended.returncode == 0
 
 
-def test_every_command_is_one_that_there_is() -> None:
+def test_every_command_exists() -> None:
     from pushsdk.cli.app import app
 
     lines = [line for block in blocks("bash") for line in block.split("\n") if line]
@@ -159,14 +159,14 @@ def test_every_command_is_one_that_there_is() -> None:
 def test_what_services_and_workers_need_is_what_their_tests_install() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     tested = {re.split(r"[><=]", each)[0] for extra in ("workers", "workers-arq") for each in extras[extra]}
-    told = re.findall(
+    results = re.findall(
         r"<summary>.*<code>pip install (.*?)</code>, <code>(.*_(?:service|jobs).*?)</code></summary>", README
     )
-    run = [re.findall(r"\w+_(?:service|jobs)", command) for _, command in told]
+    run = [re.findall(r"\w+_(?:service|jobs)", command) for _, command in results]
     written = [found for block in MODULES if (found := re.findall(r"^# (\w+_(?:service|jobs))\.py$", block, re.M))]
     assert run == written
     assert len(run) == 6
-    for packages, _ in told:
+    for packages, _ in results:
         ours, *theirs = shlex.split(packages)
         assert ours in {"pushsdk", "pushsdk[redis]"}
         assert set(theirs) <= tested
@@ -187,18 +187,18 @@ def test_nothing_is_said_about_a_license() -> None:
 
 
 def test_jobs_come_again_as_often_as_their_table_says() -> None:
-    told = {row[0]: row[-1] for row in tables()["run by"]}
+    results = {row[0]: row[-1] for row in tables()["run by"]}
     for row, name, tries in (("arq", "arq_jobs.py", "max_tries"), ("Celery", "celery_jobs.py", "max_retries")):
         (source,) = (block for block in MODULES if f"# {name}" in block)
         seconds, times = re.search(r"retry_after or (\d+)", source), re.search(rf"{tries} ?= ?(\d+)", source)
         assert seconds
         assert times
         assert int(seconds[1]) * int(times[1]) == 3600
-        assert told[row] == f"every {seconds[1]} s, for an hour"
+        assert results[row] == f"every {seconds[1]} s, for an hour"
     assert "retry_after or 10, 60))" in README
-    assert told["taskiq"].startswith("every 10 s")
+    assert results["taskiq"].startswith("every 10 s")
     assert "min_idle_time=120_000" in README
-    assert told["FastStream"].startswith("every 2 min")
+    assert results["FastStream"].startswith("every 2 min")
 
 
 def test_the_demo_is_as_it_is_said_to_be() -> None:
@@ -235,16 +235,16 @@ UNKNOWN = Attempt(outcome=Outcome.UNKNOWN)
         ("at_least_once", True, True, True),
     ],
 )
-def test_the_policies_repeat_what_their_table_says(name: str, unsent: bool, unknown: bool, collapsible: bool) -> None:
-    told = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in tables()["policy"]}
+def test_the_policies_retry_what_their_table_says(name: str, unsent: bool, unknown: bool, collapsible: bool) -> None:
+    results = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in tables()["policy"]}
     policy: RetryPolicy = getattr(RetryPolicy, name)()
     assert policy.max_attempts > 1
-    assert policy.should_retry(UNSENT, collapsible=False) is unsent is told[name][0].startswith("repeated")
-    assert policy.should_retry(UNKNOWN, collapsible=False) is unknown is told[name][1].startswith("repeated")
-    assert policy.should_retry(UNKNOWN, collapsible=True) is collapsible is (told[name][1] != "never")
-    assert told["none"] == ["never", "never"]
+    assert policy.should_retry(UNSENT, collapsible=False) is unsent is results[name][0].startswith("repeated")
+    assert policy.should_retry(UNKNOWN, collapsible=False) is unknown is results[name][1].startswith("repeated")
+    assert policy.should_retry(UNKNOWN, collapsible=True) is collapsible is (results[name][1] != "never")
+    assert results["none"] == ["never", "never"]
     assert RetryPolicy.none().max_attempts == 1
-    assert len(told) == 5
+    assert len(results) == 5
 
 
 def test_the_numbers_are_those_of_the_code() -> None:

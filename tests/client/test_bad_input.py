@@ -1,4 +1,4 @@
-"""Bad input to a call: a clear error that names the path, and nothing sent, by the word of a real server."""
+"""Bad input to a call: an error that names the path, and nothing sent to a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a client may be used: which loop, which process, until when. And that it leaves nothing behind."""
+"""The lifetime of a client: its loop, its process, its end, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_client_in_use_by_a_loop_is_refused_by_another(use: Use) -> None:
         async with WireServer() as server:
             client = AsyncPushClient(server.base_url, "key")
             await client.send("u", HELLO)
-            # The own session would complain that nobody closed it; its loop is about to end.
+            # The client's session would warn that it was not closed; its loop is about to end.
             await client._engine.transport.close()
         return client, server
 
@@ -170,7 +170,7 @@ async def test_neither_a_client_nor_its_views_are_pickled_or_copied(how: Callabl
     await client.aclose()
 
 
-async def test_an_injected_session_stays_open_and_the_own_one_does_not() -> None:
+async def test_an_injected_session_stays_open_and_the_clients_session_is_closed() -> None:
     async with WireServer() as server, aiohttp.ClientSession() as session:
         async with AsyncPushClient(server.base_url, "key", session=session) as client:
             await client.send("u", HELLO)
@@ -191,7 +191,7 @@ async def test_a_client_leaves_no_task_behind() -> None:
         assert asyncio.all_tasks() - before - serving == set()
 
 
-async def test_what_is_on_its_way_when_the_drain_ends_is_unknown_and_is_named() -> None:
+async def test_calls_in_flight_when_the_drain_ends_are_unknown_and_reported() -> None:
     taken = asyncio.Event()
 
     async def tell(_wire: object) -> None:
@@ -208,7 +208,7 @@ async def test_what_is_on_its_way_when_the_drain_ends_is_unknown_and_is_named() 
     assert "'u'" not in repr(report)
 
 
-async def test_a_drain_lets_what_is_on_its_way_end_well() -> None:
+async def test_calls_in_flight_complete_during_the_drain() -> None:
     async with WireServer() as server:
         client = AsyncPushClient(server.base_url, "key")
         call = asyncio.create_task(client.send("u", HELLO))

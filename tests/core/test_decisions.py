@@ -89,7 +89,7 @@ def test_an_unknown_is_sent_again_only_where_asked_and_not_for_ever(resends: int
     assert (decision.step, decision.status.state) == (step, UNKNOWN)
 
 
-def test_nothing_is_split_where_splitting_is_off() -> None:
+def test_nothing_is_split_with_splitting_off() -> None:
     assert decide(rejected(400)) == Decision(Step.SETTLE, UserStatus(REJECTED, 400, "HTTP 400"))
 
 

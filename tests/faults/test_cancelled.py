@@ -1,4 +1,4 @@
-"""Cancelled while something is under way: CancelledError goes through, and how it ended is told all the same."""
+"""Cancelled calls: CancelledError is raised, and the outcome is reported all the same."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own s
 async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str, Outcome]:
     """Who was abandoned, and how that ended, by the events and by the report: they must agree."""
     report = await client.aclose()
-    told = {user: each.outcome for each in events if isinstance(each, SendAbandoned) for user in each.user_ids}
-    assert told == {user: each.outcome for each in report.abandoned for user in each.user_ids}
-    return told
+    outcomes = {user: each.outcome for each in events if isinstance(each, SendAbandoned) for user in each.user_ids}
+    assert outcomes == {user: each.outcome for each in report.abandoned for user in each.user_ids}
+    return outcomes
 
 
 async def cancelled(call: asyncio.Task[object]) -> None:
@@ -143,7 +143,7 @@ async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(
     assert pushed[Outcome.UNKNOWN] <= {0, 1}
 
 
-async def test_one_of_many_who_share_a_request_may_leave_without_the_others() -> None:
+async def test_one_caller_of_a_shared_request_may_be_cancelled_without_the_others() -> None:
     events: list[Event] = []
     ledger, arrived, release = Ledger(), asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Out of time, or closed: what never left is NOT_SENT, what may have arrived is UNKNOWN."""
+"""Expired deadlines and closed clients: NOT_SENT if no byte left, UNKNOWN if the request may have arrived."""
 
 from __future__ import annotations
 

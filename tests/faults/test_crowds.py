@@ -1,4 +1,4 @@
-"""Each fault among good requests: it costs the ones it hits, and nobody else."""
+"""Each fault among good requests: only the requests that it hits fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def ask_all(rig: Rig, case: Case, users: list[str], *, alone: bool = True)
 
 
 def afflicted(ledger: Ledger, case: Case) -> int:
-    """How many did not end as if nothing had been wrong; all of those must have ended as the table says."""
+    """Return the number of calls that failed; each must have failed as the table says."""
     strange = [each for each in ledger.endings.values() if each.outcome is not Outcome.ACCEPTED or each.error]
     # Where something hangs, the client's patience is short, and a busy machine may try it beside the fault too.
     others = {Outcome.UNKNOWN} if case.hangs else set()
@@ -37,7 +37,7 @@ def afflicted(ledger: Ledger, case: Case) -> int:
 
 
 def hits(case: Case) -> Container[int]:
-    """How many of the requests may end strangely where the fault happens once."""
+    """Return how many requests one fault may affect."""
     if case.hangs:
         return range(LANES)
     if case.repeated or case.error is None:
@@ -73,7 +73,7 @@ async def test_the_first_or_the_last_of_a_batch(case: Case, end: str) -> None:
 
 
 @EVERY_MAJOR
-async def test_callers_who_share_a_request_share_its_end(case: Case) -> None:
+async def test_callers_of_a_shared_request_share_its_outcome(case: Case) -> None:
     users = [f"user-{n}" for n in range(10)]
     async with rigged(case, first(1)) as rig:
         if case.at == "pool":

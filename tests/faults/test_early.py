@@ -1,4 +1,4 @@
-"""Answers that come too early to be answers: before the request is written, or before it has arrived."""
+"""Early answers: received before the request was written, or before it arrived."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
 
 
 async def answer_unread(requests: tuple[bool, ...], *, injected: bool = False) -> None:
-    """A 204 for each request: for those that are True it was read, of the others the server's kernel has a part."""
+    """Answer 204 to each request: after reading it if True, else with a part of it unread in the kernel."""
     loop, wires = asyncio.get_running_loop(), list[socket.socket]()
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

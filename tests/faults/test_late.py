@@ -1,4 +1,4 @@
-"""A process that is late: stopped, suspended, or with a blocked loop. An answer that has arrived counts."""
+"""A late process: stopped, suspended, or with a blocked loop. An answer that has arrived counts."""
 
 from __future__ import annotations
 

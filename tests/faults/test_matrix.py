@@ -1,4 +1,4 @@
-"""Each fault alone: what the client says, how often it asks, and that the server's books agree."""
+"""Each fault alone: the reported outcome, the number of attempts, and agreement with the server's record."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, in
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("case", [case for case in CASES if case.repeated], ids=lambda case: case.name)
-async def test_what_is_repeated_ends_in_exactly_one_push(case: Case, injected: bool) -> None:
+async def test_a_retried_request_ends_in_exactly_one_push(case: Case, injected: bool) -> None:
     async with rigged(case, first(1), patience=AFTER, injected=injected) as rig:
         ending = await Ledger().ask(rig.client, "user", campaign=case.campaign)
     assert (ending.outcome, rig.server.processed) == (Outcome.ACCEPTED, {"user": 1})
@@ -75,7 +75,7 @@ IN_DOUBT = [case for case in MAJOR if case.outcome is Outcome.UNKNOWN and not ca
 
 
 @pytest.mark.parametrize("case", IN_DOUBT, ids=lambda case: case.name)
-async def test_what_is_unknown_is_repeated_only_where_it_was_asked_for(case: Case) -> None:
+async def test_an_unknown_outcome_is_retried_only_on_request(case: Case) -> None:
     policy = RetryPolicy.at_least_once(max_attempts=3, initial_delay=0.001)
     async with rigged(case, first(1), patience=AFTER, retry=policy) as rig:
         ending = await Ledger().ask(rig.client, "user", campaign=case.campaign)

@@ -1,4 +1,4 @@
-"""The loop that the async tests run on: what stands still with the machine, and what does not."""
+"""The loop of the async tests: which clocks stop together with the machine."""
 
 from __future__ import annotations
 

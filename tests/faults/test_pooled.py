@@ -1,4 +1,4 @@
-"""The pool of connections: no place in it, all of it gone bad, and connections that somebody else used before."""
+"""The connection pool: full, entirely stale, or with connections that other code used before."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_place_in_the_pool_that_comes_free_is_used() -> None:
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
-async def test_a_whole_pool_of_spoiled_connections_costs_nobody_anything(policy: RetryPolicy, injected: bool) -> None:
+async def test_a_whole_pool_of_stale_connections_fails_no_call(policy: RetryPolicy, injected: bool) -> None:
     users, ledger = [f"user-{n}" for n in range(10)], Ledger()
     async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
         await asyncio.gather(*(ledger.ask(client, f"warm-{user}") for user in users))
@@ -87,7 +87,7 @@ async def test_a_whole_pool_of_spoiled_connections_costs_nobody_anything(policy:
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
-async def test_one_call_goes_through_a_whole_pool_of_spoiled_connections(policy: RetryPolicy, injected: bool) -> None:
+async def test_one_call_replaces_a_whole_pool_of_stale_connections(policy: RetryPolicy, injected: bool) -> None:
     users = [f"warm-{n}" for n in range(10)]
     async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
         await asyncio.gather(*(client.send(user, HELLO, custom_fields={"of": user}) for user in users))
@@ -156,7 +156,7 @@ SPOILS = [
 
 @pytest.mark.parametrize("spoil", SPOILS)
 @PLAIN_OR_TLS
-async def test_a_connection_that_somebody_else_used_before_is_not_trusted_either(spoil: Spoil, tls: bool) -> None:
+async def test_a_connection_that_other_code_used_before_is_not_trusted_either(spoil: Spoil, tls: bool) -> None:
     ledger, trust = Ledger(), wire_tls.client_context() if tls else True
     async with (
         WireServer(tls=wire_tls.good() if tls else None) as server,

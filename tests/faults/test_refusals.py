@@ -1,4 +1,4 @@
-"""What the service refuses: redirects that are not followed, merged requests that are split for their culprits."""
+"""Rejections: redirects that are not followed, merged requests that are split to find a culprit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.wire_server import Act, Wire, WireServer
 
 from pushsdk import Batching, CampaignRequest, Outcome, PayloadTooLargeError, RejectedError
 
-# Long ids: a request is not halved for its size where the message makes most of it.
+# Long ids: a request is not halved for its size if the message is most of the bytes.
 USERS = [f"user-{n:060}" for n in range(16)]
 
 
@@ -34,7 +34,7 @@ async def test_a_redirect_is_not_followed_and_the_key_stays_here(status: int, in
 
 
 def refusing(status: int, culprits: set[str]) -> Act:
-    """Answer ``status`` to each request with one of these users in it; do what the others ask for."""
+    """Answer ``status`` to each request with one of these users, and accept the others."""
 
     async def acting(wire: Wire) -> None:
         request = await wire.read_request()
@@ -91,7 +91,7 @@ async def test_a_message_that_is_refused_for_everybody_is_soon_given_up(status: 
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-async def test_nothing_is_split_where_splitting_is_off(status: int) -> None:
+async def test_nothing_is_split_with_splitting_off(status: int) -> None:
     async with WireServer(when(always, answering(response(status)))) as server:
         ledger = await push_together(server, batching=Batching(split_on=set()))
     assert (ledger.count, server.begun) == ({Outcome.REJECTED: len(USERS)}, 1)

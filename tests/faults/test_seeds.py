@@ -1,4 +1,4 @@
-"""Faults at random, the same ones for the same seed: whatever happens, the client's word holds."""
+"""Random faults, reproducible by seed: the reported outcomes are true."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def push_group(client: AsyncPushClient, ledger: Ledger, group: list[str]) 
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_calls_that_share_requests_are_told_the_truth_user_by_user(seed: int) -> None:
+async def test_calls_of_shared_requests_get_the_true_outcome_of_each_user(seed: int) -> None:
     draw, ledger, left, groups = random.Random(seed), Ledger(), list(USERS), []
     while left:
         size = draw.randint(1, 6)
@@ -82,7 +82,7 @@ async def test_calls_that_share_requests_are_told_the_truth_user_by_user(seed: i
         bad_weather(seed + 20) as server,
         client_of(server, retry=QUICK, timeout=WEATHERED, limits=Limits(in_flight=2)) as client,
     ):
-        # In waves, so that several merged requests are on their way: those that wait for a place keep filling.
+        # In waves, so that several merged requests are in flight: a queued batch keeps filling.
         for wave in range(0, len(groups), 7):
             await asyncio.gather(*(push_group(client, ledger, group) for group in groups[wave : wave + 7]))
     ledger.judge(server, USERS)

@@ -1,4 +1,4 @@
-"""Retry-After: waited for as told, never longer than the call can, and by the whole client."""
+"""Retry-After: honored by the whole client, and never beyond a call's deadline."""
 
 from __future__ import annotations
 
@@ -36,27 +36,32 @@ class Stopwatch:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("told", [1, 30, 10**9, "date"])
-async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(status: int, told: object) -> None:
-    value = http_date(3600) if told == "date" else told
+@pytest.mark.parametrize("header", [1, 30, 10**9, "date"])
+async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(status: int, header: object) -> None:
+    value = http_date(3600) if header == "date" else header
     async with throttling(status, value) as server, client_of(server, timeout=SHORT) as client:
         with Stopwatch() as watch, pytest.raises(RateLimitedError) as caught:
             await client.send("user", HELLO)
     assert watch.seconds < AT_ONCE
     assert (caught.value.outcome, caught.value.status, len(caught.value.attempts)) == (Outcome.REJECTED, status, 1)
     # A date is compared with the wall clock, which runs on while the machine stands still.
-    assert caught.value.retry_after == pytest.approx(3600 if told == "date" else told, abs=60 if told == "date" else 0)
+    assert caught.value.retry_after == pytest.approx(
+        3600 if header == "date" else header, abs=60 if header == "date" else 0
+    )
     assert (server.begun, server.processed) == (1, {})
 
 
-@pytest.mark.parametrize("told", [2, 10**9])
-async def test_a_wait_above_the_policys_limit_ends_the_call_at_once(told: int) -> None:
+@pytest.mark.parametrize("header", [2, 10**9])
+async def test_a_wait_above_the_policys_limit_ends_the_call_at_once(header: int) -> None:
     policy = RetryPolicy.safe(max_retry_after=0.1)
-    async with throttling(429, told) as server, client_of(server, retry=policy, timeout=Timeout(total=9.0)) as client:
+    async with (
+        throttling(429, header) as server,
+        client_of(server, retry=policy, timeout=Timeout(total=9.0)) as client,
+    ):
         with Stopwatch() as watch, pytest.raises(RateLimitedError) as caught:
             await client.send("user", HELLO)
     assert watch.seconds < AT_ONCE
-    assert (caught.value.retry_after, server.begun) == (told, 1)
+    assert (caught.value.retry_after, server.begun) == (header, 1)
 
 
 async def test_the_service_is_given_the_second_it_asked_for() -> None:
@@ -71,7 +76,7 @@ async def test_the_service_is_given_the_second_it_asked_for() -> None:
         assert processed == {"user": 1}
 
 
-async def test_the_whole_client_waits_and_says_so_to_those_who_cannot() -> None:
+async def test_the_whole_client_waits_and_fails_calls_that_cannot() -> None:
     async with throttling(429, 30, first(1)) as server, client_of(server, timeout=SHORT) as client:
         with pytest.raises(RateLimitedError):
             await client.send("first", HELLO)
@@ -82,19 +87,19 @@ async def test_the_whole_client_waits_and_says_so_to_those_who_cannot() -> None:
     assert (server.begun, server.processed) == (1, {})
 
 
-@pytest.mark.parametrize("told", [-1, "soon", "", "1e3", "nan", "0x10", "Thu, 99 Foo 2026 25:61:00 GMT"])
-async def test_a_retry_after_that_makes_no_sense_counts_as_absent(told: object) -> None:
-    async with throttling(429, told, first(1)) as server, client_of(server, retry=QUICK) as client:
+@pytest.mark.parametrize("header", [-1, "soon", "", "1e3", "nan", "0x10", "Thu, 99 Foo 2026 25:61:00 GMT"])
+async def test_a_retry_after_that_makes_no_sense_counts_as_absent(header: object) -> None:
+    async with throttling(429, header, first(1)) as server, client_of(server, retry=QUICK) as client:
         with Stopwatch() as watch:
             await client.send("user", HELLO)
     assert watch.seconds < AT_ONCE
     assert (server.begun, server.processed) == (2, {"user": 1})
 
 
-@pytest.mark.parametrize("told", [-1, "soon"])
-async def test_a_503_whose_retry_after_makes_no_sense_leaves_it_open(told: object) -> None:
+@pytest.mark.parametrize("header", [-1, "soon"])
+async def test_a_503_whose_retry_after_makes_no_sense_leaves_it_open(header: object) -> None:
     ledger = Ledger()
-    async with throttling(503, told) as server, client_of(server, retry=QUICK) as client:
+    async with throttling(503, header) as server, client_of(server, retry=QUICK) as client:
         ending = await ledger.ask(client, "user")
     assert (ending.outcome, ending.tries, server.begun) == (Outcome.UNKNOWN, 1, 1)
 

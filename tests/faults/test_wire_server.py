@@ -1,4 +1,4 @@
-"""The harness itself: what a bare aiohttp session meets at a WireServer, and that its books are right."""
+"""The harness: what a plain aiohttp session sees of a WireServer, and that the server's record is right."""
 
 from __future__ import annotations
 

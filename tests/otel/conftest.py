@@ -1,4 +1,4 @@
-"""Each test's own OpenTelemetry; a span that is left open fails the test."""
+"""OpenTelemetry for one test; a span that is left open fails the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forked child's metrics are of what the child did, and of nothing else."""
+"""The metrics of a forked child count the child's sends only."""
 
 from __future__ import annotations
 

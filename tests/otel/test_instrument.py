@@ -1,4 +1,4 @@
-"""``instrument``: what it takes, what it sends along, and that nothing of OpenTelemetry can break a send."""
+"""``instrument``: its arguments, the propagated headers, and that OpenTelemetry can't break a send."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def in_a_child(code: str) -> str:
     ).stdout
 
 
-def test_nothing_is_imported_where_nothing_is_instrumented() -> None:
+def test_opentelemetry_is_not_imported_without_instrument() -> None:
     code = (
         "import sys; from pushsdk import AsyncPushClient; AsyncPushClient('http://localhost', 'k'); print(*sys.modules)"
     )
@@ -102,7 +102,7 @@ async def test_with_the_api_alone_sends_end_as_ever(caplog: pytest.LogCaptureFix
 
 
 class Sets(TextMapPropagator):
-    """Injects what it is told to."""
+    """A propagator that injects the given headers."""
 
     def __init__(self, **headers: str) -> None:
         self._headers = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -128,7 +128,7 @@ async def test_nothing_is_sent_along_unless_it_is_asked_for(telemetry: Telemetry
 
 
 @virtual
-async def test_each_attempt_sends_a_traceparent_of_its_own_and_no_baggage(telemetry: Telemetry) -> None:
+async def test_each_attempt_sends_its_own_traceparent_and_no_baggage(telemetry: Telemetry) -> None:
     service = FakeService(answer(429))
     token = context.attach(baggage.set_baggage("user", "user-1"))
     async with telemetry.instrument(

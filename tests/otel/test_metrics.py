@@ -38,7 +38,7 @@ def users(telemetry: Telemetry) -> dict[str, int]:
 
 
 def value(telemetry: Telemetry, name: str) -> float | None:
-    """Of a metric with one point, of this server; None where it has none."""
+    """Return the value of a metric's one point for this server; None without a point."""
     points = telemetry.points(name)
     if not points:
         return None
@@ -92,7 +92,7 @@ async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buc
 
 @pytest.mark.parametrize(("share", "spans"), [(1.0, 2), (0.0, 1)])
 @virtual
-async def test_nothing_is_recorded_where_the_provider_keeps_nothing(
+async def test_nothing_is_recorded_if_the_provider_drops_entries(
     telemetry: Telemetry, share: float, spans: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def record(*_: object) -> None:
@@ -160,7 +160,7 @@ async def test_what_is_under_way_is_read_when_it_is_asked_for(telemetry: Telemet
 
 
 @virtual
-async def test_clients_of_one_service_are_read_together_and_of_their_budgets_the_least(telemetry: Telemetry) -> None:
+async def test_clients_of_one_service_are_summed_and_the_lowest_budget_is_shown(telemetry: Telemetry) -> None:
     service, idle = FakeService(refused(), hang()), FakeService(hang())
     policy = RetryPolicy.safe(initial_delay=0.001)
     unused = watched(telemetry, FakeService())
@@ -176,7 +176,7 @@ async def test_clients_of_one_service_are_read_together_and_of_their_budgets_the
 
 @pytest.mark.parametrize(("fixed", "first"), [(None, None), (100.0, 100.0)])
 @virtual
-async def test_the_rate_is_there_while_there_is_one(
+async def test_the_rate_is_shown_while_one_applies(
     telemetry: Telemetry, fixed: float | None, first: float | None
 ) -> None:
     async with watched(telemetry, FakeService(answer(429)), rate=Rate(requests_per_second=fixed)) as client:
@@ -196,7 +196,7 @@ def test_the_instruments_of_a_provider_are_made_once(telemetry: Telemetry) -> No
     assert ours.instruments_of(None) is not ours.instruments_of(telemetry.meters)
 
 
-def test_a_provider_that_was_given_first_and_made_global_then_has_one_set(
+def test_a_provider_made_global_later_has_one_set_of_instruments(
     telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ours, "_global", None)

@@ -1,4 +1,4 @@
-"""On real sockets: aiohttp's own instrumentation, headers as they arrive, threads, and a search of all that is told."""
+"""Real sockets: aiohttp's own instrumentation, received headers, threads, and a search of all exported data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAULTS = {
 
 @pytest.fixture
 def instrumented(telemetry: Telemetry, request: pytest.FixtureRequest) -> Iterator[bool]:
-    """aiohttp's own instrumentation, where the test asks for it."""
+    """aiohttp's own instrumentation, if the test asks for it."""
     if not request.param:
         yield False
         return
@@ -62,7 +62,9 @@ async def ended(work: Any) -> object:
 
 @pytest.mark.parametrize("instrumented", [False, True], ids=["", "with aiohttp's"], indirect=True)
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_no_id_text_or_key_is_told_whatever_happens(telemetry: Telemetry, instrumented: bool, fault: str) -> None:
+async def test_no_id_text_or_key_is_exported_whatever_happens(
+    telemetry: Telemetry, instrumented: bool, fault: str
+) -> None:
     async with Emulator(api_key=KEY, faults=[FAULTS[fault]]) as emulator:
         client = AsyncPushClient(emulator.base_url, KEY, retry=RETRY, timeout=Timeout(total=3.0, attempt=0.2))
         async with telemetry.instrument(client, propagate=True):
@@ -74,9 +76,9 @@ async def test_no_id_text_or_key_is_told_whatever_happens(telemetry: Telemetry, 
                 stop = asyncio.Event()
                 asyncio.get_running_loop().call_later(0.3, stop.set)
                 await ended(client.broadcast([USER], MESSAGE, stop=stop))
-            told = texts_of(telemetry)
-    assert all(marker not in told for marker in (KEY, USER, TEXT))
-    assert all(name in told for name in ("POST", "push batch", "push campaign", "push broadcast", "pushsdk.users"))
+            exported = texts_of(telemetry)
+    assert all(marker not in exported for marker in (KEY, USER, TEXT))
+    assert all(name in exported for name in ("POST", "push batch", "push campaign", "push broadcast", "pushsdk.users"))
     assert all(span.events == () for span in telemetry.spans)
     # One span each, by whichever instrumentation.
     assert {span.instrumentation_scope.name for span in telemetry.spans if span.name == "POST"} == {"pushsdk"}
@@ -117,7 +119,7 @@ async def test_other_requests_of_the_application_keep_the_spans_of_aiohttps_inst
 @pytest.mark.parametrize("share", [1.0, 0.0])
 @pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
 @pytest.mark.parametrize("instrumented", [True], indirect=True)
-async def test_aiohttps_instrumentation_makes_no_second_span_whether_there_is_a_first_or_not(
+async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
     telemetry: Telemetry, instrumented: bool, own: bool, share: float, emulator: Emulator
 ) -> None:
     async with aiohttp.ClientSession() as session:
@@ -152,7 +154,7 @@ async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(
     assert len(telemetry.spans) == 1
 
 
-async def test_where_nobody_looks_nothing_is_made_current(
+async def test_without_other_code_that_looks_no_span_is_made_current(
     telemetry: Telemetry, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attached, attach = [], context.attach
@@ -163,7 +165,7 @@ async def test_where_nobody_looks_nothing_is_made_current(
     assert telemetry.tree() == "POST  204  ACCEPTED  users=1"
 
 
-async def test_where_nothing_can_be_made_current_the_send_goes_on(
+async def test_the_send_continues_if_no_context_can_be_attached(
     telemetry: Telemetry, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: object) -> None:
@@ -182,7 +184,7 @@ async def test_where_nothing_can_be_made_current_the_send_goes_on(
 @pytest.mark.parametrize("propagate", [False, True])
 @pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
 @pytest.mark.parametrize("instrumented", [False, True], ids=["", "with aiohttp's"], indirect=True)
-async def test_a_traceparent_arrives_only_where_it_was_asked_for(
+async def test_a_traceparent_arrives_only_with_propagate(
     telemetry: Telemetry, instrumented: bool, own: bool, propagate: bool
 ) -> None:
     async with WireServer() as server, aiohttp.ClientSession() as session:

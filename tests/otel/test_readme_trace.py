@@ -1,4 +1,4 @@
-"""The README's trace is the one that its example leaves."""
+"""The README's trace is the trace of its example."""
 
 from __future__ import annotations
 

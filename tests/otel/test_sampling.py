@@ -1,4 +1,4 @@
-"""``sample_accepted``: of attempts that were accepted at once a share has a span, and all that is worth a look has."""
+"""``sample_accepted``: a share of the attempts accepted at once has a span, and all other attempts have one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @virtual
-async def test_of_the_accepted_those_that_chance_draws_have_a_span(telemetry: Telemetry, draws: list[float]) -> None:
+async def test_the_drawn_share_of_accepted_attempts_has_a_span(telemetry: Telemetry, draws: list[float]) -> None:
     draws += [0.05, 0.1, 0.99, 0.0999, 0.5]
     async with watched(telemetry, FakeService(), share=0.1) as client:
         for users in range(1, 6):
@@ -97,7 +97,7 @@ async def test_the_share_may_be_none_or_all(telemetry: Telemetry, share: float, 
 
 
 @virtual
-async def test_by_default_all_have_one_and_chance_is_not_asked(telemetry: Telemetry, draws: list[float]) -> None:
+async def test_by_default_every_attempt_has_a_span_without_a_draw(telemetry: Telemetry, draws: list[float]) -> None:
     service = FakeService()
     async with telemetry.instrument(service.serve(AsyncPushClient("https://push.example", "secret-key"))) as client:
         await client.send("a", MESSAGE)
@@ -280,7 +280,7 @@ async def test_a_trace_of_the_callers_has_no_hole(telemetry: Telemetry) -> None:
 
 
 @virtual
-async def test_nor_has_one_that_began_in_another_process(telemetry: Telemetry) -> None:
+async def test_no_attempt_is_left_out_under_a_sampled_span_of_another_process(telemetry: Telemetry) -> None:
     async with watched(telemetry, FakeService()) as client:
         with trace.use_span(NonRecordingSpan(REMOTE)):
             await client.send("a", MESSAGE)
@@ -330,7 +330,7 @@ async def test_what_else_is_in_the_callers_context_makes_no_span(telemetry: Tele
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @virtual
-async def test_on_the_wire_other_instrumentations_are_told_to_make_no_span(telemetry: Telemetry, share: float) -> None:
+async def test_an_attempt_left_out_suppresses_other_instrumentations(telemetry: Telemetry, share: float) -> None:
     seen = list[Any]()
 
     async def look(request: Any) -> None:
@@ -361,14 +361,14 @@ async def test_a_key_callables_own_requests_are_traced_as_they_are(telemetry: Te
 
 @virtual
 async def test_the_metrics_are_the_same_with_and_without_sampling() -> None:
-    told = []
+    recordings = []
     for share in (1.0, 0.0):
         telemetry = Telemetry()
         service = FakeService(answer(after=0.2), answer(404), answer(429), refused(), answer(), answer(500))
         async with watched(telemetry, service, share=share, retry=RetryPolicy.safe(initial_delay=0.001)) as client:
             for users in ("a", ["b", "c"], "d", "e"):
                 await outcome_of(start(client.send(users, MESSAGE)))
-        told.append(
+        recordings.append(
             {
                 (metric.name, *sorted(point.attributes.items())): getattr(point, "count", None) or point.value
                 for metric in telemetry.metrics()
@@ -377,12 +377,12 @@ async def test_the_metrics_are_the_same_with_and_without_sampling() -> None:
             }
         )
         telemetry.close()
-    assert told[0] == told[1]
-    assert len(told[0]) > 8
+    assert recordings[0] == recordings[1]
+    assert len(recordings[0]) > 8
 
 
 @virtual
-async def test_a_duration_points_at_a_span_that_was_made_late_and_at_none_where_there_is_none(
+async def test_a_duration_has_the_late_span_as_its_exemplar_and_none_without_a_span(
     telemetry: Telemetry,
 ) -> None:
     async with watched(telemetry, FakeService(answer(), answer(404))) as client:

@@ -78,7 +78,7 @@ async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry: Tele
 
 
 @virtual
-async def test_a_retry_is_a_span_of_its_own_with_its_number(telemetry: Telemetry) -> None:
+async def test_a_retry_has_its_own_span_with_its_number(telemetry: Telemetry) -> None:
     service = FakeService(answer(429), refused(), answer(503, {"Retry-After": "1"}))
     async with watched(telemetry, service, retry=RETRY) as client:
         await in_span(telemetry, "handler", client, "a")
@@ -142,7 +142,7 @@ async def test_without_any_span_of_a_caller_the_batch_is_a_root(telemetry: Telem
 
 @pytest.mark.parametrize(("callers", "left_out"), [(MAX_LINKS, 0), (MAX_LINKS + 1, 1), (300, 300 - MAX_LINKS)])
 @virtual
-async def test_links_are_bounded_and_those_left_out_are_counted(
+async def test_links_are_bounded_and_omitted_links_are_counted(
     telemetry: Telemetry, callers: int, left_out: int
 ) -> None:
     async with watched(telemetry, FakeService()) as client:
@@ -357,7 +357,7 @@ async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry: Telem
 
 
 @virtual
-async def test_a_batch_that_waits_is_told_by_whoever_frees_its_place_and_is_under_its_own_callers(
+async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(
     telemetry: Telemetry,
 ) -> None:
     async with watched(telemetry, FakeService(), limits=Limits(in_flight=1)) as client:
@@ -430,11 +430,11 @@ async def test_a_view_is_traced_as_its_client_is(telemetry: Telemetry) -> None:
 
 
 @virtual
-async def test_on_event_is_told_as_ever(telemetry: Telemetry) -> None:
-    told = list[Any]()
-    async with watched(telemetry, FakeService(), on_event=told.append) as client:
+async def test_on_event_gets_the_same_events(telemetry: Telemetry) -> None:
+    events = list[Any]()
+    async with watched(telemetry, FakeService(), on_event=events.append) as client:
         await client.send("a", MESSAGE)
-    assert [type(event).__name__ for event in told] == ["AttemptEnded"]
+    assert [type(event).__name__ for event in events] == ["AttemptEnded"]
 
 
 @virtual

@@ -1,4 +1,4 @@
-"""What crash reporters show of the locals of a traceback: no piece of a key or of a password, however long it is."""
+"""Crash reporters that show locals: no part of a key or a password, however long."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ def secret_of(length: int) -> str:
 
 
 def shown(error: BaseException) -> Iterator[str]:
-    """The locals of the frames below this test's own, as rich and structlog show them, and those of its causes."""
+    """Return the locals of the frames below the test and of its causes, as rich and structlog show them."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     assert trace is not None
-    told = Traceback.extract(type(error), error, trace, show_locals=True)
-    yield from (str(node) for stack in told.stacks for frame in stack.frames for node in (frame.locals or {}).values())
+    rendered = Traceback.extract(type(error), error, trace, show_locals=True)
+    yield from (
+        str(node) for stack in rendered.stacks for frame in stack.frames for node in (frame.locals or {}).values()
+    )
     transformer = pytest.importorskip("structlog.tracebacks").ExceptionDictTransformer
     for use_rich in (True, False):
         yield str(transformer(use_rich=use_rich)((type(error), error, trace)))

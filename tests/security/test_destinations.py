@@ -1,4 +1,4 @@
-"""Where the Api-Key goes: to the service as it is, and nowhere else."""
+"""The destination of the Api-Key: the service, and no other server."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_location_that_names_no_host_is_not_shown(location: str) -> None
 
 @dataclass
 class Proxy:
-    """A proxy that keeps what it could read, and tunnels where it is told to."""
+    """A proxy that records what it can read, and tunnels to the requested host."""
 
     refuse: bytes = b""
     heads: list[bytes] = field(default_factory=list)
@@ -209,7 +209,7 @@ async def test_an_explicit_proxy_never_sees_the_key(injected: bool) -> None:
     assert KEY.encode() not in b"".join(between.heads)
 
 
-async def test_a_proxy_that_refuses_has_not_let_anything_through() -> None:
+async def test_a_proxy_that_refuses_forwards_nothing() -> None:
     async with (
         proxy(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n") as between,
         WireServer(tls=wire_tls.good()) as server,
@@ -247,7 +247,7 @@ async def test_the_environments_proxies_and_netrc_are_not_used(
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("who", [wire_tls.untrusted, wire_tls.other_host, wire_tls.expired])
-async def test_a_server_that_can_not_prove_who_it_is_never_sees_a_request(who: object, injected: bool) -> None:
+async def test_a_server_without_a_valid_certificate_never_sees_a_request(who: object, injected: bool) -> None:
     async with WireServer(tls=who()) as server, client_of(server, injected=injected) as client:  # type: ignore[operator]
         with pytest.raises(NotSentError, match="certificate") as caught:
             await client.send("u", HELLO)
@@ -262,7 +262,7 @@ def unverifying() -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("lax", [lambda: False, unverifying], ids=["ssl=False", "an unverifying context"])
-async def test_a_session_that_verifies_nothing_shows_the_key_to_nobody_either(lax: Callable[[], Any]) -> None:
+async def test_a_session_that_verifies_nothing_does_not_leak_the_key_either(lax: Callable[[], Any]) -> None:
     connector = aiohttp.TCPConnector(ssl=lax())
     async with (
         WireServer(tls=wire_tls.untrusted()) as server,
@@ -289,7 +289,7 @@ async def test_the_clients_own_context_goes_before_that_of_an_injected_session()
 
 @asynccontextmanager
 async def proxied(kind: str, url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session that uses this proxy, by its own settings or by those of the environment."""
+    """Return a session that uses this proxy, by its settings or by the environment."""
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", url)
@@ -319,9 +319,7 @@ async def test_a_sessions_proxy_does_not_read_the_key_of_plain_http(kind: str, m
 
 
 @PROXIED
-async def test_a_sessions_proxy_is_used_where_plain_http_was_asked_for(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sessions_proxy_is_used_with_allow_insecure(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         proxy(TAKEN) as between,
         WireServer() as server,

@@ -1,4 +1,4 @@
-"""Answers made to hurt: they cost little, they end nothing wrongly, and none of their text reaches a terminal."""
+"""Hostile answers: they cost little, settle nothing wrongly, and reach no terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own s
 
 @asynccontextmanager
 async def answered_by(*acts: Act, injected: bool = False) -> AsyncIterator[AsyncPushClient]:
-    """A client whose server answers each request by these acts."""
+    """Yield a client whose server answers each request by ``acts``."""
     async with WireServer(when(always, step(*acts))) as server, aiohttp.ClientSession() as session:
         timeout = Timeout(total=5.0, attempt=3.0)
         options = {"retry": RetryPolicy.none(), "timeout": timeout, "session": session if injected else None}
@@ -222,7 +222,7 @@ async def test_no_text_of_the_server_is_in_an_errors_text(answer: bytes, caplog:
     assert len(str(caught.value)) < 300
 
 
-async def test_a_redirects_host_is_cut_where_no_host_is_that_long() -> None:
+async def test_an_overlong_host_of_a_redirect_is_cut() -> None:
     answer = response(302, Location=f"http://{'a' * 5000}.example/")
     async with answered_by(read_request, send(answer)) as client:
         with pytest.raises(RejectedError) as caught:

@@ -1,4 +1,4 @@
-"""Files that another user owns, or may write to, say nothing of what was sent and where to send it."""
+"""Files that another user owns or may write to are not believed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_log_beside_a_claim_store_that_others_can_write_to_is_refused(
             await get(store)
 
 
-def test_a_database_that_takes_the_place_of_another_is_refused(tmp_path: Path) -> None:
+def test_a_database_that_replaces_another_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "claims"
     path.touch(0o600)
     opened = path.stat()

@@ -1,4 +1,4 @@
-"""What travels between processes: values and errors do, whole; clients, keys and connections do not."""
+"""Pickles and copies: values and errors can be copied whole; clients, keys and connections can't."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_data_of_an_error_comes_back_too(way: Way) -> None:
 
 
 @WAYS
-def test_unset_stays_the_one_unset(way: Way) -> None:
+def test_unset_stays_a_singleton(way: Way) -> None:
     assert way(MobilePush()).title is UNSET
 
 

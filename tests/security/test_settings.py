@@ -1,4 +1,4 @@
-"""Settings are checked in the constructor: a clear ConfigurationError, which never quotes the key or the URL."""
+"""Settings are checked in the constructor: a ConfigurationError that never quotes the key or the URL."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shown(error: BaseException) -> str:
     return f"{error} {error!r} {error.args} {error.__dict__} {values!r}"
 
 
-# --- where to ---
+# --- destination ---
 
 SECRET = "s3cr3t"
 BAD_URLS = [
@@ -118,7 +118,7 @@ def test_plain_http_elsewhere_needs_to_be_asked_for() -> None:
     assert "push.example" in repr(AsyncPushClient("http://push.example", "key", allow_insecure=True))
 
 
-def test_the_environment_is_asked_only_where_nothing_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_read_only_without_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUSHSDK_BASE_URL", HERE)
     monkeypatch.setenv("PUSHSDK_API_KEY", "key")
     assert HERE in repr(AsyncPushClient())

@@ -1,4 +1,4 @@
-"""The embedded service in a thread, a client for it, and no thread of a client left behind."""
+"""The embedded service in a thread, a client for it, and a check that no client thread is left."""
 
 from __future__ import annotations
 

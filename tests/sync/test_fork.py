@@ -1,4 +1,4 @@
-"""A client made before a fork: the child has one of its own, and the parent goes on as if nothing had happened."""
+"""A client made before a fork: the child has its own, and the parent is unaffected."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_client_made_before_the_fork_works_on_both_sides(service: Service, use
     assert service.users() == {**before, **dict.fromkeys(others, 1)}
 
 
-def test_what_the_parent_has_on_its_way_is_not_the_childs(service: Service) -> None:
+def test_the_parents_calls_in_flight_are_not_the_childs(service: Service) -> None:
     service.faults = [Fault.delay(0.5)]
     ended = forked(
         """
@@ -174,7 +174,7 @@ def test_a_client_closed_before_the_fork_is_closed_in_the_child(service: Service
     assert ended == (0, "child ClientClosedError\nexit 0\n", "")
 
 
-def test_a_fork_while_another_thread_starts_the_client_hangs_nobody(service: Service) -> None:
+def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: Service) -> None:
     ended = forked(
         """
         client = PushClient()
@@ -242,7 +242,7 @@ def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service: S
     assert len(service.users()) == 31
 
 
-def test_a_grandchild_has_a_client_of_its_own_too(service: Service) -> None:
+def test_a_grandchild_has_its_own_client_too(service: Service) -> None:
     ended = forked(
         """
         client = PushClient()

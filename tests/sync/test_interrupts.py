@@ -1,4 +1,4 @@
-"""An exception in the thread that waits: Ctrl-C, a signal handler's, a task's time limit. The call is cancelled."""
+"""An exception in the waiting thread (Ctrl-C, a signal handler, a time limit) cancels the call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def abandoned(events: list[object]) -> list[tuple[Outcome, tuple[str, ...]]]:
     return [(each.outcome, each.user_ids) for each in events if isinstance(each, SendAbandoned)]
 
 
-def test_a_send_on_the_wire_is_unknown_and_told(service: Service) -> None:
+def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: Service) -> None:
     service.faults = [Fault.hang()]
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
@@ -76,7 +76,7 @@ def test_a_send_on_the_wire_is_unknown_and_told(service: Service) -> None:
         assert client.send("v", HELLO).users == 1
 
 
-def test_a_send_that_waits_for_company_is_not_sent_and_told(service: Service) -> None:
+def test_an_interrupted_lingering_send_is_not_sent_and_reported(service: Service) -> None:
     events: list[object] = []
     with PushClient(on_event=events.append, batching=Batching(linger=10.0)) as client:
 
@@ -102,7 +102,7 @@ def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(
     assert service.duplicates() == {}
 
 
-def test_an_interrupted_close_ends_what_is_on_its_way(service: Service) -> None:
+def test_an_interrupted_close_ends_the_calls_in_flight(service: Service) -> None:
     service.faults = [Fault.hang()]
     client, ended = PushClient(), Future[Outcome]()
 
@@ -145,7 +145,7 @@ class Moment:
         monkeypatch.setattr(kind, name, method)
 
 
-def test_a_result_that_nobody_took_is_told(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_the_caller_did_not_take_is_reported(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[object] = []
     waiting = LoopThread.callbacks_of
 
@@ -171,7 +171,7 @@ def test_a_result_that_nobody_took_is_told(service: Service, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_an_interruption_around_the_submission_hangs_nobody(
+def test_an_interruption_around_the_submission_blocks_no_call(
     service: Service, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     events: list[object] = []
@@ -182,9 +182,9 @@ def test_an_interruption_around_the_submission_hangs_nobody(
             client.send("u", HELLO)
         assert client.send("v", HELLO).users == 1
         client.flush()
-    told = abandoned(events)
-    assert len(told) == 1
-    assert (told[0][0] is Outcome.NOT_SENT) == ("u" not in service.users())
+    abandonments = abandoned(events)
+    assert len(abandonments) == 1
+    assert (abandonments[0][0] is Outcome.NOT_SENT) == ("u" not in service.users())
 
 
 def test_a_thread_does_not_wait_for_a_call_that_will_not_end(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ COMMAND = """
 
     def on_event(event):
         if isinstance(event, SendAbandoned):
-            print("told", event.outcome, flush=True)
+            print("abandoned", event.outcome, flush=True)
 
     client = PushClient(on_event=on_event)
     if sys.argv[1] == "with":
@@ -219,7 +219,7 @@ COMMAND = """
 
 
 @pytest.mark.parametrize("how", ["with", "bare"])
-def test_ctrl_c_ends_a_program_at_once_and_its_send_is_told(service: Service, how: str) -> None:
+def test_ctrl_c_ends_a_program_at_once_and_its_send_is_reported(service: Service, how: str) -> None:
     service.faults = [Fault.hang()]
     root = str(Path(pushsdk.__file__).parents[1])
     process = subprocess.Popen(
@@ -234,7 +234,7 @@ def test_ctrl_c_ends_a_program_at_once_and_its_send_is_told(service: Service, ho
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=HANGS)
     assert time.monotonic() - started < 4
-    assert out == "told UNKNOWN\n"
+    assert out == "abandoned UNKNOWN\n"
     assert err.splitlines()[-1] == "KeyboardInterrupt"
     assert process.returncode == -signal.SIGINT
     assert "Traceback" not in err.partition("Traceback")[2]

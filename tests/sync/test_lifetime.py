@@ -1,4 +1,4 @@
-"""When a client's thread ends: closed, dropped, at the end of the interpreter. And what it leaves behind: nothing."""
+"""The end of a client's thread: closed, dropped, or at the exit of the interpreter. Nothing is left behind."""
 
 from __future__ import annotations
 
@@ -114,25 +114,25 @@ def test_closing_while_threads_send_tells_each_of_its_send(service: Service) -> 
     started = threading.Barrier(9)
 
     def work(thread: int) -> dict[str, Outcome]:
-        told = {}
+        outcomes = {}
         started.wait()
         for number in range(10_000):
             user = f"{thread}-{number}"
             try:
-                told[user] = client.send(user, MobilePush(body={"en": user})).outcome
+                outcomes[user] = client.send(user, MobilePush(body={"en": user})).outcome
             except ClientClosedError as error:
-                told[user] = error.outcome
-                return told
-        return told
+                outcomes[user] = error.outcome
+                return outcomes
+        return outcomes
 
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(work, number) for number in range(8)]
         started.wait()
         service.wait_for(50)
         client.close()
-        told = {user: outcome for each in running for user, outcome in each.result(HANGS).items()}
-    assert {user for user, outcome in told.items() if outcome is Outcome.ACCEPTED} == service.users().keys()
-    assert [outcome for outcome in told.values() if outcome is not Outcome.ACCEPTED] == [Outcome.NOT_SENT] * 8
+        outcomes = {user: outcome for each in running for user, outcome in each.result(HANGS).items()}
+    assert {user for user, outcome in outcomes.items() if outcome is Outcome.ACCEPTED} == service.users().keys()
+    assert [outcome for outcome in outcomes.values() if outcome is not Outcome.ACCEPTED] == [Outcome.NOT_SENT] * 8
 
 
 def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_ended(service: Service) -> None:
@@ -180,7 +180,7 @@ def test_ended_clients_are_not_kept(service: Service) -> None:
     assert len(loop_thread._open) <= 1
 
 
-def test_a_call_that_finds_its_thread_gone_is_told_so(service: Service) -> None:
+def test_a_call_to_an_ended_thread_raises_client_closed(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
     client._portal._thread.close(0.0)
@@ -189,7 +189,7 @@ def test_a_call_that_finds_its_thread_gone_is_told_so(service: Service) -> None:
     assert client.close() == DrainReport()
 
 
-def test_what_is_submitted_and_not_begun_at_the_end_is_told_so(service: Service) -> None:
+def test_a_call_submitted_and_not_started_at_the_close_raises_client_closed(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
     thread, late = client._portal._thread, ThreadCall()
@@ -373,7 +373,7 @@ def test_host_names_are_looked_up_after_the_end_of_the_main_thread(service: Serv
     assert service.users() == {"first": 1, "u": 1}
 
 
-def test_a_program_that_dies_by_an_exception_shows_that_one_only(service: Service) -> None:
+def test_a_program_that_ends_with_an_exception_shows_no_other(service: Service) -> None:
     ended = run_program(HEAD + '\n    client.send("u", MobilePush())\n    raise LookupError("mine")\n')
     assert ended.code == 1
     assert ended.err.splitlines()[-1] == "LookupError: mine"
@@ -399,7 +399,7 @@ DAEMON = """
 
 
 @pytest.mark.parametrize(("fault", "least", "most"), [(Fault.delay(0.5), 0.1, 4.0), (Fault.hang(), 1.9, 6.0)])
-def test_what_daemon_threads_have_on_its_way_has_bounded_time_at_the_end(
+def test_calls_of_daemon_threads_get_bounded_time_at_exit(
     service: Service, fault: Fault, least: float, most: float
 ) -> None:
     service.faults = [fault]

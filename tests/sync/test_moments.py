@@ -1,4 +1,4 @@
-"""Moments that a race would have to meet, made to happen."""
+"""Races, made deterministic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InterruptionError(Exception):
     """What a signal handler raises."""
 
 
-def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
+def test_a_call_in_flight_at_the_close_is_unknown(service: Service) -> None:
     client = PushClient()
     begun = threading.Event()
 
@@ -52,7 +52,7 @@ def test_a_call_that_the_end_took_along_is_unknown(service: Service) -> None:
             waiting.result(HANGS)
 
 
-def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Service) -> None:
+def test_a_call_cancelled_by_the_close_before_it_starts_raises_client_closed(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
     thread, call, begun = client._portal._thread, ThreadCall(), threading.Event()
@@ -69,7 +69,7 @@ def test_a_call_that_the_end_cancels_before_it_begins_is_told_so(service: Servic
     assert isinstance(call.error, ClientClosedError)
 
 
-def test_a_call_that_comes_while_the_loop_ends_is_not_begun(service: Service) -> None:
+def test_a_call_submitted_while_the_loop_closes_is_not_started(service: Service) -> None:
     client = PushClient()
     client.send("u", HELLO)
     thread, call, ended = client._portal._thread, ThreadCall(), threading.Event()
@@ -88,7 +88,7 @@ def test_a_call_that_comes_while_the_loop_ends_is_not_begun(service: Service) ->
 
 
 @pytest.mark.parametrize("submitted", [False, True])
-def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again(
+def test_an_interrupted_close_can_be_repeated(
     service: Service, monkeypatch: pytest.MonkeyPatch, submitted: bool
 ) -> None:
     submit = LoopThread.submit
@@ -109,13 +109,15 @@ def test_an_end_that_is_interrupted_when_it_was_asked_for_can_be_asked_for_again
     assert not thread.thread.is_alive()
 
 
-def test_a_first_call_that_is_interrupted_before_anything_was_done_tells_nobody(service: Service) -> None:
+def test_a_first_call_interrupted_before_it_reached_the_loop_is_not_reported(service: Service) -> None:
     client = PushClient()
     report_abandoned(client._portal.client, "u", ThreadCall())
     assert client.stats().abandoned == 0
 
 
-def test_users_that_ended_differently_are_told_by_outcome(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_with_different_outcomes_are_reported_by_outcome(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[object] = []
     waiting = LoopThread.callbacks_of
 
@@ -132,11 +134,11 @@ def test_users_that_ended_differently_are_told_by_outcome(service: Service, monk
         with pytest.raises(InterruptionError):
             client.send([good, bad], HELLO, retry=RetryPolicy.none())
         client.flush()
-    told = [(each.outcome, each.user_ids) for each in events if isinstance(each, SendAbandoned)]
-    assert sorted(told) == [(Outcome.ACCEPTED, (good,)), (Outcome.REJECTED, (bad,))]
+    reports = [(each.outcome, each.user_ids) for each in events if isinstance(each, SendAbandoned)]
+    assert sorted(reports) == [(Outcome.ACCEPTED, (good,)), (Outcome.REJECTED, (bad,))]
 
 
-def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
+def test_a_mistake_in_an_interrupted_call_is_not_reported(service: Service) -> None:
     events: list[object] = []
     with PushClient(on_event=events.append) as client:
         client.send("first", HELLO)
@@ -148,7 +150,7 @@ def test_a_mistake_in_a_call_is_told_to_nobody_else(service: Service) -> None:
     assert [each.outcome for each in events if isinstance(each, SendAbandoned)] == [Outcome.NOT_SENT]
 
 
-def test_a_call_that_never_began_is_counted_without_a_listener_too(service: Service) -> None:
+def test_a_call_that_never_started_is_counted_without_on_event_too(service: Service) -> None:
     with PushClient() as client:
         client.send("first", HELLO)
         call = ThreadCall()
@@ -157,7 +159,7 @@ def test_a_call_that_never_began_is_counted_without_a_listener_too(service: Serv
         assert client.stats().abandoned == 1
 
 
-def test_a_block_that_is_asked_for_too_late_is_not_read() -> None:
+def test_a_block_requested_by_a_cancelled_reader_is_not_read() -> None:
     asked: list[Callable[[], object]] = []
     items = iter(["u"])
 
@@ -173,7 +175,7 @@ def test_a_block_that_is_asked_for_too_late_is_not_read() -> None:
     assert next(items) == "u"
 
 
-def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_let_go_of(service: Service) -> None:
+def test_a_thread_that_is_closing_at_a_fork_has_nothing_to_detach(service: Service) -> None:
     with PushClient() as client:
         client.send("u", HELLO)
         thread = client._portal._thread
@@ -194,7 +196,7 @@ def test_a_client_that_is_just_starting_in_another_thread_is_not_forgotten(servi
         starting.loop.close()
 
 
-def test_blocking_work_waits_for_a_thread_where_no_other_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 

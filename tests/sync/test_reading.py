@@ -1,4 +1,4 @@
-"""A caller's iterable is read in the caller's thread, and the loop goes on meanwhile."""
+"""A caller's iterable is read in the caller's thread, without blocking the loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_user_of_a_generator_is_planned_once(client: PushClient, service: 
     [["a", "b"], ("a", "b"), {"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}.keys(), iter("ab"), map(str, "ab")],
     ids=lambda users: type(users).__name__,
 )
-def test_any_iterable_will_do(client: PushClient, service: Service, users: Iterable[str]) -> None:
+def test_any_iterable_is_accepted(client: PushClient, service: Service, users: Iterable[str]) -> None:
     assert client.broadcast(users, HELLO).accepted == 2
 
 
@@ -50,7 +50,7 @@ def test_a_slow_iterable_holds_up_no_other_thread(client: PushClient, service: S
         assert running.result(HANGS).accepted == 2
 
 
-def test_what_reads_ahead_is_handed_over_before_all_is_there(
+def test_a_slow_iterable_is_handed_over_in_parts(
     client: PushClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_thread, "BLOCK_SECONDS", 0.0)
@@ -66,7 +66,7 @@ def test_an_iterable_may_call_the_client(client: PushClient, service: Service) -
     assert service.users() == {"inner": 1, "outer": 1}
 
 
-def test_an_exception_of_the_iterable_comes_back_as_it_is_and_nothing_is_sent(
+def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(
     client: PushClient, service: Service
 ) -> None:
     def users() -> Iterator[str]:
@@ -89,7 +89,7 @@ def test_a_failing_progress_callback_changes_nothing(
     assert "on_progress raised LookupError" in caplog.text
 
 
-def test_a_set_event_stops_a_broadcast_before_its_plan_is_whole(client: PushClient, service: Service) -> None:
+def test_a_set_event_stops_a_broadcast_during_its_plan(client: PushClient, service: Service) -> None:
     stop = threading.Event()
 
     def users() -> Iterator[str]:
@@ -102,7 +102,7 @@ def test_a_set_event_stops_a_broadcast_before_its_plan_is_whole(client: PushClie
     assert (report.stopped_by, service.requests) == ("asked", 0)
 
 
-def test_a_broadcast_that_is_not_stopped_comes_to_its_end(client: PushClient, service: Service) -> None:
+def test_a_broadcast_that_is_not_stopped_completes(client: PushClient, service: Service) -> None:
     assert client.broadcast(iter(["u"]), HELLO, stop=threading.Event()).accepted == 1
 
 
@@ -110,10 +110,10 @@ def test_a_stop_from_another_thread_ends_a_broadcast_that_is_being_sent(
     client: PushClient, service: Service, tmp_path: Path
 ) -> None:
     stop, one = threading.Event(), {"userIds": ["u"], "message": {}}
-    told = []
+    stages = []
 
     def progress(seen: Any) -> None:
-        told.append(seen.stage)
+        stages.append(seen.stage)
         if seen.stage == "sending" and seen.accepted:
             threading.Thread(target=stop.set).start()
 

@@ -1,4 +1,4 @@
-"""PushClient has what AsyncPushClient has, and refuses what it refuses."""
+"""PushClient has the methods and the checks of AsyncPushClient."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def ids() -> AsyncIterator[Any]:
         (lambda client: client.send("u", HELLO, idempotency_key="k"), ConfigurationError, "claims="),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_sent(
+def test_a_wrong_argument_is_an_error_before_anything_is_sent(
     client: PushClient, service: Service, call: Callable[[Any], object], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

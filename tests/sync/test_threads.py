@@ -1,4 +1,4 @@
-"""Many threads and one loop: who meets whom, and in which thread what is called."""
+"""Many threads and one loop: merged requests, and the thread of each callback."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ def spread(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
         return list(pool.map(begin, range(threads)))
 
 
-def test_32_threads_know_the_outcome_of_each_send_under_faults_and_nobody_is_pushed_twice(
+def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicates(
     service: Service, client: PushClient
 ) -> None:
     service.set_faults(preset("flaky").faults, seed=7)
 
     def work(thread: int) -> dict[str, Outcome]:
-        told = {}
+        outcomes = {}
         for number in range(40):
             user = f"{thread}-{number}"
             try:
-                told[user] = client.send(user, MobilePush(body={"en": user})).outcome
+                outcomes[user] = client.send(user, MobilePush(body={"en": user})).outcome
             except PushError as error:
-                told[user] = error.outcome
-        return told
+                outcomes[user] = error.outcome
+        return outcomes
 
-    told = {user: outcome for each in spread(work) for user, outcome in each.items()}
+    outcomes = {user: outcome for each in spread(work) for user, outcome in each.items()}
     accepted = service.users()
-    counts = Counter(told.values())
-    assert len(told) == 40 * THREADS
+    counts = Counter(outcomes.values())
+    assert len(outcomes) == 40 * THREADS
     assert counts[Outcome.UNKNOWN] > 0
     assert service.duplicates() == {}
-    assert {user for user, outcome in told.items() if outcome is Outcome.ACCEPTED} <= accepted.keys()
-    assert not {u for u, each in told.items() if each in {Outcome.REJECTED, Outcome.NOT_SENT}} & accepted.keys()
+    assert {user for user, outcome in outcomes.items() if outcome is Outcome.ACCEPTED} <= accepted.keys()
+    assert not {u for u, each in outcomes.items() if each in {Outcome.REJECTED, Outcome.NOT_SENT}} & accepted.keys()
     stats = client.stats()
     assert (stats.accepted, stats.unknown, stats.in_flight) == (counts[Outcome.ACCEPTED], counts[Outcome.UNKNOWN], 0)
 
@@ -79,7 +79,7 @@ def test_sends_of_threads_are_merged_into_one_request(service: Service) -> None:
     assert {receipt.users for receipt in receipts} == {1}
 
 
-def test_every_thread_gets_an_exception_of_its_own(service: Service) -> None:
+def test_every_thread_gets_its_own_exception(service: Service) -> None:
     service.faults = [Fault.status(403)]
 
     def work(number: int) -> PushError:
@@ -105,15 +105,15 @@ def test_first_calls_of_many_threads_start_one_loop(service: Service) -> None:
 def test_ids_users_and_progress_are_the_calling_threads(service: Service, client: PushClient) -> None:
     seen: dict[str, set[int]] = {"ids": set(), "users": set(), "requests": set(), "progress": set()}
 
-    def told(what: str) -> None:
+    def note(what: str) -> None:
         seen[what].add(threading.get_ident())
 
     def from_thread(what: str, items: list[Any]) -> Iterator[Any]:
-        told(what)
+        note(what)
         yield from items
 
     def progress(_: Progress) -> None:
-        told("progress")
+        note("progress")
 
     client.send(from_thread("ids", ["a"]), HELLO)
     client.broadcast(from_thread("users", ["b"]), HELLO, on_progress=progress)
@@ -263,7 +263,7 @@ def test_a_callback_that_ends_the_interpreter_ends_no_other_threads_calls(
     with PushClient(on_event=on_event, batching=Batching(linger=0.1, max_users=4)) as client:
         spread(work, 4)
         assert client.send("after", HELLO).users == 1
-    # asyncio logs what nobody awaited: here, not at the end of all tests.
+    # asyncio logs exceptions that were never retrieved: now, not at the end of all tests.
     gc.collect()
 
 

@@ -1,4 +1,4 @@
-"""What ``retryable`` says is so: the same call, made again while it says so, reaches whom it can, and nobody twice."""
+"""``retryable`` is true: retrying the call while it says so reaches every reachable user, and no user twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pushsdk.claims import MemoryClaims
 from pushsdk.testing import FakeRequest, FakeResponse, FakeService
 
 HELLO = {"title": {"en": "Hello"}}
-# Long: where the message is most of the bytes, no 413 is split.
+# Long ids: a 413 is not split if the message is most of the bytes.
 USERS = [f"user-{number}".ljust(200, "-") for number in (1, 2, 3)]
 ONCE = RetryPolicy.none()
 
@@ -43,49 +43,49 @@ def singly(answers: dict[str, list[FakeResponse]]) -> FakeService:
 
 async def delivered(client: AsyncPushClient, *, key: str | None, times: int = 10) -> list[Receipt | PushError]:
     """The job, delivered until it is through or may not be repeated."""
-    told: list[Receipt | PushError] = []
+    results: list[Receipt | PushError] = []
     for _ in range(times):
         try:
-            told.append(await client.send(USERS, HELLO, idempotency_key=key))
+            results.append(await client.send(USERS, HELLO, idempotency_key=key))
             break
         except PushError as error:
-            told.append(error)
+            results.append(error)
             if not error.retryable:
                 break
             await asyncio.sleep(error.retry_after or 0)
-    return told
+    return results
 
 
 @virtual
-async def test_with_a_key_a_job_comes_again_until_all_whom_it_can_reach_are_reached() -> None:
+async def test_a_job_with_a_key_is_retried_until_every_reachable_user_is_accepted() -> None:
     later, refused = FakeResponse.status(429, headers={"Retry-After": "70"}), FakeResponse.refused()
     service = singly({"user-2": [refused, refused, later], "user-3": [FakeResponse.status(400)]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
-        told = await delivered(client, key="job-42")
-    last = told.pop()
+        results = await delivered(client, key="job-42")
+    last = results.pop()
     assert isinstance(last, PartialError)
     assert list(last.outcomes.values()) == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.REJECTED]
-    assert [each.retry_after for each in told if isinstance(each, PartialError)] == [None, None, 70.0]
+    assert [each.retry_after for each in results if isinstance(each, PartialError)] == [None, None, 70.0]
     assert service.users() == dict.fromkeys(USERS[:2], 1)
 
 
 @virtual
-async def test_without_a_key_a_call_that_reached_somebody_may_not_be_repeated() -> None:
+async def test_without_a_key_a_call_with_an_accepted_user_is_not_retryable() -> None:
     service = singly({"user-2": [FakeResponse.refused()]})
     async with service.client(retry=ONCE) as client:
-        (told,) = await delivered(client, key=None)
-    assert isinstance(told, PartialError)
-    assert not told.retryable
+        (result,) = await delivered(client, key=None)
+    assert isinstance(result, PartialError)
+    assert not result.retryable
 
 
 @pytest.mark.parametrize("key", [None, "job-42"])
 @virtual
-async def test_a_call_that_reached_nobody_may_be_repeated_with_a_key_or_without(key: str | None) -> None:
+async def test_a_call_without_an_accepted_user_is_retryable_with_or_without_a_key(key: str | None) -> None:
     bad = FakeResponse.status(400)
     service = singly({"user-1": [bad], "user-2": [FakeResponse.refused()], "user-3": [bad]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
-        told = await delivered(client, key=key, times=1)
-    assert [each.retryable for each in told if isinstance(each, PushError)] == [True]
+        results = await delivered(client, key=key, times=1)
+    assert [each.retryable for each in results if isinstance(each, PushError)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -99,18 +99,18 @@ async def test_a_call_that_was_refused_as_a_whole_may_be_repeated_for_any_of_its
         {user.rstrip("-"): [FakeResponse.status(status)] for user, status in zip(USERS, statuses, strict=True)}
     )
     async with service.client(retry=ONCE) as client:
-        (told,) = await delivered(client, key=None, times=1)
-    assert type(told) is RejectedError
-    assert told.retryable is expected
+        (result,) = await delivered(client, key=None, times=1)
+    assert type(result) is RejectedError
+    assert result.retryable is expected
 
 
 @virtual
 async def test_an_unknown_is_not_repeated() -> None:
     service = FakeService(FakeResponse.reset_after())
     async with service.client(claims=MemoryClaims()) as client:
-        (told,) = await delivered(client, key="job-42")
-    assert isinstance(told, PushError)
-    assert (told.outcome, told.retryable) == (Outcome.UNKNOWN, False)
+        (result,) = await delivered(client, key="job-42")
+    assert isinstance(result, PushError)
+    assert (result.outcome, result.retryable) == (Outcome.UNKNOWN, False)
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
@@ -127,9 +127,9 @@ async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fi
 ) -> None:
     service = FakeService(*before, FakeResponse(failure=failure, leaves="nothing"))
     async with service.client(claims=MemoryClaims()) as client:
-        (told,) = await delivered(client, key="job-42")
-        assert isinstance(told, PushError)
-        assert len(told.attempts) == len(before) + 1
+        (result,) = await delivered(client, key="job-42")
+        assert isinstance(result, PushError)
+        assert len(result.attempts) == len(before) + 1
         (fixed,) = await delivered(client, key="job-42", times=1)
     assert isinstance(fixed, Receipt)
     assert service.users() == dict.fromkeys(USERS, 1)
@@ -137,7 +137,7 @@ async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fi
 
 @pytest.mark.parametrize("timeout", [30.0, 0.001])
 @virtual
-async def test_a_broken_key_callable_is_asked_again_by_one_call_and_by_no_other(timeout: float) -> None:
+async def test_a_broken_key_callable_is_called_again_by_a_later_call_only(timeout: float) -> None:
     asked: list[int] = []
 
     def ask() -> str:
@@ -146,21 +146,21 @@ async def test_a_broken_key_callable_is_asked_again_by_one_call_and_by_no_other(
 
     client = FakeService().serve(AsyncPushClient("https://push.example/api", ask, timeout=timeout))
     async with client:
-        (told,) = await delivered(client, key=None)
-    assert isinstance(told, NotSentError)
-    assert len(asked) == len(told.attempts) == (4 if timeout > 1 else 1)
+        (result,) = await delivered(client, key=None)
+    assert isinstance(result, NotSentError)
+    assert len(asked) == len(result.attempts) == (4 if timeout > 1 else 1)
 
 
 @virtual
-async def test_a_call_on_a_closed_client_may_not_be_repeated_and_one_that_its_end_cut_off_may() -> None:
+async def test_a_call_on_a_closed_client_is_not_retryable_and_a_call_cut_off_by_the_close_is() -> None:
     service = FakeService(FakeResponse.hang(), FakeResponse.unreachable())
     client = service.client(limits=Limits(in_flight=2))
     calls = [asyncio.create_task(client.send(f"user-{n}", {"title": {"en": str(n)}})) for n in range(3)]
     await asyncio.sleep(1)
     await client.aclose(drain=0)
     ends = [await asyncio.gather(call, return_exceptions=True) for call in calls]
-    told = [error for (error,) in ends if isinstance(error, PushError)]
-    assert [(error.outcome, error.retryable) for error in told] == [
+    results = [error for (error,) in ends if isinstance(error, PushError)]
+    assert [(error.outcome, error.retryable) for error in results] == [
         (Outcome.UNKNOWN, False),
         (Outcome.NOT_SENT, True),
         (Outcome.NOT_SENT, True),
