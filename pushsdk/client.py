@@ -134,16 +134,17 @@ class AsyncPushClient:
         retry: RetryPolicy | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Push a message to one user, or to at most ``Batching.max_users`` users (interface, sections 2.9, 4.2).
+        """Push a message to one user, or to at most ``Batching.max_users`` users. Returns when all are accepted.
 
-        Concurrent calls with an equal message are merged into one request. Within one call an id counts once.
-        ``timeout`` is a Timeout, or the total in seconds. ``idempotency_key`` (at most 512 bytes; needs ``claims``)
-        names the job that this is a delivery of: it sends to those whom no delivery has sent to, or who were refused
-        for a reason that may pass; the others are answered as recorded, or UNKNOWN where in doubt or being sent.
+        Concurrent calls with an equal message are merged into one request. A duplicate id counts once. ``timeout`` is
+        a Timeout, or the total in seconds. ``idempotency_key`` (at most 512 bytes; needs the option ``claims``) names
+        a job that may run several times: the call sends to users that no earlier call with the key has sent to, and to
+        users with a temporary rejection. The others keep their recorded outcome, or are UNKNOWN if that is unclear or
+        another call is sending to them.
 
-        Returns when every user was accepted. Raises ValidationError before anything is sent; NotSentError,
-        RejectedError or OutcomeUnknownError when that is what happened to all of the users, PartialError when they
-        ended differently. Use ``timeout``, not ``asyncio.timeout``, where you want to know the outcome.
+        Raises ValidationError before anything is sent; NotSentError, RejectedError or OutcomeUnknownError if all users
+        share that outcome; PartialError if their outcomes differ. To learn the outcome of a call that takes too long,
+        use ``timeout``, not ``asyncio.timeout``.
         """
         engine = self._engine
         loop = asyncio.get_running_loop()
@@ -321,7 +322,7 @@ class AsyncPushClient:
             self._engine.pending.end(call)
             raise
         except PartialError as error:
-            # The same again sends to nobody but those.
+            # A retry with the key sends to the open users only.
             error.retryable = error._open
             raise
 
