@@ -179,9 +179,9 @@ BUDGET = [
     Mutant(
         "every success refills the budget, not only a first attempt's",
         IO + "sender.py",
-        "if not await sender._attempt(job):\n            raise error_for(job.verdict())",
-        "if await sender._attempt(job):\n            sender.budget.refund()\n            return\n"
-        "        raise error_for(job.verdict())",
+        "if not await sender._attempt(request):\n            raise error_for(request.verdict())",
+        "if await sender._attempt(request):\n            sender.budget.refund()\n            return\n"
+        "        raise error_for(request.verdict())",
         T_REQUESTS,
     ),
     Mutant(
@@ -721,35 +721,35 @@ SENDING = [
     Mutant(
         "any Retry-After is waited for, however long",
         IO + "sender.py",
-        "elif self.at_least() > job.policy.max_retry_after:",
+        "elif self.at_least() > request.policy.max_retry_after:",
         "elif False:",
         "tests/faults/test_waits.py",
     ),
     Mutant(
         "a delay may end after the deadline",
         IO + "sender.py",
-        "elif sender._loop.time() + wait >= job.deadline:",
+        "elif sender._loop.time() + wait >= request.deadline:",
         "elif False:",
         "tests/faults/test_waits.py " + T_MODEL,
     ),
     Mutant(
         "an attempt has no deadline",
         IO + "sender.py",
-        "limit = job.deadline\n",
-        "limit = job.deadline + 3600\n",
+        "limit = request.deadline\n",
+        "limit = request.deadline + 3600\n",
         "tests/faults/test_closing.py",
     ),
     Mutant(
         "a stale connection is not replaced",
         IO + "sender.py",
-        "if evidence.failure is Failure.STALE and self._may_replace(job):",
+        "if evidence.failure is Failure.STALE and self._may_replace(request):",
         "if False:",
         T_REQUESTS,
     ),
     Mutant(
         "a refused key is fetched again and again",
         IO + "sender.py",
-        "if job.rekeyed or self._credentials.fixed is not None:",
+        "if request.rekeyed or self._credentials.fixed is not None:",
         "if self._credentials.fixed is not None:",
         T_REQUESTS,
     ),
@@ -801,8 +801,8 @@ TRANSPORT = [
     Mutant(
         "a service that always speaks first is reconnected to endlessly",
         IO + "sender.py",
-        "job.replaced + 1 if job.evidence.reused else self._replacements",
-        "job.replaced + 1",
+        "request.replaced + 1 if request.evidence.reused else self._replacements",
+        "request.replaced + 1",
         "tests/faults/test_early.py",
     ),
     Mutant(
@@ -1735,14 +1735,14 @@ TELEMETRY = [
     Mutant(
         "a retry looks like a first attempt",
         IO + "sender.py",
-        "observer.attempt(job.endpoint, job.users, job.own, ",
-        "observer.attempt(job.endpoint, job.users, 0, ",
+        "observer.attempt(request.operation, request.users, request.own, ",
+        "observer.attempt(request.operation, request.users, 0, ",
         T_OTEL,
     ),
     Mutant(
         "a span stays open if its attempt ends before the verdict",
         IO + "sender.py",
-        "                job.watched.end(None, job.evidence.failure)\n",
+        "                request.span.end(None, request.evidence.failure)\n",
         "",
         T_OTEL,
     ),
@@ -1763,7 +1763,7 @@ TELEMETRY = [
     Mutant(
         "the attempt's span is not current when other code sees the request",
         IO + "transport.py",
-        "with _UNWATCHED if watched is None else watched.current():",
+        "with _UNWATCHED if span is None else span.current():",
         "with _UNWATCHED:",
         "tests/otel/test_on_sockets.py",
     ),
@@ -1798,8 +1798,8 @@ TELEMETRY = [
     Mutant(
         "a part of a split request has a span by chance only",
         IO + "sender.py",
-        "first = not job.attempts",
-        "first = not job.own",
+        "first = not request.attempts",
+        "first = not request.own",
         T_SAMPLING,
     ),
     Mutant(
@@ -2183,8 +2183,8 @@ CLAIM_STORES = [
     Mutant(
         "the rate limiter refunds a rejected attempt",
         IO + "sender.py",
-        "job.failure is Failure.UNCLAIMED and job.own == own",
-        "job.failure is Failure.UNCLAIMED",
+        "request.failure is Failure.UNCLAIMED and request.own == own",
+        "request.failure is Failure.UNCLAIMED",
         T_CLAIMS + "conflicts.py",
     ),
     Mutant(
@@ -2278,8 +2278,8 @@ CLAIM_STORES = [
     Mutant(
         "the claim of a cancelled request is never settled",
         IO + "sender.py",
-        """                    if job.claim is not None:
-                        job.claim.settle(job.verdict())
+        """                    if request.claim is not None:
+                        request.claim.settle(request.verdict())
                     raise
 """,
         "                    raise\n",
@@ -2288,8 +2288,8 @@ CLAIM_STORES = [
     Mutant(
         "a request whose claim was refused counts as an attempt",
         IO + "sender.py",
-        "                        job.failure = Failure.UNCLAIMED\n                        return False\n",
-        "                        job.failure = Failure.UNCLAIMED\n",
+        "                        request.failure = Failure.UNCLAIMED\n                        return False\n",
+        "                        request.failure = Failure.UNCLAIMED\n",
         T_CLAIMS + "sends.py " + T_CLAIMS + "trouble.py",
     ),
     Mutant(

@@ -20,6 +20,7 @@ from pushsdk._core.batching import Call, Content, Options
 from pushsdk._core.error_mapping import BODY_KEPT, error_for
 from pushsdk._core.errors import ConfigurationError, PartialError, UnexpectedResponseError, ValidationError
 from pushsdk._core.models import CampaignCreated, CampaignRequest, MobilePush, PushRequest
+from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout, check_seconds
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
@@ -199,7 +200,7 @@ class AsyncPushClient:
         body = wire.encode_campaign(request)
         external_id = wire.external_id(request)
         job = ApiRequest(
-            "campaigns",
+            CREATE_CAMPAIGN,
             body,
             users=0,
             policy=options.policy,

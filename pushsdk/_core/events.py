@@ -1,15 +1,12 @@
 """What ``on_event`` is told. No texts, no key; user ids only where the event is about them."""
 
-from typing import Literal
-
 import msgspec
 
+from pushsdk._core.operations import Endpoint
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._public import set_public_module
 
 __all__ = ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
-
-Endpoint = Literal["push", "campaigns"]
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from pushsdk._core import idempotency, wire
 from pushsdk._core.batching import Batch, Call
 from pushsdk._core.error_mapping import error_for, partial_error, retryable
 from pushsdk._core.events import Event, RequestSplit, SendAbandoned
+from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.results import Counters, Receipt
@@ -251,14 +252,14 @@ class BatchSender:
     async def _send(self, batch: Batch, part: BatchPart) -> Rejected[BatchPart]:
         """Send a part, without the users whose claim is refused. Settles the part if cancelled."""
         claim = self._claim(batch, part)
-        job = self._job(batch, part, claim)
+        request = self._request(batch, part, claim)
         # The first request of the batch takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
         try:
-            verdict = await self._sender.run(job, has_slot=has_slot)
+            verdict = await self._sender.run(request, has_slot=has_slot)
         except asyncio.CancelledError:
-            job.failure = job.failure or Failure.CANCELLED
-            self._pending.settle_part(part if claim is None else claim.part, job.verdict())
+            request.failure = request.failure or Failure.CANCELLED
+            self._pending.settle_part(part if claim is None else claim.part, request.verdict())
             raise
         return part if claim is None else claim.part, verdict
 
@@ -277,13 +278,13 @@ class BatchSender:
             calls = len({id(call_of(unit)) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
-    def _job(self, batch: Batch, part: BatchPart, claim: CallClaims | None) -> ApiRequest:
+    def _request(self, batch: Batch, part: BatchPart, claim: CallClaims | None) -> ApiRequest:
         content, units, policy = batch.content, part.units, batch.content.options.policy
         deadline = units[0].deadline
         if len(units) > 1:
             deadline = max([unit.deadline for unit in units])
         return ApiRequest(
-            "push",
+            PUSH,
             wire.push_body(b"[" + part.ids + b"]", content.message, content.custom_fields),
             users=part.users,
             policy=policy,

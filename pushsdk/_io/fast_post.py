@@ -155,12 +155,12 @@ class RequestHead:
 
     __slots__ = ("_text", "request")
 
-    def __init__(self, url: URL, headers: Mapping[str, str]) -> None:
+    def __init__(self, method: str, url: URL, headers: Mapping[str, str]) -> None:
         #: For the pool: where to connect to. Made by aiohttp, so the head is the one it would send.
-        self.request = aiohttp.ClientRequest(hdrs.METH_POST, url, headers=headers)
+        self.request = aiohttp.ClientRequest(method, url, headers=headers)
         merged = self.request.headers
         merged.popall(hdrs.CONTENT_LENGTH, None)
-        text = _serialize_headers(f"POST {url.raw_path_qs} HTTP/1.1", merged)
+        text = _serialize_headers(f"{method} {url.raw_path_qs} HTTP/1.1", merged)
         self._text = text.removesuffix(b"\r\n") + b"Content-Length: "
 
     def write(self, transport: Any, body: bytes) -> None:

@@ -18,7 +18,8 @@ import msgspec
 from pushsdk._core.address import HeaderSecret
 from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
-from pushsdk._core.events import AttemptEnded, ClientPaused, Endpoint, Event, RetryScheduled
+from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled
+from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Attempt, Evidence, Failure, Outcome, Verdict, judge, verdict_of
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.rate_limit import RetryBudget, parse_retry_after
@@ -38,7 +39,6 @@ logger = logging.getLogger("pushsdk")
 logger.addHandler(logging.NullHandler())
 # The service wants fewer requests. A 503 is retryable where it came with a Retry-After.
 THROTTLES = frozenset({429, 503})
-PATHS: dict[Endpoint, str] = {"push": "v1/push", "campaigns": "v1/campaigns"}
 
 
 class Claimant(Protocol):
@@ -62,7 +62,7 @@ class Claimant(Protocol):
 class ApiRequest(msgspec.Struct, eq=False, gc=False):
     """One request on its way: the frozen body and what became of it so far."""
 
-    endpoint: Endpoint
+    operation: Operation
     body: bytes
     users: int
     policy: RetryPolicy
@@ -82,13 +82,14 @@ class ApiRequest(msgspec.Struct, eq=False, gc=False):
     """Stale connections replaced so far."""
     rekeyed: bool = False
     """Whether a rotated key was used already."""
-    watched: Any = None
+    span: Any = None
     """The attempt that is on its way, where there is an observer."""
     claim: Claimant | None = None
     """Claims the users of each attempt, and is told its verdict. None if nothing needs to survive the process."""
 
     def __repr__(self) -> str:
-        return f"ApiRequest({self.endpoint}, users={self.users}, bytes={len(self.body)}, attempts={len(self.attempts)})"
+        name, attempts = self.operation.name, len(self.attempts)
+        return f"ApiRequest({name}, users={self.users}, bytes={len(self.body)}, attempts={attempts})"
 
     def verdict(self) -> Verdict:
         """What became of it."""
@@ -132,162 +133,167 @@ class RequestSender:
         # The waits between attempts.
         self._waits: set[DeadlineScope] = set()
 
-    async def run(self, job: ApiRequest, *, has_slot: bool = False) -> Verdict:
+    async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
         """Send until it is decided. ``has_slot`` where the caller took a place for the first attempt already."""
         self.counters.requests += 1
-        if not has_slot and not await self._take_slot(job):
-            return job.verdict()
-        if await self._attempt(job):
-            if job.own == 1:
+        if not has_slot and not await self._take_slot(request):
+            return request.verdict()
+        if await self._attempt(request):
+            if request.own == 1:
                 self.budget.refund()
-        elif job.own and (job.policy.max_attempts > 1 or job.policy.stop is not None):
-            await self._retry(job)
-        return job.verdict()
+        elif request.own and (request.policy.max_attempts > 1 or request.policy.stop is not None):
+            await self._retry(request)
+        return request.verdict()
 
-    async def wait(self, job: ApiRequest, seconds: float) -> None:
-        """The wait between two attempts; ``job.failure`` says why it was cut short."""
-        size = len(job.body)
-        self.backlog.enter(job.users, size)
-        scope = DeadlineScope(self.timers, job.deadline)
+    async def wait(self, request: ApiRequest, seconds: float) -> None:
+        """The wait between two attempts; ``request.failure`` says why it was cut short."""
+        size = len(request.body)
+        self.backlog.enter(request.users, size)
+        scope = DeadlineScope(self.timers, request.deadline)
         self._waits.add(scope)
         try:
             with scope:
                 await asyncio.sleep(seconds)
         finally:
             self._waits.remove(scope)
-            self.backlog.leave(job.users, size)
-        job.failure = scope.expired
+            self.backlog.leave(request.users, size)
+        request.failure = scope.expired
 
-    async def _retry(self, job: ApiRequest) -> None:
+    async def _retry(self, request: ApiRequest) -> None:
         try:
-            await self._retry_with_policy(error_for(job.verdict()), Steps(self, job), job.policy)
+            await self._retry_with_policy(error_for(request.verdict()), Steps(self, request), request.policy)
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
             logger.error("a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__)
 
-    async def _take_slot(self, job: ApiRequest) -> bool:
-        if not self.closed and self.limiter.try_acquire(job.users):
+    async def _take_slot(self, request: ApiRequest) -> bool:
+        if not self.closed and self.limiter.try_acquire(request.users):
             return True
-        size = len(job.body)
-        self.backlog.enter(job.users, size)
+        size = len(request.body)
+        self.backlog.enter(request.users, size)
         try:
-            job.failure = await self._wait_for_slot(job)
+            request.failure = await self._wait_for_slot(request)
         finally:
-            self.backlog.leave(job.users, size)
-        if job.failure is Failure.PAUSED and job.evidence.retry_after is None:
-            job.evidence = Evidence(retry_after=max(0.0, self.limiter.paused_until - self._loop.time()))
-        return job.failure is None
+            self.backlog.leave(request.users, size)
+        if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
+            request.evidence = Evidence(retry_after=max(0.0, self.limiter.paused_until - self._loop.time()))
+        return request.failure is None
 
-    async def _wait_for_slot(self, job: ApiRequest) -> Failure | None:
+    async def _wait_for_slot(self, request: ApiRequest) -> Failure | None:
         if self.closed:
             return Failure.CLOSED
-        if self.limiter.paused_until > job.deadline:
+        if self.limiter.paused_until > request.deadline:
             return Failure.PAUSED
         failure: Failure | None = None
-        with DeadlineScope(self.timers, job.deadline) as scope:
-            failure = await self.limiter.acquire(job.users, job.deadline)
+        with DeadlineScope(self.timers, request.deadline) as scope:
+            failure = await self.limiter.acquire(request.users, request.deadline)
         return scope.expired or failure
 
-    async def _attempt(self, job: ApiRequest) -> bool:
+    async def _attempt(self, request: ApiRequest) -> bool:
         """One attempt, and the free ones after a stale connection or a rotated key. Gives the place back.
 
         True where it was accepted. Where the deadline has passed there is no attempt.
         """
-        own = job.own
+        own = request.own
         try:
-            while (started := self._loop.time()) < job.deadline and not self.closed:
-                evidence = job.evidence = Evidence()
-                limit = job.deadline
-                if job.timeout.attempt is not None:
-                    limit = min(limit, started + job.timeout.attempt)
+            while (started := self._loop.time()) < request.deadline and not self.closed:
+                evidence = request.evidence = Evidence()
+                limit = request.deadline
+                if request.timeout.attempt is not None:
+                    limit = min(limit, started + request.timeout.attempt)
                 key = self._credentials.fixed
                 # A stale connection that is replaced belongs to the attempt that goes on.
-                if self.observer is not None and job.watched is None:
-                    first = not job.attempts
-                    job.watched = self.observer.attempt(job.endpoint, job.users, job.own, first=first)
+                if self.observer is not None and request.span is None:
+                    first = not request.attempts
+                    request.span = self.observer.attempt(request.operation, request.users, request.own, first=first)
                 try:
                     with DeadlineScope(self.timers, limit) as scope:
                         if key is None:
-                            key = await self._ask_for_key(job, evidence)
+                            key = await self._ask_for_key(request, evidence)
                         await self._transport.post(
-                            PATHS[job.endpoint],
-                            job.body,
+                            request.operation,
+                            request.body,
                             key,
                             evidence,
-                            connect=job.timeout.connect,
-                            read=job.endpoint == "campaigns",
-                            watched=job.watched,
-                            claim=None if job.claim is None else job.claim.claim,
+                            connect=request.timeout.connect,
+                            span=request.span,
+                            claim=None if request.claim is None else request.claim.claim,
                         )
                 except NoKeyError as error:
                     evidence.failure, evidence.reason = Failure.CREDENTIALS, str(error)
                 except asyncio.CancelledError:
                     if evidence.status is None:
                         evidence.failure = Failure.CANCELLED
-                    self._note(job, self._judge(job, evidence, started))
-                    if job.claim is not None:
-                        job.claim.settle(job.verdict())
+                    self._note(request, self._judge(request, evidence, started))
+                    if request.claim is not None:
+                        request.claim.settle(request.verdict())
                     raise
                 if scope.expired is not None and evidence.status is None:
-                    late = scope.expired is Failure.DEADLINE and limit < job.deadline
+                    late = scope.expired is Failure.DEADLINE and limit < request.deadline
                     evidence.failure = Failure.ATTEMPT_TIMEOUT if late else scope.expired
-                attempt = self._judge(job, evidence, started)
-                if job.claim is not None:
-                    job.claim.settle(verdict_of((*job.attempts, attempt), evidence))
+                attempt = self._judge(request, evidence, started)
+                if request.claim is not None:
+                    request.claim.settle(verdict_of((*request.attempts, attempt), evidence))
                     if evidence.failure is Failure.UNCLAIMED:
-                        job.failure = Failure.UNCLAIMED
+                        request.failure = Failure.UNCLAIMED
                         return False
-                if evidence.failure is Failure.STALE and self._may_replace(job):
+                if evidence.failure is Failure.STALE and self._may_replace(request):
                     continue
-                self._note(job, attempt)
-                if attempt.status == 401 and attempt.outcome is Outcome.REJECTED and await self._is_rotated(job, key):
+                self._note(request, attempt)
+                if (
+                    attempt.status == 401
+                    and attempt.outcome is Outcome.REJECTED
+                    and await self._is_rotated(request, key)
+                ):
                     continue
                 return attempt.outcome is Outcome.ACCEPTED
-            job.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
+            request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
             return False
         finally:
-            if job.watched is not None:
-                job.watched.end(None, job.evidence.failure)
-                job.watched = None
-            if job.failure is Failure.UNCLAIMED and job.own == own:
-                self.limiter.return_unused(job.users)
+            if request.span is not None:
+                request.span.end(None, request.evidence.failure)
+                request.span = None
+            if request.failure is Failure.UNCLAIMED and request.own == own:
+                self.limiter.return_unused(request.users)
             else:
                 self.limiter.release()
 
-    async def _ask_for_key(self, job: ApiRequest, evidence: Evidence) -> HeaderSecret:
+    async def _ask_for_key(self, request: ApiRequest, evidence: Evidence) -> HeaderSecret:
         # Until there is a key, nothing can have left, whatever ends the wait for it.
         evidence.touched = True
-        with nullcontext() if job.watched is None else job.watched.application_context():
+        with nullcontext() if request.span is None else request.span.application_context():
             key = await self._credentials.ask()
         evidence.touched = False
         return key
 
-    def _judge(self, job: ApiRequest, evidence: Evidence, started: float) -> Attempt:
+    def _judge(self, request: ApiRequest, evidence: Evidence, started: float) -> Attempt:
         if evidence.headers:
             evidence.retry_after = parse_retry_after(evidence.headers.get("Retry-After"), wall_clock=time.time())
         return judge(
             evidence,
-            statuses=job.policy.statuses,
-            retry_on=job.policy.retry_on,
+            statuses=request.policy.statuses,
+            retry_on=request.policy.retry_on,
             started=started,
             seconds=self._loop.time() - started,
         )
 
-    def _note(self, job: ApiRequest, attempt: Attempt) -> None:
-        job.attempts = (*job.attempts, attempt)
-        job.own += 1
+    def _note(self, request: ApiRequest, attempt: Attempt) -> None:
+        request.attempts = (*request.attempts, attempt)
+        request.own += 1
         self.counters.attempts += 1
-        if job.watched is not None:
-            job.watched.end(attempt, job.evidence.failure)
-            job.watched = None
+        if request.span is not None:
+            request.span.end(attempt, request.evidence.failure)
+            request.span = None
         if attempt.retryable and attempt.outcome is Outcome.REJECTED:
             if attempt.status in THROTTLES:
                 self.limiter.throttled(attempt.started)
             if attempt.retry_after is not None:
-                self._pause(min(attempt.retry_after, job.policy.max_retry_after))
+                self._pause(min(attempt.retry_after, request.policy.max_retry_after))
         if self.emit is not None:
-            self.emit(AttemptEnded(endpoint=job.endpoint, users=job.users, number=job.own, attempt=attempt))
+            self.emit(
+                AttemptEnded(endpoint=request.operation.name, users=request.users, number=request.own, attempt=attempt)
+            )
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
@@ -300,25 +306,25 @@ class RequestSender:
             if self.emit is not None:
                 self.emit(ClientPaused(seconds=seconds))
 
-    def _may_replace(self, job: ApiRequest) -> bool:
+    def _may_replace(self, request: ApiRequest) -> bool:
         """Return True if a stale connection is replaced, under every policy: nothing was sent on it.
 
         A fresh one is replaced by one more: a service that speaks first, or closes at once, will do so again.
         """
-        if job.replaced >= self._replacements:
+        if request.replaced >= self._replacements:
             return False
-        job.replaced = job.replaced + 1 if job.evidence.reused else self._replacements
+        request.replaced = request.replaced + 1 if request.evidence.reused else self._replacements
         self.counters.stale_connections += 1
         return True
 
-    async def _is_rotated(self, job: ApiRequest, key: str | None) -> bool:
+    async def _is_rotated(self, request: ApiRequest, key: str | None) -> bool:
         """Whether the callable has another key by now; asked once a request."""
-        if job.rekeyed or self._credentials.fixed is not None:
+        if request.rekeyed or self._credentials.fixed is not None:
             return False
-        job.rekeyed = True
+        request.rekeyed = True
         fresh = key
         try:
-            with DeadlineScope(self.timers, job.deadline):
+            with DeadlineScope(self.timers, request.deadline):
                 fresh = await self._credentials.ask()
         except NoKeyError:
             return False
@@ -326,51 +332,59 @@ class RequestSender:
 
 
 class Steps:
-    """The retries of one job, step by step. ``retrying`` asks, by the policy and by tenacity's strategies."""
+    """The retries of one request, step by step. ``retrying`` asks, by the policy and by tenacity's strategies."""
 
-    __slots__ = ("_job", "_sender")
+    __slots__ = ("_request", "_sender")
 
-    def __init__(self, sender: RequestSender, job: ApiRequest) -> None:
+    def __init__(self, sender: RequestSender, request: ApiRequest) -> None:
         self._sender = sender
-        self._job = job
+        self._request = request
 
     def retryable(self) -> bool:
         """Return True if the policy allows another attempt after the last one."""
-        job = self._job
-        return job.failure is None and job.policy.should_retry(job.attempts[-1], collapsible=job.collapsible)
+        request = self._request
+        return request.failure is None and request.policy.should_retry(
+            request.attempts[-1], collapsible=request.collapsible
+        )
 
     def backoff(self, number: int) -> float:
         """Return the seconds to wait after attempt ``number``."""
-        return self._job.policy.backoff(number, self._job.attempts[-1], random.random())  # noqa: S311 - jitter
+        return self._request.policy.backoff(number, self._request.attempts[-1], random.random())  # noqa: S311 - jitter
 
     def at_least(self) -> float:
         """Return the shortest wait that the service allows, in seconds."""
-        return self._job.attempts[-1].retry_after or 0.0
+        return self._request.attempts[-1].retry_after or 0.0
 
     def may_go_on(self, number: int, wait: float) -> bool:
         """Return True, and pay, if deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds."""
-        sender, job = self._sender, self._job
-        if job.failure is not None:
+        sender, request = self._sender, self._request
+        if request.failure is not None:
             return False
         if sender.closed:
-            job.failure = Failure.CLOSED
-        elif self.at_least() > job.policy.max_retry_after:
-            job.failure = Failure.PAUSED
-        elif sender._loop.time() + wait >= job.deadline:
-            job.failure = Failure.PAUSED if self.at_least() else Failure.DEADLINE
+            request.failure = Failure.CLOSED
+        elif self.at_least() > request.policy.max_retry_after:
+            request.failure = Failure.PAUSED
+        elif sender._loop.time() + wait >= request.deadline:
+            request.failure = Failure.PAUSED if self.at_least() else Failure.DEADLINE
         elif not sender.budget.spend():
-            job.failure = Failure.BUDGET
+            request.failure = Failure.BUDGET
         else:
             sender.counters.retries += 1
-            logger.debug("%s of %d users: %s; again in %.3f s", job.endpoint, job.users, job.attempts[-1].reason, wait)
+            logger.debug(
+                "%s of %d users: %s; again in %.3f s",
+                request.operation.name,
+                request.users,
+                request.attempts[-1].reason,
+                wait,
+            )
             if sender.emit is not None:
                 sender.emit(
                     RetryScheduled(
-                        endpoint=job.endpoint,
-                        users=job.users,
+                        endpoint=request.operation.name,
+                        users=request.users,
                         number=number,
                         wait=wait,
-                        attempt=job.attempts[-1],
+                        attempt=request.attempts[-1],
                     )
                 )
             return True
@@ -378,15 +392,15 @@ class Steps:
 
     async def again(self) -> None:
         """Make the next attempt. Raises PushError if it failed."""
-        sender, job = self._sender, self._job
-        if job.failure is not None or not await sender._take_slot(job):
-            raise error_for(job.verdict())
-        if not await sender._attempt(job):
-            raise error_for(job.verdict())
+        sender, request = self._sender, self._request
+        if request.failure is not None or not await sender._take_slot(request):
+            raise error_for(request.verdict())
+        if not await sender._attempt(request):
+            raise error_for(request.verdict())
 
     async def sleep(self, seconds: float) -> None:
         """Wait between attempts."""
-        await self._sender.wait(self._job, seconds)
+        await self._sender.wait(self._request, seconds)
 
 
 def guarded(name: str, callback: Callable[[T], Any]) -> Callable[[T], None]:

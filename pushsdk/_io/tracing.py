@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from pushsdk._core.batching import Call
+from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Attempt, Failure, Outcome
 
 __all__ = ["AttemptSpan", "Observer", "WorkSpan"]
@@ -60,7 +61,7 @@ class Observer(Protocol):
         """These calls had to wait, and have their place on the wire now."""
         ...
 
-    def attempt(self, endpoint: Literal["push", "campaigns"], users: int, resends: int, *, first: bool) -> AttemptSpan:
+    def attempt(self, operation: Operation, users: int, resends: int, *, first: bool) -> AttemptSpan:
         """An attempt begins, in this task, after ``resends`` others of its request.
 
         ``first`` where none of its users had one before, as they have where a larger request was split.

@@ -25,6 +25,7 @@ from yarl import URL
 
 from pushsdk._core.address import EXPOSED, HeaderSecret
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Evidence, Failure, is_json
 from pushsdk._io.fast_post import (
     HEAD_LIMITS,
@@ -58,20 +59,19 @@ class Transport(Protocol):
 
     async def post(
         self,
-        path: str,
+        operation: Operation,
         body: bytes,
         key: HeaderSecret,
         evidence: Evidence,
         *,
         connect: float | None,
-        read: bool,
-        watched: AttemptSpan | None = None,
+        span: AttemptSpan | None = None,
         claim: Claim | None = None,
     ) -> None:
-        """POST ``body`` to ``path`` below the base URL and fill ``evidence``.
+        """Send ``body`` once and fill ``evidence``.
 
         Never raises but for a cancellation, and then the evidence is true as far as it goes. ``connect`` is the
-        connect timeout in seconds; ``read`` asks for the body of a 2xx; ``watched`` is this attempt as its
+        connect timeout in seconds; ``span`` is this attempt as its
         observer sees it: its headers go along. ``claim`` is awaited after the connection is had and before the first
         byte, and returns the body to send, or None if nothing is to be sent.
         """
@@ -153,7 +153,7 @@ class AiohttpTransport:
         proxy: str | None,
         allow_insecure: bool = False,
     ) -> None:
-        self._urls: dict[str, URL] = {}
+        self._urls: dict[Operation, URL] = {}
         self._base_url = URL(base_url)
         self._headers = {
             "Content-Type": "application/json",
@@ -172,7 +172,7 @@ class AiohttpTransport:
         self._fast_post = FastPost.over(self._session) if self._owned and proxy is None else None
         # By the URL, with the key where that is always the same.
         self._key = key
-        self._heads: dict[URL, RequestHead] = {}
+        self._heads: dict[Operation, RequestHead] = {}
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
         if not self._owned:
             # A context, for with True aiohttp does as the session's connector was told, which may verify nothing, and
@@ -191,14 +191,13 @@ class AiohttpTransport:
 
     async def post(
         self,
-        path: str,
+        operation: Operation,
         body: bytes,
         key: HeaderSecret,
         evidence: Evidence,
         *,
         connect: float | None,
-        read: bool,
-        watched: AttemptSpan | None = None,
+        span: AttemptSpan | None = None,
         claim: Claim | None = None,
     ) -> None:
         """See ``Transport.post``."""
@@ -209,12 +208,14 @@ class AiohttpTransport:
             evidence.touched, evidence.failure, evidence.reason = True, Failure.PROXY, EXPOSED
             return
         response: RawResponse | aiohttp.ClientResponse | None = None
-        url, timeout, fast_post = self._url(path), self._timeout(connect), self._fast_post
-        headers = None if watched is None else watched.headers
+        url, timeout, fast_post = self._url(operation), self._timeout(connect), self._fast_post
+        headers = None if span is None else span.headers
         try:
             if fast_post is not None and fast_post.takes(body):
                 evidence.touched = True
-                response = await fast_post.post(self._head(url, key, headers), body, evidence, timeout, claim)
+                response = await fast_post.post(
+                    self._head(operation, url, key, headers), body, evidence, timeout, claim
+                )
             else:
                 if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
                     # A mock or a recorder, which may never ask the body to write. Until then nothing can have left.
@@ -223,9 +224,9 @@ class AiohttpTransport:
                     evidence.touched = False
                 # What session.post() calls, without the context manager that it wraps it in.
                 data = _EvidenceBody(body, evidence, claim)
-                with _UNWATCHED if watched is None else watched.current():
+                with _UNWATCHED if span is None else span.current():
                     response = await self._session._request(
-                        "POST",
+                        operation.method,
                         url,
                         data=data,
                         headers=self._merged(key, headers),
@@ -235,8 +236,8 @@ class AiohttpTransport:
                 if 200 <= response.status < 300:
                     data.confirm()
             evidence.status = response.status
-            if evidence.status != 204 or read:
-                await _take_in(response, evidence, read=read)
+            if evidence.status != 204 or operation.returns_body:
+                await _take_in(response, evidence, read=operation.returns_body)
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
             # With a status the exception came from reading the body: the status stands.
             if evidence.status is None:
@@ -258,12 +259,14 @@ class AiohttpTransport:
         if self._owned:
             await self._session.close()
 
-    def _head(self, url: URL, key: HeaderSecret, headers: Mapping[str, str] | None) -> RequestHead:
+    def _head(
+        self, operation: Operation, url: URL, key: HeaderSecret, headers: Mapping[str, str] | None
+    ) -> RequestHead:
         if headers is not None or key is not self._key:
-            return RequestHead(url, self._merged(key, headers))
-        head = self._heads.get(url)
+            return RequestHead(operation.method, url, self._merged(key, headers))
+        head = self._heads.get(operation)
         if head is None:
-            head = self._heads[url] = RequestHead(url, self._merged(key, None))
+            head = self._heads[operation] = RequestHead(operation.method, url, self._merged(key, None))
         return head
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -272,11 +275,11 @@ class AiohttpTransport:
         merged.update(headers or {})
         return merged
 
-    def _url(self, path: str) -> URL:
-        url = self._urls.get(path)
+    def _url(self, operation: Operation) -> URL:
+        url = self._urls.get(operation)
         if url is None:
             # joinpath, not join: that would drop the path prefix (facts B.4).
-            url = self._urls[path] = self._base_url.joinpath(*path.split("/"))
+            url = self._urls[operation] = self._base_url.joinpath(*operation.path.split("/"))
         return url
 
     def _timeout(self, connect: float | None) -> aiohttp.ClientTimeout:

@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, Step, decide, stop_reason
+from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
@@ -303,7 +304,7 @@ class ChunkSender:
 
     def _job(self, request: ChunkRequest) -> ApiRequest:
         return ApiRequest(
-            "push",
+            PUSH,
             request.body(),
             users=request.users,
             policy=self._policy,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from random import random
 from time import time_ns
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,9 +24,9 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
 from pushsdk._core.address import check_headers
 from pushsdk._core.batching import Call
 from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.operations import OPERATIONS, PUSH, Operation
 from pushsdk._core.outcome import Attempt, Failure, Outcome
 from pushsdk._io.engine import Engine
-from pushsdk._io.sender import PATHS
 from pushsdk._io.tracing import AttemptSpan, WorkSpan
 from pushsdk._version import __version__
 from pushsdk.otel._metrics import SCHEMA, Instruments, ServerAddress
@@ -47,7 +47,6 @@ _SUPPRESS: str = getattr(otel_context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "su
 _ACCEPTED, _CLIENT = Outcome.ACCEPTED, SpanKind.CLIENT
 _current = otel_context.get_current
 
-_Endpoint = Literal["push", "campaigns"]
 _Value = str | int
 
 
@@ -136,10 +135,10 @@ class ClientObserver:
         self._propagator = propagator
         self._ratio = sample_accepted
         self._server = self._address.attributes
-        self._request: dict[str, _Value] = {"http.request.method": "POST", **self._server}
-        self._urls = {endpoint: f"{base_url}/{path}" for endpoint, path in PATHS.items()}
+        self._request: dict[str, _Value] = {"http.request.method": PUSH.method, **self._server}
+        self._urls = {operation: f"{base_url}/{operation.path}" for operation in OPERATIONS.values()}
         # Attributes of nearly every attempt: the first one, for one user. The API copies them.
-        self._single: dict[str, _Value] = {**self._request, "url.full": self._urls["push"], "pushsdk.users": 1}
+        self._single: dict[str, _Value] = {**self._request, "url.full": self._urls[PUSH], "pushsdk.users": 1}
         self._accepted = _Result(self._request, 204, Outcome.ACCEPTED, None)
         # By status, outcome and failure.
         self._results: dict[tuple[int | None, Outcome, Failure | None], _Result] = {}
@@ -155,7 +154,7 @@ class ClientObserver:
             since, context = calls[0].caller
             self._instruments.queue_wait.record(max(0.0, now - since), self._server, context)
 
-    def attempt(self, endpoint: _Endpoint, users: int, resends: int, *, first: bool) -> AttemptSpan:
+    def attempt(self, operation: Operation, users: int, resends: int, *, first: bool) -> AttemptSpan:
         with _GUARD:
             if users > 1 and not resends:
                 self._instruments.batch_size.record(users, self._server)
@@ -165,19 +164,21 @@ class ClientObserver:
                 context = _current()
                 if not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled:
                     # The clock of spans, in case this attempt gets one later.
-                    return _UnsampledAttempt(self, endpoint, users, time_ns())
-            attributes = self._single if users == 1 and not resends else self._attributes(endpoint, users, resends)
-            span = self._tracer.start_span("POST", None, _CLIENT, attributes)
+                    return _UnsampledAttempt(self, operation, users, time_ns())
+            attributes = self._single if users == 1 and not resends else self._attributes(operation, users, resends)
+            span = self._tracer.start_span(operation.method, None, _CLIENT, attributes)
             return _SampledAttempt(self, span, None if self._propagator is None else _injected(self._propagator, span))
         return _NO_SPAN
 
-    def start_late(self, endpoint: _Endpoint, users: int, started: int) -> AttemptSpan:
+    def start_late(self, operation: Operation, users: int, started: int) -> AttemptSpan:
         """Start the span of an attempt that began at ``started``, in nanoseconds since the epoch."""
-        attributes = self._attributes(endpoint, users, 0)
-        return _SampledAttempt(self, self._tracer.start_span("POST", None, _CLIENT, attributes, start_time=started))
+        attributes = self._attributes(operation, users, 0)
+        return _SampledAttempt(
+            self, self._tracer.start_span(operation.method, None, _CLIENT, attributes, start_time=started)
+        )
 
-    def _attributes(self, endpoint: _Endpoint, users: int, resends: int) -> dict[str, _Value]:
-        attributes = {**self._request, "url.full": self._urls[endpoint]}
+    def _attributes(self, operation: Operation, users: int, resends: int) -> dict[str, _Value]:
+        attributes = {**self._request, "url.full": self._urls[operation]}
         if users:
             attributes["pushsdk.users"] = users
         if resends:
@@ -277,7 +278,7 @@ class _UnsampledAttempt(msgspec.Struct, eq=False, gc=False):
 
     headers: ClassVar[None] = None
     observer: ClientObserver
-    endpoint: _Endpoint
+    operation: Operation
     users: int
     started: int
     """Nanoseconds since the epoch."""
@@ -291,7 +292,7 @@ class _UnsampledAttempt(msgspec.Struct, eq=False, gc=False):
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
         with _GUARD:
             if attempt is None or attempt.outcome is not _ACCEPTED:
-                self.observer.start_late(self.endpoint, self.users, self.started).end(attempt, failure)
+                self.observer.start_late(self.operation, self.users, self.started).end(attempt, failure)
             elif self.observer.measured:
                 self.observer.record(None, attempt, failure)
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from multidict import CIMultiDict
 
 from pushsdk._core.address import HeaderSecret
+from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Operation
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.tracing import AttemptSpan
@@ -25,7 +26,6 @@ from pushsdk.options import ClientOptions
 __all__ = ["FakeRequest", "FakeResponse", "FakeService"]
 
 _BASE_URL = "https://push.example/external/api"
-_PUSH, _CAMPAIGNS = "v1/push", "v1/campaigns"
 
 
 class FakeResponse(Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class FakeRequest:
         await asyncio.sleep(response.after / 2)
         self._accept(response)
         await asyncio.sleep(response.after / 2)
-        if response.usual and self.path == _CAMPAIGNS:
+        if response.usual and self.path == CREATE_CAMPAIGN.path:
             self._respond(200, {"Content-Type": "application/json"}, b'{"uuid": "%b"}' % str(uuid.uuid4()).encode())
         elif response.code is not None:
             self._respond(response.code, response.headers, response.body)
@@ -248,36 +248,42 @@ class FakeService:
     @property
     def pushes(self) -> Sequence[FakeRequest]:
         """The accepted pushes, oldest first."""
-        return [request for request in self.requests if request.accepted and request.path == _PUSH]
+        return [request for request in self.requests if request.accepted and request.path == PUSH.path]
 
     @property
     def campaigns(self) -> Sequence[FakeRequest]:
         """The accepted campaigns, oldest first."""
-        return [request for request in self.requests if request.accepted and request.path == _CAMPAIGNS]
+        return [request for request in self.requests if request.accepted and request.path == CREATE_CAMPAIGN.path]
 
     async def post(
         self,
-        path: str,
+        operation: Operation,
         body: bytes,
         key: HeaderSecret,
         evidence: Evidence,
         *,
         connect: float | None,
-        read: bool,
-        watched: AttemptSpan | None = None,
+        span: AttemptSpan | None = None,
         claim: Claim | None = None,
     ) -> None:
         """Receive a request; called by the client."""
         evidence.touched = True
-        headers = None if watched is None else watched.headers
+        headers = None if span is None else span.headers
         request = self._request(
-            path, body, str(key), evidence=evidence, read=read, tally=self._tally, headers=headers, claim=claim
+            operation.path,
+            body,
+            str(key),
+            evidence=evidence,
+            read=operation.returns_body,
+            tally=self._tally,
+            headers=headers,
+            claim=claim,
         )
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            with nullcontext() if watched is None else watched.current():
+            with nullcontext() if span is None else span.current():
                 await self._serve_request(request)
         finally:
             if not request._is_sent:

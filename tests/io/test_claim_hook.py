@@ -14,6 +14,7 @@ from support.wire_network import closed_port
 from support.wire_server import WireServer
 
 from pushsdk._core.address import HeaderSecret
+from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence, Failure, Outcome, judge
 from pushsdk._io.fast_post import Claim
 from pushsdk._io.transport import AiohttpTransport
@@ -61,7 +62,7 @@ def transport_to(base_url: str, session: aiohttp.ClientSession | None = None) ->
 
 async def post(transport: AiohttpTransport, claim: Claim | None, evidence: Evidence | None = None) -> Evidence:
     evidence = evidence or Evidence()
-    await transport.post("v1/push", BODY, KEY, evidence, connect=None, read=False, claim=claim)
+    await transport.post(PUSH, BODY, KEY, evidence, connect=None, claim=claim)
     return evidence
 
 

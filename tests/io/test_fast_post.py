@@ -22,6 +22,7 @@ from support.wire_server import WireServer
 from yarl import URL
 
 from pushsdk._core.address import HeaderSecret
+from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io import fast_post
 from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, RawResponse, RequestHead
@@ -71,9 +72,9 @@ class Watched:
         raise AssertionError("the transport ends no attempt")
 
 
-async def post(transport: AiohttpTransport, body: bytes = BODY, *, watched: Watched | None = None) -> Evidence:
+async def post(transport: AiohttpTransport, body: bytes = BODY, *, span: Watched | None = None) -> Evidence:
     evidence = Evidence()
-    await transport.post("v1/push", body, KEY, evidence, connect=None, read=False, watched=watched)
+    await transport.post(PUSH, body, KEY, evidence, connect=None, span=span)
     return evidence
 
 
@@ -101,9 +102,9 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
     exchanged: list[int],
 ) -> None:
     transport = transport_of(server, key=KEY if fixed else None)
-    await post(transport, watched=Watched(headers))
+    await post(transport, span=Watched(headers))
     monkeypatch.setattr(fast_post, "WHOLE_BODY_LIMIT", 0)
-    await post(transport, watched=Watched(headers))
+    await post(transport, span=Watched(headers))
     await transport.close()
     assert exchanged == [len(BODY)]
     ours, theirs = server.requests
@@ -116,12 +117,12 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
 async def test_an_attempt_is_the_current_one_only_where_aiohttp_sends_it(
     server: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transport, watched = transport_of(server), Watched()
-    await post(transport, watched=watched)
-    assert watched.seen == 0
+    transport, span = transport_of(server), Watched()
+    await post(transport, span=span)
+    assert span.seen == 0
     monkeypatch.setattr(fast_post, "WHOLE_BODY_LIMIT", 0)
-    await post(transport, watched=watched)
-    assert watched.seen == 1
+    await post(transport, span=span)
+    assert span.seen == 1
     await transport.close()
 
 
@@ -388,7 +389,7 @@ async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
 
 
 async def test_nobody_is_shown_a_head() -> None:
-    head = RequestHead(URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
+    head = RequestHead("POST", URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
     assert "s3cr3t" not in f"{head!r} {head.request.headers!r} {vars(head.request)!r}"
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(head)
@@ -397,7 +398,7 @@ async def test_nobody_is_shown_a_head() -> None:
 @pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\0b"])
 async def test_no_header_brings_another_along(server: WireServer, text: str) -> None:
     transport = transport_of(server)
-    told = await post(transport, watched=Watched({"traceparent": text}))
+    told = await post(transport, span=Watched({"traceparent": text}))
     await transport.close()
     assert (told.touched, told.started_writing, told.status) == (True, False, None)
     assert server.begun == 0

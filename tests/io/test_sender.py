@@ -39,6 +39,7 @@ from pushsdk import (
     Timeout,
     UnexpectedResponseError,
 )
+from pushsdk._core.operations import PUSH
 from pushsdk._io.sender import ApiRequest
 
 CAMPAIGN = CampaignRequest(external_id="spring")
@@ -287,7 +288,7 @@ async def test_a_predicate_cannot_repeat_beyond_the_deadline() -> None:
 
 @virtual
 async def test_a_job_shows_no_text_and_no_ids() -> None:
-    job = ApiRequest("push", b"secret", users=1, policy=RetryPolicy.safe(), timeout=Timeout(), deadline=math.inf)
+    job = ApiRequest(PUSH, b"secret", users=1, policy=RetryPolicy.safe(), timeout=Timeout(), deadline=math.inf)
     assert repr(job) == "ApiRequest(push, users=1, bytes=6, attempts=0)"
 
 

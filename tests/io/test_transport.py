@@ -48,6 +48,7 @@ from support.wire_network import (
 from support.wire_server import Script, Wire, WireServer
 
 from pushsdk._core.address import HeaderSecret
+from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.fast_post import _Socket
 from pushsdk._io.transport import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, AiohttpTransport, _EvidenceBody
@@ -104,8 +105,8 @@ async def post(
     transport: AiohttpTransport, body: bytes = BODY, *, connect: float | None = None, read: bool = False
 ) -> Evidence:
     evidence = Evidence()
-    path = "v1/campaigns" if read else "v1/push"
-    await transport.post(path, body, KEY, evidence, connect=connect, read=read)
+    operation = CREATE_CAMPAIGN if read else PUSH
+    await transport.post(operation, body, KEY, evidence, connect=connect)
     return evidence
 
 
@@ -139,7 +140,7 @@ async def test_a_whole_exchange_is_written_down_and_its_connection_kept(injected
 async def test_the_key_and_the_headers_go_with_each_request(given: HeaderSecret | None, injected: bool) -> None:
     async with rigged(injected=injected, key=given, headers={"X-A": "a"}) as (server, transport):
         await post(transport)
-        await transport.post("v1/push", BODY, HeaderSecret("other"), Evidence(), connect=None, read=False)
+        await transport.post(PUSH, BODY, HeaderSecret("other"), Evidence(), connect=None)
     assert [request.headers["api-key"] for request in server.requests] == ["key", "other"]
     for request in server.requests:
         headers = request.headers
@@ -367,7 +368,7 @@ async def test_a_session_that_is_closed_by_somebody_in_between_is_no_surprise(mo
 async def test_what_nobody_has_thought_of_is_a_failure_too() -> None:
     async with rigged() as (server, transport):
         evidence = Evidence()
-        await transport.post("v1/push", BODY, HeaderSecret("a\r\nb"), evidence, connect=None, read=False)
+        await transport.post(PUSH, BODY, HeaderSecret("a\r\nb"), evidence, connect=None)
     assert (evidence.failure, evidence.reason, server.begun) == (Failure.OTHER, "ValueError", 0)
     assert writing(evidence) == NOTHING
 
@@ -438,7 +439,7 @@ async def test_a_cancelled_post_leaves_true_evidence_and_its_place() -> None:
     taken = asyncio.Event()
     async with rigged(when(only(0), silent(taken)), limit=1) as (_server, transport):
         evidence = Evidence()
-        posting = asyncio.create_task(transport.post("v1/push", BODY, KEY, evidence, connect=None, read=False))
+        posting = asyncio.create_task(transport.post(PUSH, BODY, KEY, evidence, connect=None))
         await taken.wait()
         posting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -450,7 +451,7 @@ async def test_a_cancelled_post_leaves_true_evidence_and_its_place() -> None:
 async def test_a_post_cancelled_while_it_reads_the_body_knows_its_status() -> None:
     async with rigged(when(always, step(take, send(response(200, Content_Length=9)), hold))) as (_server, transport):
         evidence = Evidence()
-        posting = transport.post("v1/campaigns", CAMPAIGN, KEY, evidence, connect=None, read=True)
+        posting = transport.post(CREATE_CAMPAIGN, CAMPAIGN, KEY, evidence, connect=None)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(posting, 0.05)
     assert (evidence.status, evidence.body, evidence.written) == (200, None, True)

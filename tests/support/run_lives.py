@@ -160,19 +160,18 @@ class Service(FakeService):
 
     async def post(
         self,
-        path: str,
+        operation: Any,
         body: bytes,
         key: str,
         evidence: Evidence,
         *,
         connect: float | None,
-        read: bool,
-        watched: Any = None,
+        span: Any = None,
         claim: Any = None,
     ) -> None:
         async with self.begun:
             self.begun.notify_all()
-        await super().post(path, body, key, evidence, connect=connect, read=read, watched=watched, claim=claim)
+        await super().post(operation, body, key, evidence, connect=connect, span=span, claim=claim)
 
     async def wait_for(self, requests: int) -> None:
         async with self.begun:
