@@ -117,7 +117,7 @@ class Audience:
 
     def count(self) -> int | None:
         """Return the number of rows if the file states it (Parquet), else None."""
-        return self._source.count()
+        return self._source.count() if isinstance(self._source, ParquetFiles) else None
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in the order of the file."""

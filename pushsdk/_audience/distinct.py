@@ -10,9 +10,8 @@ import sys
 import tempfile
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import msgspec
 
@@ -45,7 +44,7 @@ Row = tuple[str, dict[str, Any]]
 _decode_rows = msgspec.msgpack.Decoder(list[Row]).decode
 
 
-class Distinct:
+class Distinct(AbstractContextManager["Distinct"]):
     """A filter that returns each user id once, or the first row of each id.
 
     Pass all items to ``add``, then take the rest from ``finish``; use ``with``, or call ``close``. Items are returned
@@ -64,10 +63,7 @@ class Distinct:
         # Created when the set is full; from then on no id enters the set.
         self._spill: _Spill | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -399,9 +399,6 @@ class SqlQuery(_DuckdbSource):
         digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]
         return f"query {digest}: {printable(' '.join(self._sql.split()))}"
 
-    def count(self) -> None:
-        return None
-
     def _distinct(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as relation:
             id_sql = self._id_sql(relation)

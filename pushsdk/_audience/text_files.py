@@ -66,9 +66,6 @@ class TextFiles:
     def description(self) -> str:
         return list_files(self._path).description() if isinstance(self._path, str) else printable(self._name)
 
-    def count(self) -> None:
-        return None
-
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         return self._read(BATCH, counts=counts, rows=False)
 

@@ -35,7 +35,11 @@ def call_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore],
             async with asyncio.timeout(store.timeout):
                 return await operation(store)
         finally:
-            await _close(store)
+            try:
+                async with asyncio.timeout(store.timeout):
+                    await store.aclose()
+            except Exception as error:  # noqa: BLE001 - the result is known; a store's text may hold its address
+                logger.warning("the claim store could not be closed (%s)", type(error).__name__)
 
     try:
         with ThreadPoolExecutor(1, "pushsdk-claims") as thread:
@@ -56,11 +60,3 @@ def plant_sentinel(make: Callable[[], ClaimStore], run: str) -> None:
 def has_sentinel(make: Callable[[], ClaimStore], run: str) -> bool:
     """Return True if the store has the sentinel of the run. Raises ClaimStoreError."""
     return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
-
-
-async def _close(store: ClaimStore) -> None:
-    try:
-        async with asyncio.timeout(store.timeout):
-            await store.aclose()
-    except Exception as error:  # noqa: BLE001 - the result is known; a store's text may hold its address
-        logger.warning("the claim store could not be closed (%s)", type(error).__name__)

@@ -230,11 +230,10 @@ class RunFolder:
         beside = path.with_name(path.name + ".new")
         try:
             beside.unlink(missing_ok=True)
-            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-            with open(file, "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(value)))
-                stream.flush()
-                os.fsync(file)
+            with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(msgspec.json.format(msgspec.json.encode(value)))
+                file.flush()
+                os.fsync(file.fileno())
             beside.replace(path)
             # The new name is durable only after this.
             parent = os.open(path.parent, os.O_RDONLY)
@@ -243,9 +242,8 @@ class RunFolder:
             finally:
                 os.close(parent)
         except OSError as error:
-            raise run_file_error(
-                self.path, f"its {path.name} can't be written: {error.strerror}", outcome=outcome
-            ) from None
+            problem = f"its {path.name} can't be written: {error.strerror}"
+            raise run_file_error(self.path, problem, outcome=outcome) from None
 
 
 def uri(path: Path) -> str:
@@ -255,15 +253,9 @@ def uri(path: Path) -> str:
 
 def digest_of(message: Any, custom_fields: Mapping[str, Any] | None, fields: Sequence[str]) -> str:
     """Return a hash of the message, its custom fields and columns. Raises ValidationError if they can't be sent."""
-    digest = hashlib.sha256(b"pushsdk spark 1")
-    for part in (
-        wire.encode_message(message),
-        wire.encode_custom_fields(custom_fields),
-        *(name.encode(errors="surrogatepass") for name in fields),
-    ):
-        # The length separates the parts: no other parts give the same bytes.
-        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
-    return digest.hexdigest()
+    names = [name.encode(errors="surrogatepass") for name in fields]
+    parts = (wire.encode_message(message), wire.encode_custom_fields(custom_fields), names)
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
 
 
 def mismatch(manifest: Manifest, spec: Mapping[str, str], *, claim_ttl: float, now: float | None = None) -> str | None:

@@ -81,14 +81,13 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BroadcastSpec(msgspec.Struct, frozen=True):
-    """The message and the audience of a broadcast, unchecked."""
+    """The message of a broadcast and the columns that it needs, unchecked."""
 
     message: Any
     custom_fields: Mapping[str, Any] | None
     personal: Any
     fields: Any
     primary_key: Any
-    tasks: Any
 
     def __repr__(self) -> str:
         return f"BroadcastSpec({self.personal!r})"
@@ -116,13 +115,6 @@ class BroadcastSpec(msgspec.Struct, frozen=True):
         if not fields or len(set(fields)) < len(fields):
             raise ConfigurationError("fields must name at least one column, and each once")
         return tuple(fields)
-
-    def checked_tasks(self, parallelism: int) -> int:
-        """Return the number of tasks; ``parallelism`` is the default. Raises ConfigurationError."""
-        tasks = parallelism if self.tasks is None else self.tasks
-        if type(tasks) is not int or tasks < 1:
-            raise ConfigurationError(f"tasks must be a whole number, 1 or more; got {tasks!r}")
-        return tasks
 
 
 def checked_options(

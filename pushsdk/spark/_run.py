@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pushsdk._audience.source import printable
-from pushsdk._core.errors import BroadcastError, PushError
+from pushsdk._core.errors import BroadcastError, ConfigurationError, PushError
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
@@ -83,10 +83,10 @@ def broadcast(
     fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.
     """
     client = {"base_url": base_url, "api_key": api_key, "stop_policy": stop_policy, **options}
-    spec = BroadcastSpec(message, custom_fields, personal, fields, primary_key, tasks)
+    spec = BroadcastSpec(message, custom_fields, personal, fields, primary_key)
     session, folder = session_of(df), RunFolder(run_dir)
     with folder.locked():
-        return _broadcast(df, session, folder, spec, claims, client)
+        return _broadcast(df, session, folder, spec, tasks, claims, client)
 
 
 def _broadcast(
@@ -94,6 +94,7 @@ def _broadcast(
     session: SparkSession,
     folder: RunFolder,
     spec: BroadcastSpec,
+    tasks: int | None,
     claims: Callable[[], ClaimStore] | None,
     client: dict[str, Any],
 ) -> SparkReport:
@@ -101,7 +102,9 @@ def _broadcast(
     check_spark(session, make)
     options = checked_options(claims=make, **client)
     fields = spec.checked_fields(df.columns)
-    tasks = spec.checked_tasks(session.sparkContext.defaultParallelism)
+    tasks = session.sparkContext.defaultParallelism if tasks is None else tasks
+    if type(tasks) is not int or tasks < 1:
+        raise ConfigurationError(f"tasks must be a whole number, 1 or more; got {tasks!r}")
     max_users = options.batching.max_users
     description = {
         "kind": spec.personal or "broadcast",

@@ -213,7 +213,7 @@ COLUMNS = ["user_id", "town", "name", "age"]
 def test_the_fields_are_those_named_or_those_of_the_placeholders(
     personal: str | None, fields: Any, wanted: tuple[str, ...]
 ) -> None:
-    assert BroadcastSpec(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS) == wanted
+    assert BroadcastSpec(MESSAGE, None, personal, fields, "user_id").checked_fields(COLUMNS) == wanted
 
 
 @pytest.mark.parametrize(
@@ -230,21 +230,21 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
 )
 def test_fields_that_make_no_sense_are_refused(personal: Any, fields: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        BroadcastSpec(MESSAGE, None, personal, fields, "user_id", None).checked_fields(COLUMNS)
+        BroadcastSpec(MESSAGE, None, personal, fields, "user_id").checked_fields(COLUMNS)
 
 
 def test_where_no_placeholder_names_a_column_that_is_told() -> None:
     with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
-        BroadcastSpec({"title": {"en": "Hello"}}, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
+        BroadcastSpec({"title": {"en": "Hello"}}, None, "placeholders", None, "user_id").checked_fields(COLUMNS)
 
 
 def test_what_is_no_message_is_refused() -> None:
     with pytest.raises(ValidationError, match="message"):
-        BroadcastSpec(7, None, "placeholders", None, "user_id", None).checked_fields(COLUMNS)
+        BroadcastSpec(7, None, "placeholders", None, "user_id").checked_fields(COLUMNS)
 
 
 def test_an_order_shows_no_text() -> None:
     assert (
-        repr(BroadcastSpec(MESSAGE, {"a": "secret"}, "placeholders", None, "user_id", 2))
+        repr(BroadcastSpec(MESSAGE, {"a": "secret"}, "placeholders", None, "user_id"))
         == "BroadcastSpec('placeholders')"
     )
