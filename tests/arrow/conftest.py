@@ -1,4 +1,4 @@
-"""A directory of claims for a test, and no thread of a client left behind."""
+"""A directory of claims for a test, and a check that no thread of a client is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.service_thread import HANGS
 
 from pushsdk.claims import ClaimStore, DirectoryClaims
 
-# By name: where the package is not installed, pytest does not know the plugin.
+# Imported by name: pytest does not know the plugin if the package is not installed.
 from pushsdk.testing.plugin import _push_host, push, push_emulator, push_emulator_options, push_env  # noqa: F401
 
 
@@ -25,9 +25,9 @@ def claims(tmp_path: Path) -> Callable[[], ClaimStore]:
 def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    left = [each for each in threading.enumerate() if each.name.startswith("pushsdk") and each not in before]
-    for each in left:
-        if each.name == "pushsdk-claims":
-            # Told to end, and the store does not wait for that.
-            each.join(HANGS)
-    assert [each.name for each in left if each.is_alive() and each.name != "pushsdk-work"] == []
+    left = [thread for thread in threading.enumerate() if thread.name.startswith("pushsdk") and thread not in before]
+    for thread in left:
+        if thread.name == "pushsdk-claims":
+            # The thread ends soon: the store does not wait for it.
+            thread.join(HANGS)
+    assert [thread.name for thread in left if thread.is_alive() and thread.name != "pushsdk-work"] == []

@@ -1,4 +1,4 @@
-"""What is made of the rows of a plan, and which are refused: by column and chunk, never by a user id or a value."""
+"""Chunks made from the rows of a plan. Errors name the column and the chunk, never a user id or a value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
 # -- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_columns_are_those_that_are_documented() -> None:
+def test_the_schemas_have_the_documented_columns() -> None:
     assert plan_schema(False).names == ["chunk_id", "user_ids"]
     assert plan_schema(True).names == ["chunk_id", "user_ids", "fields"]
     assert outcome_schema().names == ["user_id", "outcome", "status", "reason"]
@@ -54,7 +54,7 @@ def test_the_columns_are_those_that_are_documented() -> None:
 # -- what is made of a row --------------------------------------------------------------------------------------------
 
 
-def test_a_shared_chunk_is_known_by_the_same_marks_as_a_send_of_it() -> None:
+def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it() -> None:
     (made,) = chunks(batch(), custom_fields={"a": 1})
     message = json.dumps(MESSAGE, separators=(",", ":")).encode()
     assert made.key == digest_of("spring/one")
@@ -71,7 +71,7 @@ def test_a_shared_chunk_is_known_by_the_same_marks_as_a_send_of_it() -> None:
     ],
     ids=lambda each: next(iter(each)),
 )
-def test_whatever_is_sent_is_part_of_the_fingerprint(other: dict[str, Any]) -> None:
+def test_everything_sent_is_part_of_the_fingerprint(other: dict[str, Any]) -> None:
     base = batch(fields=[['{"name":"x"}']])
     (ours,) = chunks(base, personal="placeholders")
     (theirs,) = chunks(batch(**{"fields": [['{"name":"x"}']], **other}), personal="placeholders")
@@ -93,7 +93,7 @@ def test_a_personal_chunk_has_a_request_for_each_user(names: list[str]) -> None:
     assert [json.loads(message)["body"]["en"] for _, message, _ in made.payloads] == [f"Hello {each}" for each in names]
 
 
-def test_a_chunk_shows_nobody() -> None:
+def test_the_repr_of_a_chunk_shows_no_user() -> None:
     (made,) = chunks(batch())
     assert repr(made) == "PreparedChunk(users=1)"
 
@@ -147,23 +147,23 @@ def refusal(columns: dict[str, Any], **options: Any) -> str:
 
 
 @pytest.mark.parametrize(("columns", "why"), [each[1:] for each in BAD], ids=[name for name, *_ in BAD])
-def test_a_row_that_is_no_chunk_is_refused(columns: dict[str, Any], why: str) -> None:
+def test_a_row_that_is_not_a_chunk_is_an_error(columns: dict[str, Any], why: str) -> None:
     assert re.search(why, refusal(columns))
 
 
 @pytest.mark.parametrize(("columns", "why"), [each[1:] for each in BAD_FIELDS], ids=[name for name, *_ in BAD_FIELDS])
-def test_fields_that_are_no_objects_are_refused(columns: dict[str, Any], why: str) -> None:
+def test_fields_that_are_not_objects_are_an_error(columns: dict[str, Any], why: str) -> None:
     assert re.search(why, refusal(columns, personal="custom_fields"))
 
 
-def test_a_column_that_is_there_twice_is_refused() -> None:
+def test_a_column_that_is_there_twice_is_an_error() -> None:
     ids = pa.array([["a"]])
     made = pa.RecordBatch.from_arrays([pa.array(["one"]), ids, ids], ["chunk_id", "user_ids", "user_ids"])
     with pytest.raises(ValidationError, match="column user_ids is there twice"):
         chunks(made)
 
 
-def test_lists_that_a_dictionary_holds_are_taken() -> None:
+def test_dictionary_encoded_lists_are_accepted() -> None:
     ids = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), pa.array([["a"], ["b", "c"]]))
     made = pa.RecordBatch.from_arrays([pa.array(["1", "2", "3"]), ids], ["chunk_id", "user_ids"])
     assert [each.users for each in chunks(made)] == [["b", "c"], ["a"], ["b", "c"]]
@@ -172,9 +172,7 @@ def test_lists_that_a_dictionary_holds_are_taken() -> None:
 # -- in the middle ----------------------------------------------------------------------------------------------------
 
 
-def test_a_bad_row_in_the_middle_loses_nothing_of_what_was_sent(
-    push_env: PushInbox, claims: Callable[[], ClaimStore]
-) -> None:
+def test_a_bad_row_in_the_middle_loses_no_outcome(push_env: PushInbox, claims: Callable[[], ClaimStore]) -> None:
     batches = plan(200, rows=1)
     bad = pa.RecordBatch.from_pydict({"chunk_id": ["bad"], "user_ids": [[None]]}, schema=plan_schema(False))
     found: list[pa.RecordBatch] = []
@@ -186,7 +184,7 @@ def test_a_bad_row_in_the_middle_loses_nothing_of_what_was_sent(
     push_env.assert_no_duplicates()
 
 
-def test_a_chunk_that_was_sent_with_another_payload_is_refused_and_not_sent(
+def test_a_chunk_claimed_for_another_payload_is_an_error_and_not_sent(
     push_env: PushInbox, claims: Callable[[], ClaimStore]
 ) -> None:
     list(push_batches(plan(10), MESSAGE, run="spring", claims=claims))

@@ -1,4 +1,4 @@
-"""What the loop does with chunks, on virtual time: waits, the stop policy, the rate, what is held in reserve."""
+"""Sending of chunks on virtual time: waits, the stop policy, the rate, claims of other processes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from pushsdk.arrow._chunks import ChunkEncoder, PreparedChunk
 from pushsdk.arrow._dispatcher import PlanSender
 from pushsdk.claims import Claim, MemoryClaims, Put
 
-NO_BRAKE = StopPolicy.off()
+NO_STOP_POLICY = StopPolicy.off()
 
 
 class Fetched:
-    """As a queue that somebody empties at once."""
+    """A queue that always seems empty: its reader is infinitely fast."""
 
     def __init__(self) -> None:
         self.all: list[Any] = []
@@ -119,7 +119,7 @@ async def test_an_outage_is_waited_out_beyond_every_number_of_attempts_and_budge
 
 
 @virtual
-async def test_while_it_waits_the_store_says_that_nobody_is_claimed() -> None:
+async def test_no_user_is_claimed_while_a_chunk_waits() -> None:
     service, claims = FakeService(answer(503, {"Retry-After": "5"})), ShakyClaims()
     async with client_of(service) as client:
         running = start(Run(client, claims).send(10))
@@ -131,7 +131,7 @@ async def test_while_it_waits_the_store_says_that_nobody_is_claimed() -> None:
 
 
 @virtual
-async def test_of_a_chunk_that_was_taken_in_part_the_rest_is_sent_again_and_no_more() -> None:
+async def test_only_the_rest_of_a_partly_accepted_chunk_is_sent_again() -> None:
     script = {user(3): [answer(429)], user(7): [answer(429), refused()]}
 
     def then(request: Any) -> Any:
@@ -151,7 +151,7 @@ async def test_of_a_chunk_that_was_taken_in_part_the_rest_is_sent_again_and_no_m
 
 
 @virtual
-async def test_what_another_delivery_took_between_two_tries_is_left_to_it() -> None:
+async def test_users_claimed_by_another_process_between_attempts_are_left_to_it() -> None:
     claims = MemoryClaims()
     one, two = FakeService(answer(503, {"Retry-After": "5"})), FakeService(hang(processed=True))
     async with client_of(one) as first, client_of(two, timeout=Timeout(attempt=100.0)) as second:
@@ -166,7 +166,7 @@ async def test_what_another_delivery_took_between_two_tries_is_left_to_it() -> N
 
 
 @virtual
-async def test_what_another_delivery_gives_back_is_sent_though_both_wrote_to_the_store_meanwhile() -> None:
+async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_writes() -> None:
     claims = ShakyClaims()
     one, two = FakeService(answer(503, {"Retry-After": "5"}, after=0.5)), FakeService(then=lambda _: answer(after=1.0))
     async with client_of(one, limits=Limits(in_flight=1)) as first, client_of(two) as second:
@@ -179,7 +179,7 @@ async def test_what_another_delivery_gives_back_is_sent_though_both_wrote_to_the
 
 
 @virtual
-async def test_parts_of_a_chunk_that_are_left_apart_are_sent_apart() -> None:
+async def test_separate_pending_ranges_of_a_chunk_are_sent_separately() -> None:
     # Of ten users that were halved, the first and the last quarter are refused for the moment.
     def then(request: Any) -> Any:
         if len(request.users) > 3:
@@ -195,7 +195,7 @@ async def test_parts_of_a_chunk_that_are_left_apart_are_sent_apart() -> None:
 
 
 @virtual
-async def test_users_whom_another_process_reached_meanwhile_are_left_out_of_a_request() -> None:
+async def test_users_settled_by_another_process_are_left_out_of_a_request() -> None:
     class Raced(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             if not self._claims:
@@ -222,7 +222,7 @@ async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent() -> 
 
 
 @virtual
-async def test_after_a_claim_that_failed_nothing_more_of_a_personal_chunk_is_sent() -> None:
+async def test_a_failed_claim_ends_a_personal_chunk() -> None:
     service, claims = FakeService(), ShakyClaims(add=["down"])
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
@@ -234,12 +234,12 @@ async def test_after_a_claim_that_failed_nothing_more_of_a_personal_chunk_is_sen
 async def test_a_request_is_over_before_its_claim_expires() -> None:
     service, claims = FakeService(then=hang()), ShakyClaims(claim_ttl=60.0)
     async with client_of(service, timeout=Timeout(total=None, attempt=None)) as client:
-        found = await Run(client, claims, stop_policy=NO_BRAKE).send(10)
+        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(10)
     assert (outcomes(found), now()) == ({"UNKNOWN": 10}, pytest.approx(30.0, abs=0.5))
 
 
 @virtual
-async def test_users_whom_another_process_claims_before_the_message_is_given_up_are_left_to_it() -> None:
+async def test_users_claimed_by_another_process_before_the_message_is_given_up_are_left_to_it() -> None:
     class Distant(ShakyClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             await asyncio.sleep(0.01)
@@ -265,17 +265,17 @@ async def test_users_whom_another_process_claims_before_the_message_is_given_up_
 
     service = FakeService(then=then)
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, stop_policy=NO_BRAKE).send(40, size=40)
+        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(40, size=40)
     assert outcomes(found) == {"REJECTED": 8, "UNKNOWN": 32}
     assert Counter(claims.states()[0]) == {UserState.REJECTED: 8, UserState.CLAIMED: 32}
 
 
 @virtual
-async def test_nobody_is_rejected_unless_users_who_were_tried_alone_were_rejected() -> None:
+async def test_users_are_rejected_only_after_single_users_were_rejected() -> None:
     claims = ShakyClaims()
 
     def taken() -> None:
-        """Another process claims the users who are tried alone, and is killed."""
+        """Another process claims the users that are tried alone, and is killed."""
         ((key, (claim, expires)),) = claims._claims.items()
         record = ClaimRecord.decode(claim.record)
         states = record.states()
@@ -294,29 +294,29 @@ async def test_nobody_is_rejected_unless_users_who_were_tried_alone_were_rejecte
 
     service = FakeService(then=then)
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, stop_policy=NO_BRAKE).send(40, size=40)
+        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(40, size=40)
     assert outcomes(found) == {"REJECTED": 32, "UNKNOWN": 8}
     assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
 
 
 @virtual
-async def test_users_who_were_not_tried_are_not_rejected_but_left_to_the_next_call() -> None:
+async def test_untried_users_are_left_to_the_next_call() -> None:
     claims = MemoryClaims()
-    # The first chunk is rejected with each of its users who are tried alone; later chunks are accepted.
+    # The first chunk is rejected, and so is each user that is tried alone; later chunks are accepted.
     stale = {f"user-{number * 39 // 7}" for number in range(8)}
     service = FakeService(then=lambda request: answer(400 if stale & {*request.user_ids} else 204))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, claims, stop_policy=NO_BRAKE).send(80, size=40)
+        found = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(80, size=40)
         assert outcomes(found) == {"REJECTED": 8, "NOT_SENT": 32, "ACCEPTED": 40}
         assert {each.reason for each in found.values() if each.outcome == "NOT_SENT"} == {"HTTP 400"}
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        again = await Run(client, claims, stop_policy=NO_BRAKE).send(80, size=40)
+        again = await Run(client, claims, stop_policy=NO_STOP_POLICY).send(80, size=40)
     assert outcomes(again) == {"REJECTED": 8, "ACCEPTED": 72}
     assert set(service.processed.values()) == {1}
 
 
 @virtual
-async def test_of_a_chunk_that_another_process_has_begun_its_own_users_are_counted() -> None:
+async def test_a_chunk_shared_with_another_process_counts_only_its_own_users() -> None:
     service, claims = FakeService(), ShakyClaims()
     async with client_of(service) as client:
         run = Run(client, claims)
@@ -333,7 +333,7 @@ async def test_of_a_chunk_that_another_process_has_begun_its_own_users_are_count
 
 
 @virtual
-async def test_an_outage_that_lasts_stops_it_and_nobody_is_claimed() -> None:
+async def test_a_long_outage_stops_the_sending_without_claims() -> None:
     service, claims = FakeService(then=refused()), ShakyClaims()
     async with client_of(service) as client:
         found = await Run(client, claims, stop_policy=StopPolicy(max_outage=60.0)).send(2000)
@@ -344,7 +344,7 @@ async def test_an_outage_that_lasts_stops_it_and_nobody_is_claimed() -> None:
 
 
 @virtual
-async def test_a_service_that_says_nothing_at_all_stops_it_too() -> None:
+async def test_a_silent_service_stops_the_sending_too() -> None:
     service = FakeService(then=hang())
     async with client_of(service, timeout=Timeout(total=None, attempt=200.0)) as client:
         found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0, unknown=None)).send(2000)
@@ -352,7 +352,7 @@ async def test_a_service_that_says_nothing_at_all_stops_it_too() -> None:
 
 
 @virtual
-async def test_an_input_that_is_slow_is_no_outage() -> None:
+async def test_a_slow_input_is_not_an_outage() -> None:
     service = FakeService()
     async with client_of(service) as client:
         found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(100, every=100.0)
@@ -360,7 +360,7 @@ async def test_an_input_that_is_slow_is_no_outage() -> None:
 
 
 @virtual
-async def test_a_failure_after_a_slow_input_is_not_taken_for_a_long_outage() -> None:
+async def test_a_failure_after_a_slow_input_is_not_a_long_outage() -> None:
     service = FakeService(refused(), refused())
     async with client_of(service) as client:
         found = await Run(client, MemoryClaims(), stop_policy=StopPolicy(max_outage=60.0)).send(20, every=100.0)
@@ -368,7 +368,7 @@ async def test_a_failure_after_a_slow_input_is_not_taken_for_a_long_outage() -> 
 
 
 @virtual
-async def test_a_run_that_finds_all_settled_is_no_outage() -> None:
+async def test_a_run_of_settled_users_is_not_an_outage() -> None:
     class Slow(MemoryClaims):
         async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
             await asyncio.sleep(0.0 if puts[0].expected else 4.0)
@@ -383,7 +383,7 @@ async def test_a_run_that_finds_all_settled_is_no_outage() -> None:
 
 
 @virtual
-async def test_stopped_in_a_personal_chunk_who_had_no_turn_is_not_sent_and_not_claimed() -> None:
+async def test_after_a_stop_the_rest_of_a_personal_chunk_is_neither_sent_nor_claimed() -> None:
     service, claims = FakeService(then=answer(401)), ShakyClaims()
     async with client_of(service, limits=Limits(in_flight=2)) as client:
         found = await Run(client, claims, personal="placeholders").send(100, size=50)
@@ -394,7 +394,7 @@ async def test_stopped_in_a_personal_chunk_who_had_no_turn_is_not_sent_and_not_c
 
 
 @virtual
-async def test_stopped_it_still_tells_what_an_earlier_call_recorded() -> None:
+async def test_after_a_stop_recorded_outcomes_are_still_reported() -> None:
     claims = ShakyClaims()
     async with client_of(FakeService(answer(404), lost(processed=True)), limits=Limits(in_flight=1)) as client:
         await Run(client, claims).send(40)
@@ -412,11 +412,11 @@ async def test_stopped_it_still_tells_what_an_earlier_call_recorded() -> None:
 
 
 @virtual
-async def test_stopped_while_it_waits_it_tells_what_another_delivery_came_to_meanwhile() -> None:
+async def test_after_a_stop_during_a_wait_outcomes_of_another_process_are_reported() -> None:
     claims = ShakyClaims()
     throttled = FakeService(answer(503, {"Retry-After": "30"}))
     async with client_of(throttled) as one, client_of(FakeService()) as two:
-        run = Run(one, claims, stop_policy=NO_BRAKE)
+        run = Run(one, claims, stop_policy=NO_STOP_POLICY)
         first = start(run.send(10))
         await asyncio.sleep(5.0)
         assert outcomes(await Run(two, claims).send(10)) == {"ACCEPTED": 10}
@@ -425,7 +425,7 @@ async def test_stopped_while_it_waits_it_tells_what_another_delivery_came_to_mea
 
 
 @virtual
-async def test_where_good_users_are_throttled_the_bad_ones_alone_are_rejected() -> None:
+async def test_throttled_users_are_not_rejected_with_the_bad_users() -> None:
     bad = {user(number) for number in range(5, 1000, 125)} | {user(number) for number in range(1500, 5000, 1000)}
     until = asyncio.get_running_loop().time() + 15.0
 
@@ -435,7 +435,7 @@ async def test_where_good_users_are_throttled_the_bad_ones_alone_are_rejected() 
         return answer(429) if asyncio.get_running_loop().time() < until else answer()
 
     async with client_of(FakeService(then=fate)) as client:
-        found = await Run(client, MemoryClaims(), stop_policy=NO_BRAKE).send(5000, size=1000, every=1.0)
+        found = await Run(client, MemoryClaims(), stop_policy=NO_STOP_POLICY).send(5000, size=1000, every=1.0)
     assert {name for name, each in found.items() if each.outcome == "REJECTED"} == bad
     assert outcomes(found) == {"ACCEPTED": 5000 - len(bad), "REJECTED": len(bad)}
 
@@ -450,7 +450,7 @@ async def test_stopped_and_the_store_fails_it_is_said_not_guessed() -> None:
 
 
 @virtual
-async def test_who_is_told_as_not_sent_is_open_to_everybody_though_the_store_failed_when_he_was_given_back() -> None:
+async def test_users_reported_as_not_sent_are_pending_for_all_even_after_a_failed_withdrawal() -> None:
     claims = ShakyClaims(swap=["down"])
     async with client_of(FakeService(then=answer(401))) as client:
         assert outcomes(await Run(client, claims).send(10)) == {"NOT_SENT": 10}
@@ -460,7 +460,7 @@ async def test_who_is_told_as_not_sent_is_open_to_everybody_though_the_store_fai
 
 
 @virtual
-async def test_who_can_not_be_given_back_is_not_told_as_not_sent() -> None:
+async def test_users_whose_claim_can_not_be_withdrawn_are_not_reported_as_not_sent() -> None:
     claims = ShakyClaims(swap=["down"] * 99)
     async with client_of(FakeService(then=answer(401))) as client:
         with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
@@ -469,7 +469,7 @@ async def test_who_can_not_be_given_back_is_not_told_as_not_sent() -> None:
 
 
 @virtual
-async def test_who_was_accepted_is_told_so_though_it_was_not_settled_and_is_unknown_to_another_call(
+async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknown_to_another_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     claims = ShakyClaims(swap=["down"] * 99)
@@ -482,7 +482,7 @@ async def test_who_was_accepted_is_told_so_though_it_was_not_settled_and_is_unkn
 
 
 @virtual
-async def test_of_several_failures_the_first_is_told() -> None:
+async def test_the_first_of_several_failures_is_raised() -> None:
     async with client_of(FakeService()) as client:
         run = Run(client, MemoryClaims())
         run.dispatcher._fail(ValueError("the first"))
@@ -533,7 +533,7 @@ async def test_stopped_between_a_cut_and_its_parts_none_of_them_is_sent(monkeypa
 
 
 @virtual
-async def test_cancelled_what_is_on_the_wire_is_held_and_the_rest_given_back() -> None:
+async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_rest() -> None:
     service, claims = FakeService(then=hang(processed=True)), ShakyClaims()
     async with client_of(service, limits=Limits(in_flight=2)) as client:
         running = start(Run(client, claims, personal="placeholders").send(10))
@@ -556,7 +556,7 @@ async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_
 
 
 @virtual
-async def test_a_chunk_that_is_in_flight_with_another_payload_is_refused_and_the_first_is_sent() -> None:
+async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_is_sent() -> None:
     service = FakeService(then=lambda _: answer(after=1.0))
     async with client_of(service) as client:
         run = Run(client, MemoryClaims())
@@ -567,7 +567,7 @@ async def test_a_chunk_that_is_in_flight_with_another_payload_is_refused_and_the
 
 
 @virtual
-async def test_cancelled_in_a_split_who_was_sent_alone_is_held_and_who_was_refused_is_given_back() -> None:
+async def test_cancelling_a_split_leaves_users_in_flight_unknown_and_withdraws_rejected_parts() -> None:
     service, claims = FakeService(answer(400), then=hang(processed=True)), ShakyClaims()
     async with client_of(service) as client:
         running = start(Run(client, claims).send(10))
@@ -578,10 +578,10 @@ async def test_cancelled_in_a_split_who_was_sent_alone_is_held_and_who_was_refus
 
 
 @virtual
-async def test_a_message_that_everybody_is_refused_is_not_cut_for_each_chunk() -> None:
+async def test_a_rejected_message_is_not_split_for_each_chunk() -> None:
     service = FakeService(then=answer(400))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        found = await Run(client, MemoryClaims(), stop_policy=NO_BRAKE).send(1000, size=100)
+        found = await Run(client, MemoryClaims(), stop_policy=NO_STOP_POLICY).send(1000, size=100)
     # 8 users of the first chunk, and one of each other.
     assert outcomes(found) == {"REJECTED": 17, "NOT_SENT": 983}
     assert len(service.sent) < 40
@@ -604,7 +604,7 @@ async def test_an_error_of_ours_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("status", [302, 308, 413])
 @virtual
-async def test_a_request_that_no_user_is_to_blame_for_leaves_its_users_open(status: int) -> None:
+async def test_a_rejection_that_is_not_about_users_leaves_them_pending(status: int) -> None:
     service, claims = FakeService(answer(status)), ShakyClaims()
     async with client_of(service) as client:
         found = await Run(client, claims).send(2)
@@ -615,7 +615,7 @@ async def test_a_request_that_no_user_is_to_blame_for_leaves_its_users_open(stat
 
 
 @virtual
-async def test_a_chunk_that_is_too_large_is_left_open_if_it_is_never_split() -> None:
+async def test_a_chunk_that_is_too_large_stays_pending_without_splitting() -> None:
     service, claims = FakeService(answer(413)), ShakyClaims()
     async with client_of(service, batching=Batching(split_on=frozenset())) as client:
         assert outcomes(await Run(client, claims).send(10)) == {"NOT_SENT": 10}
@@ -623,7 +623,7 @@ async def test_a_chunk_that_is_too_large_is_left_open_if_it_is_never_split() -> 
 
 
 @virtual
-async def test_a_message_of_its_own_that_is_too_large_is_left_and_the_others_are_sent() -> None:
+async def test_a_personal_message_that_is_too_large_is_left_and_the_others_are_sent() -> None:
     service = FakeService(then=lambda request: answer(413 if request.users == ("user-1",) else 204))
     async with client_of(service) as client:
         found = await Run(client, MemoryClaims(), personal="placeholders").send(3)
@@ -639,7 +639,7 @@ async def test_a_message_of_its_own_that_is_too_large_is_left_and_the_others_are
 
 
 @virtual
-async def test_a_rate_holds_for_what_is_sent() -> None:
+async def test_the_rate_limits_users_that_are_sent_to() -> None:
     service = FakeService()
     async with client_of(service, rate=Rate(users_per_second=10)) as client:
         await Run(client, MemoryClaims()).send(200)
@@ -655,7 +655,7 @@ async def test_a_rate_holds_for_what_is_sent() -> None:
     ],
 )
 @virtual
-async def test_those_that_share_a_rate_hold_it_together_from_the_first_request_on(
+async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(
     rate: dict[str, float], personal: str | None
 ) -> None:
     sent: list[tuple[float, int]] = []
@@ -678,7 +678,7 @@ async def test_those_that_share_a_rate_hold_it_together_from_the_first_request_o
 
 
 @virtual
-async def test_where_no_rate_is_held_a_share_of_it_holds_nothing_back() -> None:
+async def test_a_share_of_no_rate_delays_nothing() -> None:
     async with client_of(FakeService(), rate=Share(index=63, count=64)) as client:
         await Run(client, MemoryClaims()).send(50)
     assert now() < 0.1
@@ -688,7 +688,7 @@ async def test_where_no_rate_is_held_a_share_of_it_holds_nothing_back() -> None:
     "rate", [Rate(users_per_second=10), Share(users_per_second=1, index=9, count=10)], ids=["all of it", "a share"]
 )
 @virtual
-async def test_what_was_sent_before_is_passed_over_at_no_rate(rate: Rate) -> None:
+async def test_settled_users_are_skipped_without_using_the_rate(rate: Rate) -> None:
     service, claims = FakeService(), MemoryClaims()
     async with client_of(service) as client:
         await Run(client, claims).send(1000)
@@ -730,7 +730,7 @@ async def test_of_personal_chunks_few_are_claimed_at_a_time() -> None:
 
 
 @virtual
-async def test_a_claim_that_is_about_to_expire_is_given_back_before_it_is_sent() -> None:
+async def test_a_claim_about_to_expire_is_withdrawn_before_sending() -> None:
     class Short(ShakyClaims):
         def __init__(self) -> None:
             super().__init__(claim_ttl=60.0)
@@ -747,7 +747,7 @@ async def test_a_claim_that_is_about_to_expire_is_given_back_before_it_is_sent()
 
 
 @virtual
-async def test_a_chunk_that_takes_longer_than_its_claim_is_kept_is_sent_under_several() -> None:
+async def test_a_chunk_that_outlives_its_claim_is_sent_under_several_claims() -> None:
     # A minute is kept, and a hundred users at one in a second take longer.
     service, claims = FakeService(), ShakyClaims(claim_ttl=60.0)
     async with client_of(service, rate=Rate(users_per_second=1)) as one, client_of(service) as two:
@@ -760,7 +760,7 @@ async def test_a_chunk_that_takes_longer_than_its_claim_is_kept_is_sent_under_se
 
 
 @virtual
-async def test_a_lost_answer_is_held_however_often_it_is_taken_up() -> None:
+async def test_users_of_a_lost_response_stay_unknown_in_every_later_call() -> None:
     service, claims = FakeService(lost(processed=True)), MemoryClaims()
     async with client_of(service) as client:
         for _ in range(3):

@@ -51,7 +51,7 @@ class Sender:
         self._process.kill()
 
     async def end(self) -> tuple[int, dict[str, str]]:
-        """How it ended, and what it was told."""
+        """The exit code and the output of the process."""
         async with asyncio.timeout(PATIENCE):
             out, _ = await self._process.communicate()
         assert self._process.returncode is not None
@@ -71,7 +71,7 @@ def judge(service: Emulator, told: dict[str, str], users: int) -> Counter[str]:
 
 @pytest.mark.parametrize("personal", PERSONAL)
 @pytest.mark.parametrize(("dies", "pushed"), [({"adds": 1}, False), ({"swaps": 1}, True)])
-async def test_users_of_a_chunk_whose_sender_was_killed_are_unknown_and_the_others_are_sent_to(
+async def test_users_of_a_killed_process_are_unknown_and_the_others_are_sent_to(
     tmp_path: Path, personal: str | None, dies: dict[str, int], pushed: bool
 ) -> None:
     async with Emulator() as service:
@@ -92,9 +92,7 @@ async def test_users_of_a_chunk_whose_sender_was_killed_are_unknown_and_the_othe
 
 
 @pytest.mark.parametrize("personal", [None, pytest.param("placeholders", marks=pytest.mark.long)])
-async def test_a_plan_whose_senders_are_killed_again_and_again_is_accounted_for(
-    tmp_path: Path, personal: str | None
-) -> None:
+async def test_a_plan_of_repeatedly_killed_processes_is_accounted_for(tmp_path: Path, personal: str | None) -> None:
     users, dice = (600, 20) if personal else (6000, 20), random.Random(7)
     job = {"users": users[0], "size": users[1], "personal": personal}
     async with Emulator(faults=FAULTS) as service:
@@ -103,7 +101,7 @@ async def test_a_plan_whose_senders_are_killed_again_and_again_is_accounted_for(
             sender = await Sender.start(service, tmp_path, **job, rebatched=life + 1)
             some = dice.randint(5, 60)
             async with asyncio.timeout(PATIENCE):
-                while service.requests < seen + some:  # noqa: ASYNC110 - the emulator counts, and tells nobody
+                while service.requests < seen + some:  # noqa: ASYNC110 - the emulator only counts
                     await asyncio.sleep(0.001)
             sender.kill()
             await sender.end()
@@ -114,9 +112,7 @@ async def test_a_plan_whose_senders_are_killed_again_and_again_is_accounted_for(
 
 
 @pytest.mark.parametrize("personal", PERSONAL)
-async def test_two_processes_at_one_plan_at_the_same_time_push_nobody_twice(
-    tmp_path: Path, personal: str | None
-) -> None:
+async def test_two_concurrent_processes_push_no_user_twice(tmp_path: Path, personal: str | None) -> None:
     job = {"users": 400 if personal else 4000, "size": 20, "personal": personal}
     async with Emulator(faults=FAULTS) as service:
         senders = [await Sender.start(service, tmp_path, **job, rebatched=each) for each in (3, 5)]

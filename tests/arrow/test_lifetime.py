@@ -1,4 +1,4 @@
-"""How a call ends: at its end, left in the middle, by an error of the caller's, the input's or the store's.
+"""The end of a call: complete, closed in the middle, by an error of the caller's, the input's or the store's.
 
 Each time nothing new starts, what is on the wire ends and is settled, and no thread is left.
 """
@@ -36,7 +36,7 @@ from pushsdk.sync import loop_thread
 from pushsdk.testing import PushInbox
 
 Make = Callable[[], ClaimStore]
-NO_BRAKE = StopPolicy.off()
+NO_STOP_POLICY = StopPolicy.off()
 
 
 def threads() -> list[str]:
@@ -44,7 +44,7 @@ def threads() -> list[str]:
 
 
 def resumed(claims: Make, users: int) -> Counter[str]:
-    """What the same plan comes to when it is taken up again."""
+    """The outcomes of the same plan when it is sent again."""
     return counts(push_batches(plan(users), MESSAGE, run="spring", claims=claims))
 
 
@@ -98,7 +98,7 @@ def test_a_wrong_argument_is_found_at_once(push_env: PushInbox, wrong: dict[str,
         push_batches([], **options)
 
 
-def test_a_factory_that_makes_no_store_is_told_so(push_env: PushInbox) -> None:
+def test_a_factory_that_makes_no_store_is_an_error(push_env: PushInbox) -> None:
     with pytest.raises(ConfigurationError, match=r"claims\(\) must return a claim store"):
         list(push_batches(plan(10), MESSAGE, run="spring", claims=lambda: None))  # type: ignore[arg-type, return-value]
     with pytest.raises(ZeroDivisionError):
@@ -139,7 +139,7 @@ def _dropped(outcomes: Any) -> None:
 
 
 @pytest.mark.parametrize("leave", [_closed, _thrown, _dropped])
-def test_left_in_the_middle_what_is_on_the_wire_is_settled_and_no_more_is_sent(
+def test_closing_in_the_middle_settles_requests_in_flight_and_sends_no_more(
     push_env: PushInbox, claims: Make, leave: Callable[[Any], None]
 ) -> None:
     batches = Noted(plan(4000))
@@ -156,7 +156,7 @@ def test_left_in_the_middle_what_is_on_the_wire_is_settled_and_no_more_is_sent(
     push_env.assert_no_duplicates()
 
 
-def test_what_does_not_end_in_its_time_is_ended_and_held(
+def test_a_request_that_exceeds_the_drain_is_ended_and_unknown(
     push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_push, "DRAIN", 0.05)
@@ -169,7 +169,7 @@ def test_what_does_not_end_in_its_time_is_ended_and_held(
     push_env.assert_no_duplicates()
 
 
-def test_an_error_of_the_input_comes_after_the_outcomes_of_what_was_sent(push_env: PushInbox, claims: Make) -> None:
+def test_an_error_of_the_input_is_raised_after_the_outcomes(push_env: PushInbox, claims: Make) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from plan(100, rows=1)
         raise OSError("the disk")
@@ -196,7 +196,7 @@ def test_ctrl_c_while_the_input_is_read_ends_it_at_once(push_env: PushInbox, cla
     push_env.assert_no_duplicates()
 
 
-def test_ctrl_c_while_it_waits_for_an_outcome_settles_what_is_on_the_wire(push_env: PushInbox, claims: Make) -> None:
+def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_env: PushInbox, claims: Make) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -214,7 +214,7 @@ def test_ctrl_c_while_it_waits_for_an_outcome_settles_what_is_on_the_wire(push_e
     push_env.assert_no_duplicates()
 
 
-def test_dropped_into_the_hands_of_its_own_thread_it_ends_too(push_env: PushInbox) -> None:
+def test_a_generator_collected_in_its_own_thread_ends(push_env: PushInbox) -> None:
     held: list[Any] = []
 
     class Store(MemoryClaims):
@@ -257,7 +257,7 @@ FORKED = """
 """
 
 
-def test_a_generator_that_a_fork_has_copied_hands_nothing_out_again(push_env: PushInbox) -> None:
+def test_a_generator_copied_by_a_fork_yields_nothing_again(push_env: PushInbox) -> None:
     assert run_program(FORKED, str(Path(__file__).parents[1])) == (0, "42 1000\n", "")
     push_env.assert_no_duplicates()
 
@@ -274,7 +274,7 @@ def test_closed_by_the_end_of_the_interpreter_it_does_not_seem_complete(push_env
     push_env.assert_no_duplicates()
 
 
-def test_a_thread_that_can_not_be_started_is_an_error_and_leaves_nothing(
+def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(
     push_env: PushInbox, claims: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
@@ -304,7 +304,7 @@ class Failing(MemoryClaims):
         return await super().put(puts, ttl)
 
 
-def test_a_store_that_is_down_ends_it_when_what_was_on_its_way_is_settled(push_env: PushInbox) -> None:
+def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env: PushInbox) -> None:
     store, found = Failing(8), []
     with push_env.fault(Fault.delay(0.05)), pytest.raises(ClaimStoreError, match=r"the claim store failed \(OSError\)"):
         found.extend(push_batches(plan(1000), MESSAGE, run="spring", claims=lambda: store, limits=Limits(in_flight=4)))
@@ -318,7 +318,7 @@ def test_a_store_that_is_down_ends_it_when_what_was_on_its_way_is_settled(push_e
 # -- the two threads --------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_that_is_slow_does_not_make_an_attempt_late(push_env: PushInbox, claims: Make) -> None:
+def test_a_slow_consumer_does_not_delay_an_attempt(push_env: PushInbox, claims: Make) -> None:
     outcomes = push_batches(plan(40), MESSAGE, run="spring", claims=claims, timeout=Timeout(attempt=0.5))
     with push_env.fault(Fault.delay(0.1)):
         found = [next(outcomes)]
@@ -353,7 +353,7 @@ def test_it_imports_no_engine() -> None:
     assert program.out.strip() == "set()", program.err
 
 
-def test_the_end_of_the_interpreter_ends_what_was_left(push_env: PushInbox) -> None:
+def test_the_end_of_the_interpreter_ends_an_open_generator(push_env: PushInbox) -> None:
     program = run_program(
         """
         import pyarrow as pa

@@ -19,7 +19,7 @@ def batch(*statuses: UserStatus) -> pa.RecordBatch:
     return batch_of(pa.array(IDS[: len(statuses)]), states, "stopped")
 
 
-def test_each_state_has_a_row_that_says_so() -> None:
+def test_each_state_becomes_a_row() -> None:
     found = batch(
         UserStatus(UserState.ACCEPTED, 204),
         UserStatus(UserState.REJECTED, 404, "HTTP 404"),

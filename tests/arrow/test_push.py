@@ -1,4 +1,4 @@
-"""What is sent, told and recorded of a plan: over real sockets, judged by the service's own count."""
+"""A plan over real sockets: requests, outcomes and claims, judged by the service's own count."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pushsdk.emulator import Fault
 from pushsdk.testing import PushInbox
 
 Make = Callable[[], ClaimStore]
-NO_BRAKE = StopPolicy.off()
+NO_STOP_POLICY = StopPolicy.off()
 QUICK = RetryPolicy.safe(initial_delay=0.001, max_delay=0.01, throttle_delay=0.001)
 ACCEPTED = Told("ACCEPTED", 204, "")
 
 
-def test_every_user_of_a_plan_is_pushed_once_and_told_of_once(push_env: PushInbox, claims: Make) -> None:
+def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env: PushInbox, claims: Make) -> None:
     found = told(push_batches(plan(95), MESSAGE, run="spring", claims=claims))
     assert found == {user(number): ACCEPTED for number in range(95)}
     assert push_env.users() == dict.fromkeys(found, 1)
@@ -40,15 +40,15 @@ def test_a_message_and_its_fields_go_out_as_they_are(push_env: PushInbox, claims
     )
 
 
-def test_a_plan_of_nobody_gives_nothing_and_asks_nobody(push_env: PushInbox, claims: Make) -> None:
+def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:
     assert list(push_batches([], MESSAGE, run="spring", claims=claims)) == []
     assert list(push_batches(plan(10)[:0], MESSAGE, run="spring", claims=claims)) == []
     push_env.assert_nothing_sent()
 
 
-def test_a_plan_taken_up_again_is_told_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:
+def test_a_plan_sent_again_reports_its_outcomes_and_sends_nothing(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.status(404, user="user-3")):
-        first = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims, stop_policy=NO_BRAKE))
+        first = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
     again = told(push_batches(plan(50), MESSAGE, run="spring", claims=claims))
     rejected = [user(number) for number in range(10)]
     assert {each: first[each] for each in rejected} == dict.fromkeys(rejected, Told("REJECTED", 404, "HTTP 404"))
@@ -72,16 +72,16 @@ def test_a_plan_in_other_batches_and_another_order_is_the_same_plan(
 ) -> None:
     batches = plan(200)
     with push_env.fault(Fault.reset_after(every=5)):
-        first = counts(push_batches(batches[:4], MESSAGE, run="spring", claims=claims, stop_policy=NO_BRAKE))
+        first = counts(push_batches(batches[:4], MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
     again = counts(push_batches(rebatched(batches, rows), MESSAGE, run="spring", claims=claims))
     assert (first["UNKNOWN"], again["UNKNOWN"], again["ACCEPTED"]) == (20, 20, 180)
     assert len(push_env.users()) == 200
     push_env.assert_no_duplicates()
 
 
-def test_who_may_have_been_pushed_is_held_and_told_of_as_unknown(push_env: PushInbox, claims: Make) -> None:
+def test_users_that_may_have_been_pushed_are_unknown_and_skipped(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.reset_after(user="user-0"), Fault.status(502, user="user-10")):
-        first = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims, stop_policy=NO_BRAKE))
+        first = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims, stop_policy=NO_STOP_POLICY))
     again = told(push_batches(plan(30), MESSAGE, run="spring", claims=claims))
     held = {user(number) for number in range(20)}
     assert {each for each, one in first.items() if one.outcome == Outcome.UNKNOWN} == held
@@ -92,7 +92,7 @@ def test_who_may_have_been_pushed_is_held_and_told_of_as_unknown(push_env: PushI
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_one_id_that_is_refused_costs_no_neighbour(push_env: PushInbox, claims: Make, status: int) -> None:
+def test_one_rejected_id_does_not_affect_the_others(push_env: PushInbox, claims: Make, status: int) -> None:
     with push_env.fault(Fault.status(status, user="user-13")):
         found = told(push_batches(plan(300, size=100), MESSAGE, run="spring", claims=claims))
     assert found.pop("user-13") == Told("REJECTED", status, f"HTTP {status}")
@@ -100,7 +100,7 @@ def test_one_id_that_is_refused_costs_no_neighbour(push_env: PushInbox, claims: 
     assert push_env.users() == dict.fromkeys(found, 1)
 
 
-def test_chunks_that_are_too_large_for_the_service_are_sent_in_parts(push_env: PushInbox, claims: Make) -> None:
+def test_chunks_too_large_for_the_service_are_split(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.status(413, more_than_users=30)):
         assert counts(push_batches(plan(400, size=100), MESSAGE, run="spring", claims=claims)) == {"ACCEPTED": 400}
     push_env.assert_no_duplicates()
@@ -108,24 +108,30 @@ def test_chunks_that_are_too_large_for_the_service_are_sent_in_parts(push_env: P
 
 
 @pytest.mark.parametrize("personal", [None, "placeholders"])
-def test_who_is_refused_for_the_moment_is_sent_to_later(
+def test_temporarily_rejected_users_are_sent_to_later(
     push_env: PushInbox, claims: Make, personal: Literal["placeholders"] | None
 ) -> None:
     batches = plan(40, personal=personal is not None)
     with push_env.fault(Fault.status(503, headers={"Retry-After": "0"}, every=2, first=20)):
         found = counts(
             push_batches(
-                batches, MESSAGE, run="spring", claims=claims, retry=QUICK, personal=personal, stop_policy=NO_BRAKE
+                batches,
+                MESSAGE,
+                run="spring",
+                claims=claims,
+                retry=QUICK,
+                personal=personal,
+                stop_policy=NO_STOP_POLICY,
             )
         )
     assert found == {"ACCEPTED": 40}
     push_env.assert_no_duplicates()
 
 
-def test_more_failures_than_a_send_would_repeat_are_repeated(push_env: PushInbox, claims: Make) -> None:
+def test_more_failures_than_a_send_would_retry_are_retried(push_env: PushInbox, claims: Make) -> None:
     with push_env.fault(Fault.status(425, first=30)):
         assert counts(
-            push_batches(plan(10), MESSAGE, run="spring", claims=claims, retry=QUICK, stop_policy=NO_BRAKE)
+            push_batches(plan(10), MESSAGE, run="spring", claims=claims, retry=QUICK, stop_policy=NO_STOP_POLICY)
         ) == {"ACCEPTED": 10}
     assert len(push_env.pushes) == 1
 
@@ -154,12 +160,14 @@ def test_fields_become_custom_fields_over_those_of_all(push_env: PushInbox, clai
     assert {json.dumps(each.message) for each in push_env.pushes} == {json.dumps(MESSAGE)}
 
 
-def test_of_a_personal_chunk_each_user_ends_by_himself(push_env: PushInbox, claims: Make) -> None:
+def test_each_user_of_a_personal_chunk_has_a_separate_outcome(push_env: PushInbox, claims: Make) -> None:
     faults = [Fault.status(400, user="user-3"), Fault.reset_after(user="user-5"), Fault.status(404, user="user-7")]
     batches = plan(10, personal=True)
     with push_env.fault(*faults):
         first = told(
-            push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders", stop_policy=NO_BRAKE)
+            push_batches(
+                batches, MESSAGE, run="spring", claims=claims, personal="placeholders", stop_policy=NO_STOP_POLICY
+            )
         )
     again = told(push_batches(batches, MESSAGE, run="spring", claims=claims, personal="placeholders"))
     for found in (first, again):
@@ -174,7 +182,7 @@ def test_of_a_personal_chunk_each_user_ends_by_himself(push_env: PushInbox, clai
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_is_refused_stops_all_and_nobody_is_settled(push_env: PushInbox, claims: Make, status: int) -> None:
+def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env: PushInbox, claims: Make, status: int) -> None:
     with push_env.fault(Fault.status(status)):
         found = told(push_batches(plan(2000), MESSAGE, run="spring", claims=claims, limits=Limits(in_flight=4)))
     assert len(found) == 2000
@@ -185,7 +193,7 @@ def test_a_key_that_is_refused_stops_all_and_nobody_is_settled(push_env: PushInb
     push_env.assert_no_duplicates()
 
 
-def test_a_brake_stops_it_and_the_rest_is_sent_when_it_is_taken_up(push_env: PushInbox, claims: Make) -> None:
+def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_env: PushInbox, claims: Make) -> None:
     stop_policy = StopPolicy(rejected=0.5, after=200)
     with push_env.fault(Fault.status(404)):
         first = told(
@@ -202,7 +210,7 @@ def test_a_brake_stops_it_and_the_rest_is_sent_when_it_is_taken_up(push_env: Pus
     assert again == {"REJECTED": found["REJECTED"], "ACCEPTED": found["NOT_SENT"]}
 
 
-def test_a_certificate_that_is_not_taken_stops_it(claims: Make, push: PushInbox) -> None:
+def test_an_untrusted_certificate_stops_the_sending(claims: Make, push: PushInbox) -> None:
     base_url = push.base_url.replace("http://", "https://")
     found = told(
         push_batches(
@@ -232,7 +240,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS, ids=str)
 @pytest.mark.parametrize("make", [pa.list_, pa.large_list])
-def test_texts_and_lists_of_any_kind_are_taken(
+def test_texts_and_lists_of_any_type_are_accepted(
     push_env: PushInbox, claims: Make, text: pa.DataType, make: Callable[[pa.DataType], pa.DataType]
 ) -> None:
     ids = [["ä", "b"], ["c"], ["d", "e", "f"]]
@@ -250,7 +258,7 @@ def test_texts_and_lists_of_any_kind_are_taken(
     assert push_env.users() == dict.fromkeys("äbcdef", 1)
 
 
-def test_the_ids_of_a_chunk_that_ended_alike_are_not_copied(push_env: PushInbox, claims: Make) -> None:
+def test_ids_are_not_copied(push_env: PushInbox, claims: Make) -> None:
     (batch,) = plan(20, rows=2)
     values = batch.column("user_ids").values
     first, second = push_batches([batch], MESSAGE, run="spring", claims=claims)
@@ -258,7 +266,7 @@ def test_the_ids_of_a_chunk_that_ended_alike_are_not_copied(push_env: PushInbox,
         assert each.column("user_id").buffers()[2].address == values.buffers()[2].address
 
 
-def test_chunks_of_the_most_users_are_taken_whole(push_env: PushInbox, claims: Make) -> None:
+def test_chunks_of_max_users_are_sent_whole(push_env: PushInbox, claims: Make) -> None:
     found = counts(
         push_batches(plan(50, size=25), MESSAGE, run="spring", claims=claims, batching=Batching(max_users=25))
     )

@@ -1,4 +1,4 @@
-"""Audiences from text, CSV and JSON lines, and what all audiences share."""
+"""Audiences from text, CSV and JSON lines, and the behavior that all audiences share."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_each_line_of_a_text_file_is_an_id(folder: Path, content: bytes, expecte
     assert rows_of(Audience.read(path)) == [(user, {}) for user in expected]
 
 
-def test_what_was_taken_off_and_passed_over_is_counted(folder: Path) -> None:
+def test_padding_and_blank_lines_are_counted(folder: Path) -> None:
     audience = Audience.read(made(folder, "users.txt", b"a\r\n b\r\n\n  \nc \na\n"))
     assert audience.summary == AudienceSummary()
     assert sorted(ids_of(audience, distinct=True)) == ["a", "b", "c"]
@@ -64,12 +64,12 @@ def test_what_was_taken_off_and_passed_over_is_counted(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["ids.txt", Path("ids.txt"), ["ann"], None])
-def test_an_audience_of_something_else_is_refused_with_what_to_write(source: Any) -> None:
+def test_an_audience_of_another_type_is_rejected_with_the_fix(source: Any) -> None:
     with pytest.raises(ValidationError, match=r'made by Audience\.read\("ids\.txt"\).*; got \w+$'):
         Audience(source)
 
 
-def test_the_summary_is_of_the_last_reading_that_came_to_its_end(folder: Path) -> None:
+def test_the_summary_is_of_the_last_complete_reading(folder: Path) -> None:
     audience = Audience.read(made(folder, "users.txt", b"a\na\n"))
     assert ids_of(audience) == ["a", "a"]
     assert audience.summary == AudienceSummary(read=2, users=2)
@@ -93,7 +93,7 @@ def test_the_summary_is_of_the_last_reading_that_came_to_its_end(folder: Path) -
         ("a\n\n" + "é" * 32_769 + "\nb\n", 3, "longer than 64 KiB"),
     ],
 )
-def test_a_line_that_is_no_text_is_refused_by_its_number(
+def test_a_line_that_is_not_text_is_an_error_with_its_number(
     folder: Path, content: bytes | str, line: int, text: str
 ) -> None:
     path = made(folder, "users.txt", content)
@@ -126,12 +126,12 @@ def test_a_stream_can_be_read_once_and_stays_open() -> None:
         ids_of(audience)
 
 
-def test_a_stream_of_text_is_told_to_be_binary() -> None:
+def test_a_text_stream_is_an_error_that_asks_for_binary_mode() -> None:
     with pytest.raises(ValidationError, match="standard input gives str: open it in binary mode"):
         ids_of(Audience.lines(io.StringIO("a\n")))  # type: ignore[arg-type]
 
 
-def test_a_stream_that_breaks_is_an_error_of_ours() -> None:
+def test_a_failing_stream_is_a_validation_error() -> None:
     class Broken(io.BytesIO):
         def readline(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
@@ -209,7 +209,7 @@ def test_a_bad_line_of_csv_is_refused_by_its_number(folder: Path, content: bytes
     assert "secret" not in told
 
 
-def test_a_column_named_twice_is_refused_only_where_it_is_wanted(folder: Path) -> None:
+def test_a_column_named_twice_is_an_error_only_if_it_is_read(folder: Path) -> None:
     audience = Audience.read(made(folder, "u.csv", "user_id,n,n\na,1,2\n"))
     with pytest.raises(ValidationError, match="line 1: the header names a column twice"):
         rows_of(audience)
@@ -226,7 +226,7 @@ def test_a_column_named_twice_is_refused_only_where_it_is_wanted(folder: Path) -
         ("user_id,x", "x\x1by", "no column 'x?y', only user_id, x"),
     ],
 )
-def test_a_missing_column_is_told_with_those_there_are(folder: Path, header: str, key: str, text: str) -> None:
+def test_a_missing_column_is_an_error_that_lists_the_columns(folder: Path, header: str, key: str, text: str) -> None:
     path = made(folder, "u.csv", f"{header}\n")
     told = refused(Audience.read(path, primary_key=key))
     assert text in told
@@ -329,14 +329,14 @@ def test_a_pattern_reads_its_files_in_the_order_of_their_names(folder: Path) -> 
     assert audience.source.startswith(f"{folder}/*.csv (2 files, 20 bytes, state ")
 
 
-def test_a_bad_line_of_one_of_many_files_names_that_file(folder: Path) -> None:
+def test_a_bad_line_of_several_files_names_its_file(folder: Path) -> None:
     made(folder, "a.csv", "user_id\na\n")
     made(folder, "b.csv", "user_id\n\n''\n\"\"\n")
     assert refused(Audience.read(folder / "*.csv")) == f"{folder}/b.csv, line 4: user_id is empty"
 
 
 @pytest.mark.parametrize("name", ["x'; DROP--.csv", "x[1].csv", "x*.csv", "x?.csv", 'x".csv', "ü {a}.csv", "k=1.csv"])
-def test_a_file_of_an_odd_name_is_just_that_file(folder: Path, name: str) -> None:
+def test_an_odd_file_name_is_not_a_pattern(folder: Path, name: str) -> None:
     for other in ("x1.csv", "xa.csv"):
         made(folder, other, "user_id\nother\n")
     assert ids_of(Audience.read(made(folder, name, "user_id\na\n"))) == ["a"]
@@ -354,7 +354,7 @@ def test_a_file_of_an_odd_name_is_just_that_file(folder: Path, name: str) -> Non
         ("no\x1b2J.txt", "there is no file "),
     ],
 )
-def test_a_path_that_can_not_be_read_is_refused_at_once(folder: Path, name: str, text: str) -> None:
+def test_a_path_that_can_not_be_read_is_an_error_at_once(folder: Path, name: str, text: str) -> None:
     (folder / "folder.csv").mkdir()
     (folder / "dangling.txt").symlink_to("nowhere")
     with pytest.raises(ValidationError) as caught:
@@ -363,7 +363,7 @@ def test_a_path_that_can_not_be_read_is_refused_at_once(folder: Path, name: str,
     assert "\x1b" not in str(caught.value)
 
 
-def test_a_file_that_may_not_be_opened_is_an_error_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_permission_is_a_validation_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = made(folder, "u.txt", "a\n")
     audience = Audience.read(path)
 
@@ -375,7 +375,7 @@ def test_a_file_that_may_not_be_opened_is_an_error_of_ours(folder: Path, monkeyp
         ids_of(audience)
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path) -> None:
+def test_a_file_that_changes_during_the_reading_is_an_error(folder: Path) -> None:
     path = made(folder, "u.txt", "a\n" * 300_000)
     reading = Audience.read(path).ids(distinct=False)
     next(reading)
@@ -385,7 +385,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path) -> None:
         list(reading)
 
 
-def test_the_source_tells_one_file_and_its_state_from_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_changes_with_the_file_and_its_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = made(folder, "u.txt", "a\n")
     os.utime(path, ns=(0, 1_700_000_000_000_000_001))
     first = Audience.read(path).source
@@ -405,13 +405,11 @@ def test_the_source_of_a_pattern_changes_with_any_of_its_files(folder: Path) -> 
     assert audience.source != first
 
 
-def test_only_parquet_knows_its_rows_beforehand(folder: Path) -> None:
+def test_only_parquet_counts_rows_without_reading(folder: Path) -> None:
     assert Audience.read(made(folder, "u.txt", "a\n")).count() is None
 
 
-def test_without_duckdb_text_is_read_and_parquet_says_what_to_install(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_duckdb_text_is_read_and_parquet_names_the_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     assert ids_of(Audience.read(made(folder, "u.csv", "user_id\na\n")), distinct=True) == ["a"]
     for build in (lambda: Audience.read(made(folder, "u.parquet", "")), lambda: Audience.query("SELECT 1")):

@@ -73,7 +73,7 @@ def test_both_can_be_asked_for(audience: Audience) -> None:
     assert ann.custom_fields == {"x": 1, "first_name": "Ann", "points": "3"}
 
 
-def test_a_mapping_is_filled_as_well_and_keeps_what_we_do_not_know(audience: Audience) -> None:
+def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience: Audience) -> None:
     message = {"title": {"en": "{{ first_name | 'you' }}"}, "new": {"x": "{{ first_name | 'you' }}"}}
     ann, _ = audience.personalize(message, into="text")
     assert ann.message == {"title": {"en": "Ann"}, "new": {"x": "{{ first_name | 'you' }}"}}
@@ -94,11 +94,11 @@ def test_requests_come_in_batches_and_again_and_are_counted(audience: Audience) 
     assert personal.duplicates == 1
 
 
-def test_repeated_users_are_kept_where_asked(audience: Audience) -> None:
+def test_repeated_users_are_kept_if_asked(audience: Audience) -> None:
     assert [each.user_ids for each in audience.personalize(MESSAGE, distinct=False)] == [("a",), ("b",), ("a",)]
 
 
-def test_only_the_columns_that_texts_ask_for_are_read(tmp_path: Path) -> None:
+def test_only_the_columns_of_placeholders_are_read(tmp_path: Path) -> None:
     path = tmp_path / "u.parquet"
     with duckdb.connect() as made:
         made.execute(f"COPY (SELECT 1 AS user_id, 'Ann' AS first_name, 'x'::BLOB AS b) TO '{path}' (FORMAT parquet)")
@@ -119,7 +119,7 @@ def test_only_the_columns_that_texts_ask_for_are_read(tmp_path: Path) -> None:
         ({"message": "Hi"}, r"\$.message"),
     ],
 )
-def test_what_can_not_be_sent_is_refused_before_anything_is_read(arguments: dict[str, Any], text: str) -> None:
+def test_a_message_that_can_not_be_sent_is_an_error_before_reading(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         Audience.lines(io.BytesIO(b"")).personalize(**arguments)
 
@@ -152,7 +152,7 @@ texts = st.dictionaries(st.sampled_from(["en", "de"]), st.lists(parts).map("".jo
         st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans()),
     ),
 )
-def test_what_is_filled_is_what_render_gives(
+def test_filled_texts_equal_those_of_render(
     title: dict[str, str], subtitle: dict[str, str], body: dict[str, str], row: dict[str, Any]
 ) -> None:
     given = {"title": title, "subtitle": subtitle, "body": body}

@@ -1,4 +1,4 @@
-"""Audiences from Parquet files and from SQL: which types are ids, what their columns become, what DuckDB may do."""
+"""Audiences from Parquet files and SQL: types of ids, values of columns, permissions of DuckDB."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SQL_TYPES = [
 
 
 @pytest.mark.parametrize(("value", "expected"), TYPES)
-def test_ids_of_parquet_come_as_the_text_of_what_is_stored(tmp_path: Path, value: str, expected: str) -> None:
+def test_ids_of_parquet_are_the_text_of_the_stored_value(tmp_path: Path, value: str, expected: str) -> None:
     audience = Audience.read(parquet(tmp_path / "u.parquet", f"SELECT 1 AS n, {value} AS user_id"))
     for distinct in (True, False):
         assert ids_of(audience, distinct=distinct) == [expected]
@@ -71,7 +71,7 @@ def test_ids_of_parquet_come_as_the_text_of_what_is_stored(tmp_path: Path, value
 
 
 @pytest.mark.parametrize(("value", "expected"), TYPES + SQL_TYPES)
-def test_ids_of_a_query_come_as_their_text(value: str, expected: str) -> None:
+def test_ids_of_a_query_are_the_text_of_the_value(value: str, expected: str) -> None:
     audience = Audience.query(f"SELECT {value} AS user_id")
     assert ids_of(audience, distinct=True) == ids_of(audience) == [expected]
 
@@ -92,7 +92,7 @@ def test_ids_of_a_query_come_as_their_text(value: str, expected: str) -> None:
         ("INTERVAL 1 DAY", "INTERVAL"),
     ],
 )
-def test_a_column_of_no_ids_is_refused_by_its_type(value: str, kind: str) -> None:
+def test_a_column_that_holds_no_ids_is_an_error_with_its_type(value: str, kind: str) -> None:
     told = refused(Audience.query(f"SELECT {value} AS user_id"))
     assert told.startswith(f"the query: user_id is of type {kind}; user ids are texts or whole numbers")
     assert "secret" not in told
@@ -105,7 +105,7 @@ def test_a_column_of_no_ids_is_refused_by_its_type(value: str, kind: str) -> Non
         ("''", "user_id is empty"),
     ],
 )
-def test_a_row_without_an_id_is_refused_by_its_number(tmp_path: Path, value: str, text: str) -> None:
+def test_a_row_without_an_id_is_an_error_with_its_number(tmp_path: Path, value: str, text: str) -> None:
     sql = f"SELECT CASE WHEN i = 30000 THEN {value} ELSE i::VARCHAR END AS user_id FROM range(50000) t(i)"
     path = parquet(tmp_path / "u.parquet", sql)
     assert refused(Audience.read(path)) == f"{path}, row 30001: {text}"
@@ -122,21 +122,21 @@ def test_a_row_without_an_id_is_refused_by_its_number(tmp_path: Path, value: str
         ('""', "empty"),
     ],
 )
-def test_json_that_is_no_id_is_refused_by_its_type(value: str, text: str) -> None:
+def test_json_that_is_not_an_id_is_an_error_with_its_type(value: str, text: str) -> None:
     told = refused(Audience.query(f"FROM (VALUES ('1'::JSON), ('{value}'::JSON)) t(user_id)"))
     assert told == f"the query, row 2: user_id is {text}"
 
 
-def test_an_integer_that_is_null_is_refused_by_its_row() -> None:
+def test_a_null_integer_is_an_error_with_its_row() -> None:
     audience = Audience.query("SELECT nullif(i, 7) AS user_id FROM range(9) t(i)")
     assert refused(audience) == "the query, row 8: user_id is NULL"
 
 
-def test_a_column_of_nothing_but_null_is_refused_by_its_first_row() -> None:
+def test_a_column_of_nulls_is_an_error_with_its_first_row() -> None:
     assert refused(Audience.query("SELECT NULL AS user_id")) == "the query, row 1: user_id is NULL"
 
 
-def test_where_a_second_look_finds_no_bad_row_it_is_refused_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         duckdb_reader._DuckdbSource,
         "_parts",
@@ -145,7 +145,7 @@ def test_where_a_second_look_finds_no_bad_row_it_is_refused_all_the_same(monkeyp
     assert refused(Audience.query("SELECT NULL::INTEGER AS user_id")) == "the query: user_id is NULL or empty in a row"
 
 
-def test_a_missing_column_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_a_missing_column_is_an_error_that_lists_the_columns(tmp_path: Path) -> None:
     path = parquet(tmp_path / "u.parquet", 'SELECT 1 AS "User ID", 2 AS n')
     told = refused(Audience.read(path))
     assert told == f"{path}: no column 'user_id', only User ID, n; did you mean primary_key='User ID'?"
@@ -175,7 +175,7 @@ def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path: Path) -> Non
     assert audience.count() == 45000
 
 
-def test_a_query_counts_what_it_read_and_what_was_repeated() -> None:
+def test_a_query_counts_its_rows_and_duplicates() -> None:
     audience = Audience.query("SELECT i % 3 AS user_id FROM range(10) t(i) ORDER BY i")
     assert audience.count() is None
     assert ids_of(audience) == [str(i % 3) for i in range(10)]
@@ -205,7 +205,7 @@ def test_chunks_of_parquet_are_encoded_as_the_wire_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x'; DROP--", "x[1]", "x*", "x?", 'x"', "ü {a,b}", "k=1", "%20", "http:"])
-def test_a_parquet_file_of_an_odd_name_is_just_that_file(tmp_path: Path, name: str) -> None:
+def test_an_odd_parquet_file_name_is_not_a_pattern(tmp_path: Path, name: str) -> None:
     for other in ("x1", "xa", "ü a"):
         parquet(tmp_path / f"{other}.parquet", "SELECT 'other' AS user_id")
     audience = Audience.read(parquet(tmp_path / f"{name}.parquet", "SELECT 'it' AS user_id"))
@@ -213,7 +213,7 @@ def test_a_parquet_file_of_an_odd_name_is_just_that_file(tmp_path: Path, name: s
     assert audience.count() == 1
 
 
-def test_many_parquet_files_go_by_the_names_of_their_columns(tmp_path: Path) -> None:
+def test_columns_of_several_parquet_files_are_matched_by_name(tmp_path: Path) -> None:
     (tmp_path / "day=1").mkdir()
     parquet(tmp_path / "day=1" / "a.parquet", "SELECT 'a' AS user_id, 1 AS n")
     parquet(tmp_path / "day=1" / "b.parquet", "SELECT 'x' AS m, 2 AS user_id")
@@ -223,25 +223,25 @@ def test_many_parquet_files_go_by_the_names_of_their_columns(tmp_path: Path) -> 
     assert "(2 files, " in audience.source
 
 
-def test_a_bad_row_of_one_of_many_parquet_files_names_that_file(tmp_path: Path) -> None:
+def test_a_bad_row_of_several_parquet_files_names_its_file(tmp_path: Path) -> None:
     parquet(tmp_path / "a.parquet", "SELECT 'a' AS user_id FROM range(10)")
     bad = parquet(tmp_path / "b.parquet", "FROM (VALUES ('a'), (NULL)) t(user_id)")
     assert refused(Audience.read(tmp_path / "*.parquet")) == f"{bad}, row 2: user_id is NULL"
 
 
 @pytest.mark.parametrize("content", [b"", b"user_id\nsecret\n", b"PAR1secretPAR1"])
-def test_what_is_no_parquet_file_is_refused_without_a_word_of_it(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_an_error_without_its_content(tmp_path: Path, content: bytes) -> None:
     path = made(tmp_path, "u.parquet", content)
     assert refused(Audience.read(path)) == f"{path}: damaged, or no Parquet file"
 
 
-def test_of_many_parquet_files_the_damaged_one_is_named(tmp_path: Path) -> None:
+def test_the_damaged_one_of_several_parquet_files_is_named(tmp_path: Path) -> None:
     parquet(tmp_path / "a.parquet", "SELECT 'a' AS user_id")
     bad = made(tmp_path, "b.parquet", b"PAR1")
     assert refused(Audience.read(tmp_path / "*.parquet")) == f"{bad}: damaged, or no Parquet file"
 
 
-def test_what_is_damaged_within_a_parquet_file_is_refused_as_well(tmp_path: Path) -> None:
+def test_damage_within_a_parquet_file_is_an_error(tmp_path: Path) -> None:
     path = parquet(tmp_path / "u.parquet", "SELECT i AS user_id FROM range(30000) t(i)")
     content = path.read_bytes()
     middle = len(content) // 2
@@ -249,7 +249,7 @@ def test_what_is_damaged_within_a_parquet_file_is_refused_as_well(tmp_path: Path
     assert refused(Audience.read(path)) == f"{path}: damaged, or no Parquet file"
 
 
-def test_a_parquet_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_a_parquet_file_that_changes_during_the_reading_is_an_error(tmp_path: Path) -> None:
     path = parquet(tmp_path / "u.parquet", "SELECT i AS user_id FROM range(30000) t(i)")
     reading = Audience.read(path).ids()
     next(reading)
@@ -308,7 +308,7 @@ def test_null_and_nan_are_left_out(value: str) -> None:
     assert columns_of(f"{value} AS it, 1 AS n") == {"n": 1}
 
 
-def test_a_column_that_json_has_no_form_for_is_refused_by_its_type() -> None:
+def test_a_column_without_a_form_in_json_is_an_error_with_its_type() -> None:
     with pytest.raises(
         ValidationError, match="the query: column it is of type BLOB, which JSON has no form for"
     ) as caught:
@@ -358,7 +358,9 @@ def test_a_query_is_any_one_select(sql: str) -> None:
         "UPDATE EXTENSIONS",
     ],
 )
-def test_what_is_not_one_select_is_refused_at_once(sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_that_is_not_one_select_is_an_error_at_once(
+    sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValidationError, match="the query is not one SELECT statement"):
         Audience.query(sql)
@@ -394,7 +396,7 @@ def test_the_words_of_duckdb_are_cut() -> None:
 
 
 @pytest.mark.parametrize("expression", ["'secret'::INTEGER", "error('secret')", "'secret'::JSON"])
-def test_an_error_that_may_quote_a_value_is_told_by_its_kind(expression: str) -> None:
+def test_an_error_that_may_quote_a_value_shows_only_its_kind(expression: str) -> None:
     audience = Audience.query(
         f"SELECT CASE WHEN i = 5 THEN {expression}::VARCHAR ELSE i::VARCHAR END AS user_id FROM range(9) t(i)"
     )
@@ -464,7 +466,7 @@ def folders(parent: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("end", ["closed", "failed", "read"])
-def test_what_is_spilled_is_private_and_removed_however_it_ends(
+def test_the_spill_folder_is_private_and_always_removed(
     end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -489,24 +491,24 @@ def test_what_is_spilled_is_private_and_removed_however_it_ends(
 
 @pytest.fixture
 def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB may use so little that it can't find the distinct ids of more than a few rows."""
+    """DuckDB has too little memory to find the distinct ids of many rows."""
     monkeypatch.setitem(duckdb_reader._SETTINGS, "memory_limit", "9MB")
 
 
 @pytest.mark.usefixtures("no_room")
-def test_what_duckdb_has_no_room_for_is_made_distinct_all_the_same() -> None:
+def test_distinct_ids_beyond_the_memory_of_duckdb_are_found() -> None:
     audience = Audience.query("SELECT 'user-' || (i % 200000) AS user_id FROM range(300000) t(i)")
     assert sorted(ids_of(audience, distinct=True)) == sorted(f"user-{i}" for i in range(200_000))
     assert audience.summary == AudienceSummary(read=300_000, users=200_000, duplicates=100_000)
 
 
 @pytest.mark.usefixtures("no_room")
-def test_a_query_that_needs_more_memory_than_there_is_is_refused() -> None:
+def test_a_query_that_needs_more_memory_is_an_error() -> None:
     audience = Audience.query("SELECT list(i::VARCHAR)[1] AS user_id FROM range(900000) t(i) GROUP BY i % 2")
     assert refused(audience) == "the query: DuckDB needs more than the 150MB it may use"
 
 
-def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_from_the_start_each_id_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(self: object, counts: object) -> Iterator[list[str]]:
         with duckdb_reader.duckdb_errors("it"):
             raise duckdb.OutOfMemoryException("no room")
@@ -518,7 +520,7 @@ def test_where_there_is_no_room_from_the_start_each_id_comes_once(monkeypatch: p
     assert audience.summary == AudienceSummary(read=3, users=2, duplicates=1)
 
 
-def test_where_the_room_ends_after_the_first_ids_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_after_the_first_ids_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def some(self: object, counts: object) -> Iterator[list[str]]:
         yield ["a"]
         with duckdb_reader.duckdb_errors("it"):

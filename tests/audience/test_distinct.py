@@ -1,4 +1,4 @@
-"""Each id once: in memory, on disk, and with rows; how much memory that takes."""
+"""Deduplication in memory, on disk and of rows, and the memory it takes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_ids_of_all_alphabets_survive_the_disk() -> None:
     assert sorted(through([users[:100], users[100:]], NEXT_TO_NOTHING)[0]) == sorted(users)
 
 
-def test_a_str_of_a_class_of_its_own_survives_the_disk_as_plain_text() -> None:
+def test_a_subclass_of_str_survives_the_disk_as_plain_text() -> None:
     class Name(str):
         __slots__ = ()
 
@@ -97,7 +97,7 @@ def test_a_str_of_a_class_of_its_own_survives_the_disk_as_plain_text() -> None:
     assert {*map(type, out)} == {str}
 
 
-def test_an_id_that_is_not_unicode_is_refused_where_it_would_be_written() -> None:
+def test_an_id_that_is_not_unicode_is_an_error_when_it_is_spilled() -> None:
     with Distinct(memory=NEXT_TO_NOTHING) as distinct:
         distinct.add(["a", "b"])
         with pytest.raises(ValidationError, match="lone surrogate"):

@@ -1,4 +1,4 @@
-"""One service for all tests of engines, in a process of its own."""
+"""One service for all tests of engines, in a separate process."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def _oracle() -> Iterator[Oracle]:
 
 @pytest.fixture
 def service(_oracle: Oracle) -> Oracle:
-    """The judge, with empty books."""
+    """The service, without requests so far."""
     _oracle.begin()
     return _oracle

@@ -1,4 +1,4 @@
-"""Users become chunks: nobody is lost, nobody is doubled, however the engine hands them over."""
+"""Users become chunks: no user is lost or doubled, however the engine batches them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def chunks(batches: list[pa.RecordBatch], max_users: int = 3) -> list[dict]:
 
 
 @given(st.integers(0, 60), st.sets(st.integers(0, 60)), st.integers(1, 9))
-def test_every_user_is_in_one_chunk_wherever_the_batches_end(users: int, cuts: set[int], max_users: int) -> None:
+def test_every_user_is_in_one_chunk_however_the_batches_are_cut(users: int, cuts: set[int], max_users: int) -> None:
     ids = [f"user-{number}" for number in range(users)]
     bounds = sorted({0, users, *(each for each in cuts if each <= users)})
     made = chunks([batch(ids[start:stop]) for start, stop in pairwise(bounds)], max_users)
@@ -59,13 +59,13 @@ def test_rows_without_an_id_are_counted_and_in_no_chunk() -> None:
     ]
 
 
-def test_where_all_rows_are_without_an_id_there_is_no_chunk() -> None:
+def test_rows_that_all_lack_an_id_make_no_chunk() -> None:
     made = chunks([batch([None], [3], fields=["{}"])])
     assert made == [{"chunk_id": NULL, "user_ids": [], "fields": [], "rows": 3}]
 
 
 @pytest.mark.parametrize("personal", [False, True])
-def test_what_comes_out_is_of_the_schema(personal: bool) -> None:
+def test_the_output_has_the_schema(personal: bool) -> None:
     given = batch(["a", "b", ""], fields=["{}"] * 3 if personal else None)
     large = given.cast(
         pa.schema([(name, pa.large_string() if name != "rows" else pa.int64()) for name in given.schema.names])

@@ -1,4 +1,4 @@
-"""The folder of a run: what is taken for one, who sees it, and what a crash leaves of it."""
+"""The folder of a run: valid paths, permissions, the manifest, reports, and the rest of a crash."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def mode(path: Path) -> int:
 @pytest.mark.parametrize(
     "given", ["s3a://bucket/run", "hdfs://name/run", "dbfs:/run", "file:///run", "abfss://a@b/run"]
 )
-def test_a_uri_is_refused(given: str) -> None:
+def test_a_uri_is_an_error(given: str) -> None:
     with pytest.raises(ConfigurationError, match="not a URI"):
         RunFolder(given)
 
 
 @pytest.mark.parametrize("given", ["", None, 7, b"run"])
-def test_what_is_no_path_is_refused(given: object) -> None:
+def test_a_value_that_is_not_a_path_is_an_error(given: object) -> None:
     with pytest.raises(ConfigurationError, match="path of a directory"):
         RunFolder(given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["a*", "a?", "[a]", "{a}", "a,b", "a:b", "a\\b", "a\nb"])
-def test_a_path_that_hadoop_would_read_as_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_path_that_hadoop_reads_as_a_pattern_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="can't take"):
         RunFolder(tmp_path / name)
 
@@ -99,7 +99,7 @@ def test_one_run_at_a_time(folder: RunFolder) -> None:
         pass
 
 
-def test_another_one_s_lock_is_told_from_a_folder_that_can_t_be_used(tmp_path: Path) -> None:
+def test_a_locked_folder_and_an_unusable_folder_have_different_errors(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunFileError, match="can't be used: "), RunFolder(tmp_path / "file").locked():
         pass
@@ -110,7 +110,7 @@ def test_another_one_s_lock_is_told_from_a_folder_that_can_t_be_used(tmp_path: P
     release()
 
 
-def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
     with pytest.raises(RunFileError, match="symbolic link"), RunFolder(tmp_path / "link").locked():
@@ -125,21 +125,21 @@ def test_the_manifest_comes_back(folder: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
-def test_a_manifest_that_can_t_be_read_is_told(folder: RunFolder, text: str) -> None:
+def test_a_damaged_manifest_is_an_error(folder: RunFolder, text: str) -> None:
     folder.path.mkdir()
     (folder.path / "manifest.json").write_text(text)
     with pytest.raises(RunFileError, match=r"manifest\.json can't be read"):
         folder.manifest()
 
 
-def test_a_manifest_of_another_version_is_told(folder: RunFolder) -> None:
+def test_a_manifest_of_another_version_is_an_error(folder: RunFolder) -> None:
     folder.path.mkdir()
     folder.seal(msgspec.structs.replace(MANIFEST, format=2))
     with pytest.raises(RunFileError, match="another version"):
         folder.manifest()
 
 
-def test_a_folder_that_is_full_is_told(folder: RunFolder) -> None:
+def test_a_folder_that_can_not_be_written_is_an_error(folder: RunFolder) -> None:
     folder.path.mkdir()
     (folder.path / "plan").touch()
     with pytest.raises(RunFileError, match="can't be written to"):
@@ -149,7 +149,7 @@ def test_a_folder_that_is_full_is_told(folder: RunFolder) -> None:
         folder.seal(MANIFEST)
 
 
-def test_what_was_left_of_a_plan_is_removed(folder: RunFolder) -> None:
+def test_the_rest_of_an_earlier_plan_is_removed(folder: RunFolder) -> None:
     folder.path.mkdir()
     left = folder.new_plan("1") / "part"
     left.touch()
@@ -159,7 +159,7 @@ def test_what_was_left_of_a_plan_is_removed(folder: RunFolder) -> None:
     assert not (folder.path / "plan").exists()
 
 
-def test_each_sending_has_outcomes_of_its_own(folder: RunFolder) -> None:
+def test_each_sending_has_its_own_outcomes(folder: RunFolder) -> None:
     folder.path.mkdir()
     folder.check_unsealed()
     assert [folder.new_outcomes().name for _ in range(3)] == ["0001", "0002", "0003"]
@@ -167,7 +167,7 @@ def test_each_sending_has_outcomes_of_its_own(folder: RunFolder) -> None:
         folder.check_unsealed()
 
 
-def test_the_last_outcomes_that_are_whole_count(folder: RunFolder) -> None:
+def test_the_last_complete_outcomes_count(folder: RunFolder) -> None:
     folder.path.mkdir()
     assert folder.concluded() is None
     first, second, _ = (folder.new_outcomes() for _ in range(3))
@@ -177,7 +177,7 @@ def test_the_last_outcomes_that_are_whole_count(folder: RunFolder) -> None:
     assert folder.concluded() == (second, SendingSummary(accepted=2))
 
 
-def test_a_later_sending_that_did_not_end_is_seen(folder: RunFolder) -> None:
+def test_a_later_sending_that_did_not_conclude_is_noticed(folder: RunFolder) -> None:
     folder.path.mkdir()
     assert not folder.is_underway()
     first = folder.new_outcomes()
@@ -190,7 +190,7 @@ def test_a_later_sending_that_did_not_end_is_seen(folder: RunFolder) -> None:
     assert folder.is_underway()
 
 
-def test_outcomes_that_can_not_be_concluded_leave_users_unknown(folder: RunFolder) -> None:
+def test_users_are_unknown_if_their_outcomes_can_not_be_concluded(folder: RunFolder) -> None:
     folder.path.mkdir()
     outcomes = folder.new_outcomes()
     outcomes.with_suffix(".json").mkdir()
@@ -199,14 +199,14 @@ def test_outcomes_that_can_not_be_concluded_leave_users_unknown(folder: RunFolde
     assert told.value.outcome is Outcome.UNKNOWN
 
 
-def test_a_store_is_known_by_the_runs_own_claim(tmp_path: Path) -> None:
+def test_a_store_is_recognized_by_the_sentinel(tmp_path: Path) -> None:
     make = partial(DirectoryClaims, tmp_path / "claims")
     plant_sentinel(make, "f00d")
     assert (has_sentinel(make, "f00d"), has_sentinel(make, "beef")) == (True, False)
     assert not has_sentinel(partial(DirectoryClaims, tmp_path / "others"), "f00d")
 
 
-def test_an_executor_with_claims_of_its_own_is_told(folder: RunFolder, tmp_path: Path) -> None:
+def test_an_executor_with_other_claims_is_an_error(folder: RunFolder, tmp_path: Path) -> None:
     folder.path.mkdir()
     folder.seal(MANIFEST)
     sending = PushOptions(
@@ -217,13 +217,13 @@ def test_an_executor_with_claims_of_its_own_is_told(folder: RunFolder, tmp_path:
         next(sender([]))
 
 
-async def test_the_runs_own_claim_is_made_and_found_where_a_loop_runs_too(tmp_path: Path) -> None:
+async def test_the_sentinel_works_inside_a_running_loop(tmp_path: Path) -> None:
     make = partial(DirectoryClaims, tmp_path / "claims")
     plant_sentinel(make, "f00d")
     assert has_sentinel(make, "f00d")
 
 
-def test_a_store_that_fails_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+def test_a_failing_store_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(ClaimStoreError, match=r"the claim store failed \(FileNotFoundError\)"):
         has_sentinel(partial(DirectoryClaims, tmp_path / "no" / "claims"), "f00d")
     (tmp_path / "else").mkdir()
@@ -249,7 +249,7 @@ class Clinging(MemoryClaims):
 @pytest.mark.parametrize(
     ("error", "told"), [(OSError("redis://user:secret@host is gone"), "OSError"), (None, "TimeoutError")]
 )
-def test_a_store_that_does_not_close_is_logged_by_its_kind(
+def test_a_store_that_does_not_close_is_logged_with_the_kind_of_error(
     error: Exception | None, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert call_store(partial(Clinging, error), lambda store: store.get([digest_of_key("f00d")])) == [None]
@@ -259,18 +259,18 @@ def test_a_store_that_does_not_close_is_logged_by_its_kind(
 # -- what is compared -----------------------------------------------------------------------------------------------
 
 
-def test_the_same_run_is_taken_up() -> None:
+def test_the_same_run_is_resumed() -> None:
     assert mismatch(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + DAY) is None
 
 
 @pytest.mark.parametrize("name", WANTED)
-def test_another_one_is_not(name: str) -> None:
+def test_another_run_is_not_resumed(name: str) -> None:
     why = mismatch(MANIFEST, WANTED | {name: "another"}, claim_ttl=DAY, now=MANIFEST.created)
     assert why is not None
     assert name in why.replace(" ", "_").replace("claim_store", "claims").replace("message", "digest message")
 
 
-def test_a_run_whose_claims_may_expire_while_it_is_sent_is_not() -> None:
+def test_a_run_whose_claims_may_expire_is_not_resumed() -> None:
     why = mismatch(MANIFEST, WANTED, claim_ttl=3 * DAY, now=MANIFEST.created + 1.1 * DAY)
     assert why == (
         "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept. Nothing is sent: claims that "
@@ -278,7 +278,7 @@ def test_a_run_whose_claims_may_expire_while_it_is_sent_is_not() -> None:
     )
 
 
-def test_a_digest_is_of_all_that_is_sent() -> None:
+def test_a_digest_covers_everything_sent() -> None:
     told = [
         digest_of({"title": {"en": "Hello"}}, None, ()),
         digest_of({"title": {"en": "Hello!"}}, None, ()),
@@ -349,7 +349,7 @@ def test_the_report_is_written_as_csv(folder: RunFolder, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_outcomes_that_can_t_be_read_are_told(folder: RunFolder, damage: str) -> None:
+def test_damaged_outcomes_are_an_error(folder: RunFolder, damage: str) -> None:
     report = concluded(folder)
     part = Path(report.file) / "part-0.parquet"
     part.write_bytes(part.read_bytes()[:-9])
@@ -359,7 +359,7 @@ def test_outcomes_that_can_t_be_read_are_told(folder: RunFolder, damage: str) ->
         list(report.rows())
 
 
-def test_where_there_is_no_report_that_is_told(folder: RunFolder) -> None:
+def test_a_report_without_a_run_is_an_error(folder: RunFolder) -> None:
     with pytest.raises(RunFileError, match="there is no run"):
         read_report(folder.path)
     with pytest.raises(RunFileError, match="there is no run"):

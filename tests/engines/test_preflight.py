@@ -1,4 +1,4 @@
-"""What is found wrong before anything is planned: the arguments of a broadcast by Spark."""
+"""The checks of a broadcast by Spark before anything is planned."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def sending(**given: Any) -> Any:
         ({"proxy": "ftp://proxy"}, "proxy"),
     ],
 )
-def test_what_no_executor_could_use_is_refused(given: dict[str, Any], said: str) -> None:
+def test_an_option_that_no_executor_could_use_is_an_error(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as told:
         sending(**given)
     assert KEY not in str(told.value)
 
 
 @pytest.mark.parametrize("name", ["on_event", "ssl", "nothing"])
-def test_what_is_no_option_of_executors_is_named(name: str) -> None:
+def test_an_option_that_executors_do_not_have_is_named(name: str) -> None:
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
         sending(**{name: None})
 
 
-def test_the_address_is_that_of_the_driver_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUSHSDK_BASE_URL", "https://elsewhere.example/")
     assert sending(base_url=None).base_url == "https://elsewhere.example"
     monkeypatch.delenv("PUSHSDK_BASE_URL")
@@ -72,7 +72,7 @@ def test_the_address_is_that_of_the_driver_s_environment(monkeypatch: pytest.Mon
         sending(base_url=None)
 
 
-def test_all_that_is_given_reaches_the_executor() -> None:
+def test_every_option_reaches_the_executor() -> None:
     given = {
         "retry": RetryPolicy.none(),
         "timeout": Timeout(total=1.0),
@@ -98,7 +98,7 @@ def test_the_rate_is_divided_among_the_tasks() -> None:
     assert "rate" not in sending().divided(8, 1000).of_task(0)
 
 
-def test_chunks_that_were_planned_larger_are_still_sent() -> None:
+def test_larger_chunks_of_an_earlier_plan_are_still_sent() -> None:
     assert sending(batching=Batching(max_users=10)).divided(1, 1000).batching.max_users == 1000
     assert sending().divided(1, 100).batching.max_users == Batching().max_users
 
@@ -135,7 +135,7 @@ KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
         ({"spark.master": "local[2]", "spark.speculation": "true"}, "speculation"),
     ],
 )
-def test_settings_that_send_twice_or_show_the_key_are_refused(settings: dict[str, str], said: str | None) -> None:
+def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str, str], said: str | None) -> None:
     session: Any = Session(settings)
     if said is None:
         check_spark(session, MemoryClaims)
@@ -146,13 +146,13 @@ def test_settings_that_send_twice_or_show_the_key_are_refused(settings: dict[str
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "spark://somewhere:7077", "yarn"])
-def test_where_one_failure_ends_it_that_is_told(master: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_that_ends_with_one_failure_is_warned_about(master: str, caplog: pytest.LogCaptureFixture) -> None:
     session: Any = Session({"spark.master": master, "spark.task.maxFailures": "1"})
     check_spark(session, MemoryClaims)
     assert ("spark.task.maxFailures is 1" in caplog.text) is (not master.startswith("local"))
 
 
-def test_claims_of_one_machine_are_refused_where_there_are_several(tmp_path: Path) -> None:
+def test_claims_of_one_machine_are_an_error_on_a_cluster(tmp_path: Path) -> None:
     local: Any = Session({"spark.master": "local[2]"})
     several: Any = Session({})
     make = partial(SqliteClaims, tmp_path / "claims.db")
@@ -173,7 +173,7 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
     assert store.timeout == 30.0
 
 
-def test_another_store_is_known_by_its_kind(tmp_path: Path) -> None:
+def test_another_store_is_identified_by_its_kind(tmp_path: Path) -> None:
     make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86400.0)
     assert checked_claims(make, tmp_path) == (make, "SqliteClaims", 86400.0)
     with pytest.raises(ConfigurationError, match="claim_ttl must be a day or more here"):
@@ -189,7 +189,7 @@ def test_another_store_is_known_by_its_kind(tmp_path: Path) -> None:
         (ClaimStore, None),
     ],
 )
-def test_what_keeps_no_claims_is_refused(given: Any, said: str | None, tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_claim_store_is_an_error(given: Any, said: str | None, tmp_path: Path) -> None:
     with pytest.raises(TypeError if said is None else ConfigurationError, match=said):
         checked_claims(given, tmp_path)
 
@@ -228,22 +228,22 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
         ("placeholders", ["age", "age"], "each once"),
     ],
 )
-def test_fields_that_make_no_sense_are_refused(personal: Any, fields: Any, said: str) -> None:
+def test_wrong_fields_are_an_error(personal: Any, fields: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         BroadcastSpec(MESSAGE, None, personal, fields, "user_id").checked_fields(COLUMNS)
 
 
-def test_where_no_placeholder_names_a_column_that_is_told() -> None:
+def test_placeholders_that_name_no_column_are_an_error() -> None:
     with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
         BroadcastSpec({"title": {"en": "Hello"}}, None, "placeholders", None, "user_id").checked_fields(COLUMNS)
 
 
-def test_what_is_no_message_is_refused() -> None:
+def test_a_value_that_is_not_a_message_is_an_error() -> None:
     with pytest.raises(ValidationError, match="message"):
         BroadcastSpec(7, None, "placeholders", None, "user_id").checked_fields(COLUMNS)
 
 
-def test_an_order_shows_no_text() -> None:
+def test_the_repr_of_a_spec_shows_no_text() -> None:
     assert (
         repr(BroadcastSpec(MESSAGE, {"a": "secret"}, "placeholders", None, "user_id"))
         == "BroadcastSpec('placeholders')"

@@ -103,7 +103,7 @@ def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, s
     assert {json.dumps(fields) for _, fields in service.texts().values()} == {'{"a": 1}'}
 
 
-def test_ids_that_a_collation_holds_equal_are_two(spark: SparkSession, send: Any, service: Oracle) -> None:
+def test_ids_that_a_collation_holds_equal_are_two_users(spark: SparkSession, send: Any, service: Oracle) -> None:
     df = spark.sql("SELECT col1 COLLATE UTF8_LCASE AS user_id FROM VALUES ('Ann'), ('ann')")
     assert df.distinct().count() == 1
     assert send(df, HELLO).accepted == 2
@@ -190,7 +190,7 @@ def test_the_frame_is_evaluated_once_whatever_its_owner_does_with_it(
 # -- what the service does ------------------------------------------------------------------------------------------
 
 
-def test_lost_answers_and_throttles_double_and_lose_nobody(audience: Audience, send: Any, service: Oracle) -> None:
+def test_lost_responses_and_throttles_double_and_lose_no_user(audience: Audience, send: Any, service: Oracle) -> None:
     service.begin(
         [
             Fault.reset_after(every=9, name="lost"),
@@ -213,7 +213,7 @@ def test_lost_answers_and_throttles_double_and_lose_nobody(audience: Audience, s
     assert service.requests == 0
 
 
-def test_a_key_that_is_refused_stops_it_and_the_rest_is_sent_later(
+def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(
     audience: Audience, send: Any, service: Oracle
 ) -> None:
     service.begin([Fault.status(401)])
@@ -264,7 +264,7 @@ def test_a_run_of_something_else_is_refused(
         (["true AS user_id"], "of type boolean"),
     ],
 )
-def test_what_is_no_id_is_found_before_anything_is_sent(
+def test_a_row_without_an_id_is_an_error_before_anything_is_sent(
     spark: SparkSession, send: Any, service: Oracle, tmp_path: Path, sql: list[str], said: str
 ) -> None:
     with pytest.raises(ValidationError, match=said):
@@ -273,7 +273,7 @@ def test_what_is_no_id_is_found_before_anything_is_sent(
     assert not (tmp_path / "run" / "plan").exists()
 
 
-def test_a_column_that_json_has_no_form_for_is_refused(audience: Audience, send: Any) -> None:
+def test_a_column_without_a_form_in_json_is_an_error(audience: Audience, send: Any) -> None:
     df = audience(7, photo="binary('x')")
     with pytest.raises(ValidationError, match="'photo' is of type binary"):
         send(df, HELLO, personal="custom_fields", fields=["photo"])
@@ -282,7 +282,7 @@ def test_a_column_that_json_has_no_form_for_is_refused(audience: Audience, send:
 
 
 @pytest.mark.parametrize("df", [None, [{"user_id": "a"}]])
-def test_what_is_no_frame_of_spark_is_refused(send: Any, df: Any) -> None:
+def test_a_value_that_is_not_a_frame_is_an_error(send: Any, df: Any) -> None:
     with pytest.raises(ValidationError, match="df must be a DataFrame of Spark"):
         send(df, HELLO)
 
@@ -304,7 +304,7 @@ def test_tasks_are_a_whole_number(audience: Audience, send: Any, tasks: Any) -> 
         send(audience(1), HELLO, tasks=tasks)
 
 
-def test_what_fails_in_the_frame_is_as_spark_tells_it(audience: Audience, send: Any) -> None:
+def test_an_error_of_the_frame_is_raised_unchanged(audience: Audience, send: Any) -> None:
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
@@ -319,7 +319,9 @@ def _no_claims(driver: int, folder: Path) -> DirectoryClaims:
     return DirectoryClaims(folder / "claims" if os.getpid() == driver else folder / "no" / "claims")
 
 
-def test_a_failed_job_says_why_and_how_to_go_on(audience: Audience, send: Any, service: Oracle, tmp_path: Path) -> None:
+def test_a_failed_job_names_the_cause_and_the_fix(
+    audience: Audience, send: Any, service: Oracle, tmp_path: Path
+) -> None:
     with pytest.raises(BroadcastError) as told:
         send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
     assert re.search(
@@ -342,7 +344,7 @@ def test_a_failed_job_says_why_and_how_to_go_on(audience: Audience, send: Any, s
     assert service.users() == names()
 
 
-def test_a_job_that_fails_in_the_middle_leaves_what_is_known_and_the_way_on(
+def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
     def ends(self: Any, batches: Any) -> Any:
@@ -381,7 +383,7 @@ def test_a_job_that_fails_in_the_middle_leaves_what_is_known_and_the_way_on(
     assert set(service.users().values()) == {1}
 
 
-def test_outcomes_that_can_not_be_counted_are_a_job_that_failed(
+def test_outcomes_that_can_not_be_counted_fail_the_job(
     audience: Audience, send: Any, service: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -392,7 +394,7 @@ def test_outcomes_that_can_not_be_counted_are_a_job_that_failed(
     assert service.users() == names(10)
 
 
-def test_an_executor_that_does_not_see_the_folder_is_told(
+def test_an_executor_that_does_not_see_the_folder_is_an_error(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
     from pushsdk.spark import _run
@@ -409,7 +411,7 @@ def test_an_executor_that_does_not_see_the_folder_is_told(
     assert service.requests == 0
 
 
-def test_executors_without_the_package_are_told_of(
+def test_executors_without_the_package_are_an_error(
     audience: Audience, send: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def freeze(*_: Any, **__: Any) -> None:
@@ -421,7 +423,7 @@ def test_executors_without_the_package_are_told_of(
 
 
 @pytest.mark.parametrize("kept", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
-def test_outcomes_that_are_not_of_each_once_are_told(
+def test_outcomes_that_are_not_of_each_user_once_are_an_error(
     audience: Audience, send: Any, service: Oracle, kept: list[int]
 ) -> None:
     from pushsdk.spark import _run
@@ -443,7 +445,7 @@ def test_outcomes_that_are_not_of_each_once_are_told(
 # -- the parts, here and not in an executor -------------------------------------------------------------------------
 
 
-def test_what_runs_in_an_executor_looks_for_the_folder_first(service: Oracle, tmp_path: Path) -> None:
+def test_a_task_checks_the_folder_first(service: Oracle, tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"user_id": ["a", "b"], "rows": pa.array([1, 1], pa.int64())})
     assert [chunk["chunk_id"] for each in ChunkPartition(str(tmp_path), 1)([rows]) for chunk in each.to_pylist()] == [
         "00000-000000",
@@ -454,7 +456,7 @@ def test_what_runs_in_an_executor_looks_for_the_folder_first(service: Oracle, tm
 
 
 @pytest.mark.parametrize("left", ["nothing", "a folder", "a folder in it"])
-def test_a_run_whose_claims_were_emptied_is_not_taken_up(
+def test_a_run_whose_claims_were_removed_is_not_resumed(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path, left: str
 ) -> None:
     service.fail([Fault.status(401)])
@@ -471,7 +473,7 @@ def test_a_run_whose_claims_were_emptied_is_not_taken_up(
     assert claims.exists() is (left != "nothing")
 
 
-def test_a_run_that_is_through_is_told_without_its_claims(
+def test_a_complete_run_is_reported_without_its_claims(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
     report = send(audience(), HELLO)
@@ -480,7 +482,7 @@ def test_a_run_that_is_through_is_told_without_its_claims(
     assert service.users() == names()
 
 
-def test_a_run_is_not_taken_up_with_another_store(
+def test_a_run_is_not_resumed_with_another_store(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
     service.fail([Fault.status(401)])
@@ -491,9 +493,7 @@ def test_a_run_is_not_taken_up_with_another_store(
     assert service.users() == {}
 
 
-def test_what_sends_in_an_executor_knows_its_run(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_a_task_checks_the_run_of_the_folder(audience: Audience, send: Any, service: Oracle, tmp_path: Path) -> None:
     send(audience(3), HELLO)
     folder = RunFolder(tmp_path / "run")
     manifest = folder.manifest()
@@ -546,7 +546,7 @@ def test_each_task_knows_which_part_of_the_rate_is_its_own(
 # -- what must not be seen ------------------------------------------------------------------------------------------
 
 
-def test_the_key_is_nowhere(
+def test_the_key_is_in_no_file(
     spark: SparkSession,
     audience: Audience,
     send: Any,

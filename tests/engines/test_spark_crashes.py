@@ -1,4 +1,4 @@
-"""Spark loses workers, executors and drivers in the middle, and starts things twice: nobody is doubled, nobody lost."""
+"""Spark loses workers, executors and drivers in the middle, and starts tasks twice: no user is doubled or lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 installed("spark")
 
 USERS = 20_000
-# So long that some requests are on their way whenever somebody is killed.
+# So long that some requests are in flight at every kill.
 SLOW = Fault.delay(0.05, name="slow")
 ROUGH = [
     Fault.reset_after(every=23, name="lost"),
@@ -43,7 +43,7 @@ def audience(spark: SparkSession, users: int = USERS) -> DataFrame:
 
 
 def judge(report: SparkReport, service: Oracle, *, unknown: int, least: int = 1, users: int = USERS) -> None:
-    """Nobody doubled, nobody lost, and of few it is unknown."""
+    """No user is doubled or lost, and few are unknown."""
     pushed = service.users()
     assert [user for user, times in pushed.items() if times > 1] == []
     told = [(row.user_id, row.outcome) for row in report.rows()]
@@ -89,7 +89,7 @@ def test_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path, 
 
 
 def test_each_has_his_own_message_and_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path) -> None:
-    # Long beside the time of a claim: requests are in flight whenever somebody is killed.
+    # Longer than a claim takes: requests are in flight at every kill.
     service.begin([Fault.delay(0.1)])
     with spark_session("local[2,4]", tmp_path) as spark:
         given = {"personal": "custom_fields", "fields": ["number"], **CALM}
@@ -100,7 +100,7 @@ def test_each_has_his_own_message_and_the_python_of_the_executors_is_killed(serv
         assert [user for user, (_, own) in service.texts().items() if user != f"user-{own['number']}"] == []
 
 
-def test_a_driver_is_killed_and_another_takes_the_run_up_with_other_tasks(service: Oracle, tmp_path: Path) -> None:
+def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service: Oracle, tmp_path: Path) -> None:
     service.begin([SLOW])
     run = tmp_path / "run"
     command = [sys.executable, "-m", "support.engine_driver", str(USERS), str(run)]
@@ -179,7 +179,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
 
 def _awaited(log: Path, words: str) -> str:
-    """What follows the words in a log, once they are there."""
+    """Return the text that follows the words in a log, once the log has them."""
     with subprocess.Popen(
         ["tail", "-F", "-n", "+1", str(log)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as tail:
@@ -205,7 +205,7 @@ def _until_speculated(service: Oracle, notes: Path) -> None:
     service.fail([SLOW])
 
 
-def test_speculation_is_refused_and_doubles_nobody_where_it_runs(service: Oracle, tmp_path: Path) -> None:
+def test_speculation_is_an_error_and_doubles_no_user_if_forced(service: Oracle, tmp_path: Path) -> None:
     # One task can't end before Spark has started it a second time.
     service.begin([Fault.status(429, headers={"Retry-After": "0"}, user="user-77", name="straggler"), SLOW])
     settings = {

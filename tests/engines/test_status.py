@@ -1,4 +1,4 @@
-"""What the folder of a run says while it is being sent, and after a job that failed: judged by the service."""
+"""Reports of a run during its sending and after a failed job, compared with the service's count."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def counts(report: SparkReport) -> tuple[int, int, int, int]:
     return report.accepted, report.rejected, report.unknown, report.not_sent
 
 
-def test_after_a_job_that_failed_it_is_what_the_claims_say(run: Run, service: Oracle) -> None:
+def test_after_a_failed_job_the_report_shows_the_claims(run: Run, service: Oracle) -> None:
     service.begin([Fault.status(404, user="user-5"), Fault.reset_after(user="user-15")])
     assert run.send(4) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10}
     report = read_report(run.folder.path)
@@ -114,7 +114,7 @@ def test_after_a_job_that_failed_it_is_what_the_claims_say(run: Run, service: Or
     assert len(file.getvalue().splitlines()) == 11
 
 
-def test_of_those_of_a_chunk_that_ended_differently_each_is_told(run: Run, service: Oracle) -> None:
+def test_users_of_one_chunk_are_reported_with_their_own_outcomes(run: Run, service: Oracle) -> None:
     service.begin([Fault.status(404, user="user-5"), Fault.reset_after(user="user-7")])
     run.send(1, personal="custom_fields")
     told = {row.user_id: row.outcome.value for row in read_report(run.folder.path).rows()}
@@ -125,14 +125,14 @@ def test_of_those_of_a_chunk_that_ended_differently_each_is_told(run: Run, servi
     assert Counter(told.values()) == {"ACCEPTED": 8, "REJECTED": 1, "UNKNOWN": 1, "NOT_SENT": 50}
 
 
-def test_while_it_is_sent_that_is_told(run: Run, service: Oracle) -> None:
+def test_a_report_during_the_sending_is_in_use(run: Run, service: Oracle) -> None:
     with run.folder.locked():
         run.send(2)
         report = read_report(run.folder.path)
     assert (report.in_use, report.stopped, counts(report)) == (True, None, (20, 0, 0, 40))
 
 
-def test_a_later_sending_that_failed_is_told_of_all_and_not_the_one_before(run: Run, service: Oracle) -> None:
+def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run: Run, service: Oracle) -> None:
     run.folder.conclude(run.folder.path / "outcomes" / "0001", SendingSummary(not_sent=USERS))
     assert read_report(run.folder.path).file
     run.folder.new_outcomes()
@@ -140,7 +140,7 @@ def test_a_later_sending_that_failed_is_told_of_all_and_not_the_one_before(run: 
     assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
 
 
-def test_a_sending_that_ends_while_it_is_read_is_not_told_as_the_one_before(
+def test_a_sending_that_concludes_during_the_report_is_not_taken_for_the_one_before(
     run: Run, service: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run.folder.conclude(run.folder.path / "outcomes" / "0001", SendingSummary(not_sent=USERS))
@@ -156,14 +156,14 @@ def test_a_sending_that_ends_while_it_is_read_is_not_told_as_the_one_before(
     assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
 
 
-def test_what_is_no_folder_has_no_run(tmp_path: Path) -> None:
+def test_a_file_is_not_a_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunFileError, match=r"file: its manifest\.json can't be read"):
         read_report(tmp_path / "file")
 
 
 @pytest.mark.parametrize("left", [(), ("pushsdk-claims",)], ids=["all", "the claims"])
-def test_where_the_claims_have_gone_nothing_is_known_and_none_are_made(run: Run, left: tuple[str, ...]) -> None:
+def test_missing_claims_are_an_error_and_are_not_created(run: Run, left: tuple[str, ...]) -> None:
     shutil.rmtree(run.folder.claims)
     if left:
         run.folder.claims.mkdir()
@@ -173,13 +173,13 @@ def test_where_the_claims_have_gone_nothing_is_known_and_none_are_made(run: Run,
     assert run.folder.claims.exists() is bool(left)
 
 
-def test_what_another_claim_store_knows_is_not_guessed(run: Run) -> None:
+def test_outcomes_in_another_claim_store_are_not_guessed(run: Run) -> None:
     run.folder.seal(msgspec.structs.replace(MANIFEST, claims="RedisClaims"))
     with pytest.raises(RunFileError, match=r"known to its claim store alone \(RedisClaims\): call broadcast"):
         read_report(run.folder.path)
 
 
-def test_a_plan_that_is_damaged_is_told(run: Run) -> None:
+def test_a_damaged_plan_is_an_error(run: Run) -> None:
     part = run.folder.plan(RUN) / "part-1.parquet"
     data = part.read_bytes()
     part.write_bytes(data[:-9])
@@ -199,7 +199,7 @@ def test_a_plan_that_is_damaged_is_told(run: Run) -> None:
     [b"{}", json.dumps({"fingerprint": "f", "claimed_at": 1.0, "users": [["ACCEPTED", SIZE + 1, 204]]}).encode()],
     ids=["none", "of other users"],
 )
-def test_a_claim_that_is_of_something_else_is_told(run: Run, record: bytes) -> None:
+def test_a_claim_with_another_content_is_an_error(run: Run, record: bytes) -> None:
     run.put(2, record)
     with pytest.raises(RunFileError, match=r"claims can't be read: .* holds something else than it was given") as told:
         read_report(run.folder.path)

@@ -1,4 +1,4 @@
-"""What `pushsdk.spark` offers, also where Spark is missing."""
+"""The public names of `pushsdk.spark`, also without Spark."""
 
 from __future__ import annotations
 
