@@ -97,10 +97,10 @@ def test_a_line_that_is_not_text_is_an_error_with_its_number(
     folder: Path, content: bytes | str, line: int, text: str
 ) -> None:
     path = made(folder, "users.txt", content)
-    told = refused(Audience.read(path))
-    assert told.startswith(f"{path}, line {line}: ")
-    assert text in told
-    assert "secret" not in told
+    message = refused(Audience.read(path))
+    assert message.startswith(f"{path}, line {line}: ")
+    assert text in message
+    assert "secret" not in message
 
 
 def test_a_line_of_just_64_kib_is_read(folder: Path) -> None:
@@ -203,10 +203,10 @@ def test_blank_lines_of_csv_are_counted(folder: Path) -> None:
 )
 def test_a_bad_line_of_csv_is_refused_by_its_number(folder: Path, content: bytes | str, line: int, text: str) -> None:
     path = made(folder, "u.csv", content)
-    told = refused(Audience.read(path))
-    assert told.startswith(f"{path}, line {line}: ")
-    assert text in told
-    assert "secret" not in told
+    message = refused(Audience.read(path))
+    assert message.startswith(f"{path}, line {line}: ")
+    assert text in message
+    assert "secret" not in message
 
 
 def test_a_column_named_twice_is_an_error_only_if_it_is_read(folder: Path) -> None:
@@ -228,9 +228,9 @@ def test_a_column_named_twice_is_an_error_only_if_it_is_read(folder: Path) -> No
 )
 def test_a_missing_column_is_an_error_that_lists_the_columns(folder: Path, header: str, key: str, text: str) -> None:
     path = made(folder, "u.csv", f"{header}\n")
-    told = refused(Audience.read(path, primary_key=key))
-    assert text in told
-    assert told.startswith(f"{path}: ")
+    message = refused(Audience.read(path, primary_key=key))
+    assert text in message
+    assert message.startswith(f"{path}: ")
 
 
 # -- JSON lines -----------------------------------------------------------------------------------------------------
@@ -297,10 +297,10 @@ def test_the_other_fields_of_json_keep_their_values(folder: Path) -> None:
 )
 def test_a_bad_line_of_json_is_refused_by_its_number(folder: Path, content: bytes | str, line: int, text: str) -> None:
     path = made(folder, "u.jsonl", content)
-    told = refused(Audience.read(path))
-    assert told.startswith(f"{path}, line {line}: ")
-    assert text in told
-    assert "secret" not in told
+    message = refused(Audience.read(path))
+    assert message.startswith(f"{path}, line {line}: ")
+    assert text in message
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize("depth", [91, 300, 900])

@@ -93,9 +93,9 @@ def test_ids_of_a_query_are_the_text_of_the_value(value: str, expected: str) -> 
     ],
 )
 def test_a_column_that_holds_no_ids_is_an_error_with_its_type(value: str, kind: str) -> None:
-    told = refused(Audience.query(f"SELECT {value} AS user_id"))
-    assert told.startswith(f"the query: user_id is of type {kind}; user ids are texts or whole numbers")
-    assert "secret" not in told
+    message = refused(Audience.query(f"SELECT {value} AS user_id"))
+    assert message.startswith(f"the query: user_id is of type {kind}; user ids are texts or whole numbers")
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_row_without_an_id_is_an_error_with_its_number(tmp_path: Path, value: 
     ],
 )
 def test_json_that_is_not_an_id_is_an_error_with_its_type(value: str, text: str) -> None:
-    told = refused(Audience.query(f"FROM (VALUES ('1'::JSON), ('{value}'::JSON)) t(user_id)"))
-    assert told == f"the query, row 2: user_id is {text}"
+    message = refused(Audience.query(f"FROM (VALUES ('1'::JSON), ('{value}'::JSON)) t(user_id)"))
+    assert message == f"the query, row 2: user_id is {text}"
 
 
 def test_a_null_integer_is_an_error_with_its_row() -> None:
@@ -147,8 +147,8 @@ def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(monkeypatch:
 
 def test_a_missing_column_is_an_error_that_lists_the_columns(tmp_path: Path) -> None:
     path = parquet(tmp_path / "u.parquet", 'SELECT 1 AS "User ID", 2 AS n')
-    told = refused(Audience.read(path))
-    assert told == f"{path}: no column 'user_id', only User ID, n; did you mean primary_key='User ID'?"
+    message = refused(Audience.read(path))
+    assert message == f"{path}: no column 'user_id', only User ID, n; did you mean primary_key='User ID'?"
     assert ids_of(Audience.read(path, primary_key="User ID")) == ["1"]
 
 
@@ -381,10 +381,10 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(
 def test_wrong_sql_is_refused_at_once_in_the_words_of_duckdb(sql: str, text: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Audience.query(sql)
-    told = str(caught.value)
-    assert text in told
-    assert "\x1b" not in told
-    assert "\n" not in told
+    message = str(caught.value)
+    assert text in message
+    assert "\x1b" not in message
+    assert "\n" not in message
     assert caught.value.__suppress_context__
 
 
@@ -400,9 +400,9 @@ def test_an_error_that_may_quote_a_value_shows_only_its_kind(expression: str) ->
     audience = Audience.query(
         f"SELECT CASE WHEN i = 5 THEN {expression}::VARCHAR ELSE i::VARCHAR END AS user_id FROM range(9) t(i)"
     )
-    told = refused(audience)
-    assert told.startswith("the query: DuckDB stopped with ")
-    assert "secret" not in told
+    message = refused(audience)
+    assert message.startswith("the query: DuckDB stopped with ")
+    assert "secret" not in message
 
 
 def test_a_query_reads_files(tmp_path: Path) -> None:
@@ -547,7 +547,7 @@ print(users, peak())
 def test_a_large_parquet_file_is_planned_in_bounded_memory(tmp_path: Path) -> None:
     path = parquet(tmp_path / "u.parquet", "SELECT 'user-' || (i * 7919 % 3000017) AS user_id FROM range(3000000) t(i)")
     command = [sys.executable, "-c", _MEASURE, str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
-    users, kilobytes = map(int, told.stdout.split())
+    process = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    users, kilobytes = map(int, process.stdout.split())
     assert users == 3_000_000
     assert kilobytes < 300 * 1024

@@ -197,7 +197,9 @@ print(count, peak() - before)
 
 
 def test_three_million_ids_take_no_more_than_the_memory_given() -> None:
-    told = subprocess.run([sys.executable, "-c", _MEASURE], capture_output=True, text=True, check=True, env=ENVIRONMENT)
-    count, kilobytes = map(int, told.stdout.split())
+    process = subprocess.run(
+        [sys.executable, "-c", _MEASURE], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    count, kilobytes = map(int, process.stdout.split())
     assert count == 3_000_000
     assert kilobytes < 100 * 1024  # as a set they are 360 MB

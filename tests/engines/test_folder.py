@@ -194,9 +194,9 @@ def test_users_are_unknown_if_their_outcomes_can_not_be_concluded(folder: RunFol
     folder.path.mkdir()
     outcomes = folder.new_outcomes()
     outcomes.with_suffix(".json").mkdir()
-    with pytest.raises(RunFileError, match="can't be written") as told:
+    with pytest.raises(RunFileError, match="can't be written") as caught:
         folder.conclude(outcomes, SendingSummary())
-    assert told.value.outcome is Outcome.UNKNOWN
+    assert caught.value.outcome is Outcome.UNKNOWN
 
 
 def test_a_store_is_recognized_by_the_sentinel(tmp_path: Path) -> None:
@@ -247,13 +247,13 @@ class Clinging(MemoryClaims):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(OSError("redis://user:secret@host is gone"), "OSError"), (None, "TimeoutError")]
+    ("error", "kind"), [(OSError("redis://user:secret@host is gone"), "OSError"), (None, "TimeoutError")]
 )
 def test_a_store_that_does_not_close_is_logged_with_the_kind_of_error(
-    error: Exception | None, told: str, caplog: pytest.LogCaptureFixture
+    error: Exception | None, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert call_store(partial(Clinging, error), lambda store: store.get([digest_of_key("f00d")])) == [None]
-    assert caplog.messages == [f"the claim store could not be closed ({told})"]
+    assert caplog.messages == [f"the claim store could not be closed ({kind})"]
 
 
 # -- what is compared -----------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_a_run_whose_claims_may_expire_is_not_resumed() -> None:
 
 
 def test_a_digest_covers_everything_sent() -> None:
-    told = [
+    digests = [
         digest_of({"title": {"en": "Hello"}}, None, ()),
         digest_of({"title": {"en": "Hello!"}}, None, ()),
         digest_of({"title": {"en": "Hello"}}, {}, ()),
@@ -288,8 +288,8 @@ def test_a_digest_covers_everything_sent() -> None:
         digest_of({"title": {"en": "Hello"}}, None, ("a", "b")),
         digest_of({"title": {"en": "Hello"}}, None, ("ab",)),
     ]
-    assert len(set(told)) == len(told)
-    assert told[0] == digest_of({"title": {"en": "Hello"}}, None, ())
+    assert len(set(digests)) == len(digests)
+    assert digests[0] == digest_of({"title": {"en": "Hello"}}, None, ())
 
 
 def test_the_manifest_holds_no_text(folder: RunFolder) -> None:
@@ -336,8 +336,8 @@ def test_the_report_counts_as_the_summary_does(folder: RunFolder) -> None:
 
 def test_the_report_has_a_row_for_every_user(folder: RunFolder) -> None:
     report = concluded(folder)
-    told = sorted((row.user_id, row.outcome, row.status, row.reason) for row in report.rows())
-    assert told == [("=c", "NOT_SENT", 429, ""), ("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")]
+    rows = sorted((row.user_id, row.outcome, row.status, row.reason) for row in report.rows())
+    assert rows == [("=c", "NOT_SENT", 429, ""), ("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")]
     assert [row.user_id for row in report.rows(Outcome.UNKNOWN)] == ["b"]
 
 

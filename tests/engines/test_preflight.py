@@ -53,9 +53,9 @@ def sending(**given: Any) -> Any:
     ],
 )
 def test_an_option_that_no_executor_could_use_is_an_error(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as told:
+    with pytest.raises(ConfigurationError, match=said) as error:
         sending(**given)
-    assert KEY not in str(told.value)
+    assert KEY not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["on_event", "ssl", "nothing"])
@@ -140,9 +140,9 @@ def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str,
     if said is None:
         check_spark(session, MemoryClaims)
         return
-    with pytest.raises(ConfigurationError, match=said) as told:
+    with pytest.raises(ConfigurationError, match=said) as error:
         check_spark(session, MemoryClaims)
-    assert KEY not in str(told.value)
+    assert KEY not in str(error.value)
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "spark://somewhere:7077", "yarn"])

@@ -322,16 +322,16 @@ def _no_claims(driver: int, folder: Path) -> DirectoryClaims:
 def test_a_failed_job_names_the_cause_and_the_fix(
     audience: Audience, send: Any, service: Oracle, tmp_path: Path
 ) -> None:
-    with pytest.raises(BroadcastError) as told:
+    with pytest.raises(BroadcastError) as caught:
         send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
     assert re.search(
         r"the job failed \(.*claim store failed \(FileNotFoundError\).*\): call broadcast with the same arguments to "
         "send the rest, no user is pushed twice$",
-        str(told.value),
+        str(caught.value),
     )
-    assert told.value.outcome is Outcome.UNKNOWN
-    assert type(told.value.__cause__).__module__.startswith("pyspark.")
-    assert "user-" not in str(told.value)
+    assert caught.value.outcome is Outcome.UNKNOWN
+    assert type(caught.value.__cause__).__module__.startswith("pyspark.")
+    assert "user-" not in str(caught.value)
     with pytest.raises(RunFileError, match="no sending came to its end"):
         read_report(tmp_path / "run")
     (tmp_path / "no").mkdir()
@@ -360,13 +360,13 @@ def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
         patch.setattr(
             _run, "SendPartition", type("Ends", (_run.SendPartition,), {"__call__": ends, "__module__": "__main__"})
         )
-        with pytest.raises(BroadcastError) as told:
+        with pytest.raises(BroadcastError) as caught:
             send(audience(many), HELLO, tasks=1)
-    assert str(told.value) == (
+    assert str(caught.value) == (
         f"{tmp_path / 'run'}: the job failed (its cause says why): call broadcast with the same arguments to send the "
         "rest, no user is pushed twice; pushsdk.spark.read_report(run_dir) tells the outcomes so far"
     )
-    assert "enough" in str(told.value.__cause__)
+    assert "enough" in str(caught.value.__cause__)
     # A worker may still be at its end.
     before = service.users()
     report = read_report(tmp_path / "run")
@@ -503,8 +503,8 @@ def test_a_task_checks_the_run_of_the_folder(audience: Audience, send: Any, serv
     )
     sender = SendPartition(str(folder.path), manifest.run, HELLO, None, None, sending)
     plan = ds.dataset(folder.plan(manifest.run), format="parquet").to_table().to_batches()
-    told = [row for batch in sender(plan) for row in batch.to_pylist()]
-    assert {row["user_id"]: row["outcome"] for row in told} == dict.fromkeys(names(3), "ACCEPTED")
+    rows = [row for batch in sender(plan) for row in batch.to_pylist()]
+    assert {row["user_id"]: row["outcome"] for row in rows} == dict.fromkeys(names(3), "ACCEPTED")
     assert service.users() == names(3)
     assert repr(sender) == f"SendPartition({manifest.run!r})"
     with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):

@@ -46,10 +46,10 @@ def judge(report: SparkReport, service: Oracle, *, unknown: int, least: int = 1,
     """No user is doubled or lost, and few are unknown."""
     pushed = service.users()
     assert [user for user, times in pushed.items() if times > 1] == []
-    told = [(row.user_id, row.outcome) for row in report.rows()]
-    outcomes = dict(told)
-    assert len(told) == len(outcomes) == users == report.planned
-    assert [user for user, outcome in told if outcome is Outcome.ACCEPTED and user not in pushed] == []
+    rows = [(row.user_id, row.outcome) for row in report.rows()]
+    outcomes = dict(rows)
+    assert len(rows) == len(outcomes) == users == report.planned
+    assert [user for user, outcome in rows if outcome is Outcome.ACCEPTED and user not in pushed] == []
     assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {Outcome.UNKNOWN}
     assert {outcomes[user] for user in pushed} <= {Outcome.ACCEPTED, Outcome.UNKNOWN}
     assert least <= report.unknown <= unknown
@@ -109,10 +109,10 @@ def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service
         # Its Python workers live on for a moment, and go on sending.
         kill([driver.pid, *processes("org.apache.spark.deploy.SparkSubmit", driver.pid)])
     left = read_report(run)
-    told = {row.user_id for row in left.rows(Outcome.ACCEPTED)}
+    accepted = {row.user_id for row in left.rows(Outcome.ACCEPTED)}
     assert (left.planned, left.in_use, left.accepted + left.unknown + left.not_sent) == (USERS, False, USERS)
-    assert told <= service.users().keys()
-    assert min(len(told), left.not_sent) > 0
+    assert accepted <= service.users().keys()
+    assert min(len(accepted), left.not_sent) > 0
     with spark_session("local[2]", tmp_path) as spark:
         never = spark.range(1).selectExpr("raise_error('evaluated again') AS user_id")
         report = broadcast(never, MESSAGE, run, tasks=5, **CALM)
@@ -185,9 +185,9 @@ def _awaited(log: Path, words: str) -> str:
     ) as tail:
         assert tail.stdout is not None
         for line in tail.stdout:
-            if words in (told := line.decode()):
+            if words in (text := line.decode()):
                 tail.kill()
-                return told.partition(words)[2]
+                return text.partition(words)[2]
     raise AssertionError(f"{log} ended")
 
 

@@ -72,8 +72,8 @@ class Run:
     def send(self, chunks: int, **given: Any) -> Counter[str]:
         """To the first of them, as a task does that is not heard of any more."""
         plan = pa.RecordBatch.from_pylist(self.chunks[:chunks], plan_schema(True))
-        told = push_batches([plan], MESSAGE, run=RUN, claims=self.claims, **given)
-        return Counter(outcome for batch in told for outcome in batch.column("outcome").to_pylist())
+        batches = push_batches([plan], MESSAGE, run=RUN, claims=self.claims, **given)
+        return Counter(outcome for batch in batches for outcome in batch.column("outcome").to_pylist())
 
     def put(self, chunk: int, record: bytes) -> None:
         """Have this be what is claimed of a chunk."""
@@ -117,12 +117,12 @@ def test_after_a_failed_job_the_report_shows_the_claims(run: Run, service: Oracl
 def test_users_of_one_chunk_are_reported_with_their_own_outcomes(run: Run, service: Oracle) -> None:
     service.begin([Fault.status(404, user="user-5"), Fault.reset_after(user="user-7")])
     run.send(1, personal="custom_fields")
-    told = {row.user_id: row.outcome.value for row in read_report(run.folder.path).rows()}
-    assert {name: outcome for name, outcome in told.items() if outcome not in ("ACCEPTED", "NOT_SENT")} == {
+    outcomes = {row.user_id: row.outcome.value for row in read_report(run.folder.path).rows()}
+    assert {name: outcome for name, outcome in outcomes.items() if outcome not in ("ACCEPTED", "NOT_SENT")} == {
         "user-5": "REJECTED",
         "user-7": "UNKNOWN",
     }
-    assert Counter(told.values()) == {"ACCEPTED": 8, "REJECTED": 1, "UNKNOWN": 1, "NOT_SENT": 50}
+    assert Counter(outcomes.values()) == {"ACCEPTED": 8, "REJECTED": 1, "UNKNOWN": 1, "NOT_SENT": 50}
 
 
 def test_a_report_during_the_sending_is_in_use(run: Run, service: Oracle) -> None:
@@ -167,9 +167,9 @@ def test_missing_claims_are_an_error_and_are_not_created(run: Run, left: tuple[s
     shutil.rmtree(run.folder.claims)
     if left:
         run.folder.claims.mkdir()
-    with pytest.raises(RunFileError, match="its claims are gone: which users were pushed is unknown") as told:
+    with pytest.raises(RunFileError, match="its claims are gone: which users were pushed is unknown") as caught:
         read_report(run.folder.path)
-    assert told.value.outcome is Outcome.UNKNOWN
+    assert caught.value.outcome is Outcome.UNKNOWN
     assert run.folder.claims.exists() is bool(left)
 
 
@@ -183,9 +183,9 @@ def test_a_damaged_plan_is_an_error(run: Run) -> None:
     part = run.folder.plan(RUN) / "part-1.parquet"
     data = part.read_bytes()
     part.write_bytes(data[:-9])
-    with pytest.raises(RunFileError, match="its plan can't be read") as told:
+    with pytest.raises(RunFileError, match="its plan can't be read") as caught:
         read_report(run.folder.path)
-    assert told.value.outcome is Outcome.UNKNOWN
+    assert caught.value.outcome is Outcome.UNKNOWN
     part.unlink()
     with pytest.raises(RunFileError, match="files of its plan are missing"):
         read_report(run.folder.path)
@@ -201,9 +201,11 @@ def test_a_damaged_plan_is_an_error(run: Run) -> None:
 )
 def test_a_claim_with_another_content_is_an_error(run: Run, record: bytes) -> None:
     run.put(2, record)
-    with pytest.raises(RunFileError, match=r"claims can't be read: .* holds something else than it was given") as told:
+    with pytest.raises(
+        RunFileError, match=r"claims can't be read: .* holds something else than it was given"
+    ) as caught:
         read_report(run.folder.path)
-    assert told.value.outcome is Outcome.UNKNOWN
+    assert caught.value.outcome is Outcome.UNKNOWN
 
 
 def test_without_arrow_the_extra_is_named_by_an_unfinished_run_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
