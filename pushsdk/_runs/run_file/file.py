@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +153,10 @@ def _message(error: OSError | ValueError) -> str:
 class RunFile:
     """One open run file. Raises RunFileError for every error of SQLite."""
 
-    def __init__(self, run_path: RunFilePath, db: sqlite3.Connection, *, write: bool) -> None:
+    def __init__(self, run_path: RunFilePath, *, write: bool) -> None:
         self.path = run_path.path
         self._run_path = run_path
-        self._db = db
+        self._db = _connect(run_path, "mode=rw")
         # A forked child inherits the connection and must not use it.
         self._guard = ProcessGuard()
         # Why nothing can be written; set by the first failure. A failed fsync is never retried: the system may have
@@ -169,9 +169,10 @@ class RunFile:
     @classmethod
     def create(cls, run_path: RunFilePath, *, durable: bool) -> RunFile:
         """Open the empty file at ``run_path`` for ``build``."""
-        return cls(run_path, _connect(run_path, "mode=rw"), write=True)._prepared(
-            lambda file: file._for_writing(durable=durable)
-        )
+        file = cls(run_path, write=True)
+        with file.closed_on_error():
+            file._for_writing(durable=durable)
+        return file
 
     @classmethod
     def open(cls, run_path: RunFilePath, *, write: bool, durable: bool = False) -> RunFile:
@@ -182,8 +183,8 @@ class RunFile:
         if not run_path.check():
             raise run_file_error(run_path.path, _EMPTY)
         _identify(run_path)
-
-        def prepare(file: RunFile) -> None:
+        file = cls(run_path, write=write)
+        with file.closed_on_error():
             file._db.execute("PRAGMA cell_size_check = ON")
             file._check_schema()
             if write:
@@ -193,8 +194,18 @@ class RunFile:
                 file._db.execute("UPDATE head SET seq = 0 WHERE 0")  # fails without write access
             else:
                 file._db.execute("PRAGMA query_only = ON")
+        return file
 
-        return cls(run_path, _connect(run_path, "mode=rw"), write=write)._prepared(prepare)
+    @contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """Close the file if the block raises. Raise RunFileError for an error of SQLite."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if isinstance(error, _ERRORS):
+                raise run_file_error(self.path, _why(error)) from None
+            raise
 
     def build(self) -> None:
         """Create the tables of a new file. Called in the first commit, so the schema is complete or absent."""
@@ -259,17 +270,6 @@ class RunFile:
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         self._run_path.release()
-
-    def _prepared(self, prepare: Callable[[RunFile], None]) -> RunFile:
-        try:
-            prepare(self)
-        except _ERRORS as error:
-            self.close()
-            raise run_file_error(self.path, _why(error)) from None
-        except BaseException:
-            self.close()
-            raise
-        return self
 
     def _check_usable(self) -> None:
         if self._closed:

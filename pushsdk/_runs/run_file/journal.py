@@ -113,13 +113,22 @@ class Journal:
         """
         meta = meta_row(Meta(header, None))
         run_path = RunFilePath(path, write=True)
+
+        def work(db: Connection) -> None:
+            file.build()
+            db.execute("INSERT INTO meta VALUES (1, ?, ?)", meta)
+            db.execute("INSERT INTO head VALUES (1, 0, ?)", meta[1:])
+
         try:
             while not run_path.make():
                 cls._clear_incomplete(run_path)
-            return cls._begin(RunFile.create(run_path, durable=durable), header, meta)
+            file = RunFile.create(run_path, durable=durable)
         except BaseException:
             run_path.release()
             raise
+        with file.closed_on_error():
+            file.commit(work, outcome=Outcome.NOT_SENT)
+        return cls(file, header)
 
     @classmethod
     def open(cls, path: Path, *, write: bool, durable: bool = False) -> "Journal":
@@ -130,10 +139,15 @@ class Journal:
         """
         run_path = RunFilePath(path, write=write)
         try:
-            return cls._read(RunFile.open(run_path, write=write, durable=durable))
+            file = RunFile.open(run_path, write=write, durable=durable)
         except BaseException:
             run_path.release()
             raise
+        with file.closed_on_error():
+            try:
+                return cls._decode(file)
+            except Damaged:
+                raise file.damaged() from None
 
     def __repr__(self) -> str:
         sealed = "sealed" if self.sealed else "not sealed"
@@ -290,31 +304,6 @@ class Journal:
                 if journal.sealed:
                     raise run_file_error(run_path.path, "it is a run already: resume it, or pass another path")
         run_path.clear()
-
-    @classmethod
-    def _begin(cls, file: RunFile, header: Header, meta: tuple[bytes, int]) -> "Journal":
-        def work(db: Connection) -> None:
-            file.build()
-            db.execute("INSERT INTO meta VALUES (1, ?, ?)", meta)
-            db.execute("INSERT INTO head VALUES (1, 0, ?)", meta[1:])
-
-        try:
-            file.commit(work, outcome=Outcome.NOT_SENT)
-        except BaseException:
-            file.close()
-            raise
-        return cls(file, header)
-
-    @classmethod
-    def _read(cls, file: RunFile) -> "Journal":
-        try:
-            return cls._decode(file)
-        except Damaged:
-            file.close()
-            raise file.damaged() from None
-        except BaseException:
-            file.close()
-            raise
 
     @classmethod
     def _decode(cls, file: RunFile) -> "Journal":
