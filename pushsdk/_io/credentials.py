@@ -1,4 +1,4 @@
-"""The Api-Key: a text, or a callable that is asked at each attempt."""
+"""The Api-Key: a string, or a callable that is called for each attempt."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ KeySource = Callable[[], str | Awaitable[str]]
 
 
 class NoKeyError(Exception):
-    """The callable gave no usable key. ``args`` holds a word on why, never a value."""
+    """The callable returned no usable key. ``args`` holds the reason, never a value."""
 
 
 class Credentials:
-    """Hands out the key as a header value. Never shown, never pickled."""
+    """Provides the key as a header value. Never shown, never pickled."""
 
     __slots__ = ("_source", "fixed")
 
     def __init__(self, key: object) -> None:
-        #: The key where it is a text, else None. Checked at once, so that a bad one fails in the constructor.
+        #: The key if it is a string, else None. Checked here, so that an invalid key fails in the constructor.
         self.fixed: HeaderSecret | None = None
         self._source: KeySource | None = None
         if callable(key):
@@ -34,7 +34,7 @@ class Credentials:
             self.fixed = check_key(key)
 
     async def ask(self) -> HeaderSecret:
-        """The key of now. Raises NoKeyError where the callable raises or returns something else."""
+        """Return the current key. Raises NoKeyError if the callable raises or returns no valid key."""
         if self._source is None:
             assert self.fixed is not None  # noqa: S101 - one of the two is set
             return self.fixed
@@ -48,7 +48,7 @@ class Credentials:
         except asyncio.CancelledError:
             if task is None or task.cancelling() > cancelling:
                 raise
-            # Nobody cancelled us: the callable awaited something that was.
+            # This task was not cancelled: the callable awaited something that was.
             raise NoKeyError("CancelledError") from None
         except Exception as error:  # noqa: BLE001 - whatever a caller's callable raises means: no key
             raise NoKeyError(type(error).__name__) from None

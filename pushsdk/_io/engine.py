@@ -35,7 +35,7 @@ __all__ = ["Engine", "EngineSettings"]
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What an engine is made from, checked by the client."""
+    """The checked settings of a client."""
 
     base_url: str
     credentials: Credentials
@@ -73,9 +73,9 @@ class Engine:
         self.policies: dict[tuple[RetryPolicy, Timeout, bool], Options] = {}
         #: Runs blocking work of broadcasts. Set by ``serve`` where there are no threads.
         self.offload: Offload = in_thread
-        #: What sends instead of aiohttp. Set by ``serve``, in tests only.
+        #: The transport that replaces aiohttp. Set by ``serve``, in tests only.
         self.given: Transport | None = None
-        #: What watches the client. Set by ``watch``.
+        #: The observer, if any. Set by ``watch``.
         self.observer: Observer | None = None
         #: Set on first use.
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -155,7 +155,7 @@ class Engine:
             self.observer.opened(self)
 
     def enter(self) -> asyncio.AbstractEventLoop:
-        """The running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""
+        """Return the running loop, if this client may be used in it. Raises ConfigurationError or ClientClosedError."""
         loop = asyncio.get_running_loop()
         if loop is not self.home:
             self.first_use(loop)
@@ -173,7 +173,7 @@ class Engine:
         self.open(loop)
 
     def _leave_home(self) -> None:
-        """In a forked child: the connections are the parent's."""
+        """Disable the client in a forked child: the connections belong to the parent."""
         self.home = None
 
     def _pause(self, until: float) -> None:
@@ -182,11 +182,11 @@ class Engine:
         self.queue.pause(until)
 
     def options_of(self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False) -> Options:
-        """The same object for equal options: quicker to compare than they are."""
+        """Return one object for equal options, which is quick to compare."""
         options = self.policies.get((policy, timeout, keyed))
         if options is None:
             if len(self.policies) >= 1024:
-                # What came before just does not merge with what comes after.
+                # Calls before and after this do not share a batch.
                 self.policies.clear()
             options = self.policies[policy, timeout, keyed] = Options(policy, timeout, keyed)
         return options
@@ -199,7 +199,7 @@ class Engine:
         return not items or await self.pending.wait(items, seconds)
 
     async def close(self, drain: float) -> DrainReport:
-        """Take no more calls, wait ``drain`` seconds for those on their way, end the rest."""
+        """Accept no more calls, wait ``drain`` seconds for the current calls, and end the rest."""
         if self.closed:
             return DrainReport()
         self.closed = True
@@ -213,7 +213,7 @@ class Engine:
                 run.stop("closed", "the client was closed")
             until = self.loop.time() + drain
             await self.idle(drain)
-            # Calls that ended meanwhile may have left something to be told.
+            # Calls that have ended may have left writes to a claim store.
             await self.idle(max(0.0, until - self.loop.time()))
         finally:
             self.sender.closed = True
@@ -237,9 +237,9 @@ class Engine:
         )
 
     def stats(self) -> ClientStats:
-        """The counters as of now."""
+        """Return the current counters."""
         counters = self.counters
-        told = ClientStats(
+        stats = ClientStats(
             accepted=counters.users[Outcome.ACCEPTED],
             rejected=counters.users[Outcome.REJECTED],
             not_sent=counters.users[Outcome.NOT_SENT],
@@ -253,9 +253,9 @@ class Engine:
             abandoned=counters.abandoned,
         )
         if self.loop is None:
-            return told
+            return stats
         return msgspec.structs.replace(
-            told,
+            stats,
             in_flight=self.limiter.in_flight,
             queued_users=self.backlog.users,
             queued_bytes=self.backlog.bytes,

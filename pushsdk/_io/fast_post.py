@@ -1,9 +1,11 @@
-"""One POST and its answer, on a connection of aiohttp's pool, without the request and response objects around them.
+"""One request on a connection of aiohttp's pool, without aiohttp's request and response objects.
 
-These, the headers merged for each request, its URL looked at and timers that never fire, are half of what aiohttp
-needs for a POST; its pool, its connecting, its parser are used as they are. What is leant on here is private to
-aiohttp, so it is used with the releases that the contract test was run with, and not where somebody else has laid
-hands on a session or on requests: to mock, trace, record or forbid them, or to send them by a proxy.
+``check_stale`` finds a stale connection before the first byte is written; ``RequestSender`` then replaces the
+connection (``_may_replace`` in ``_io.sender``).
+
+Request and response objects, merged headers and unused timers are half the cost of a POST by aiohttp. Its pool,
+connector and parser are used unchanged. The module relies on private parts of aiohttp, so it serves only the releases
+that the contract test covers, and no session or request that other code mocks, traces, records, forbids or proxies.
 """
 
 from __future__ import annotations
@@ -48,25 +50,25 @@ __all__ = [
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
 WHOLE_BODY_LIMIT = 48 * 1024
 KNOWN_RELEASES = ("3.14.",)
-# Of an answer's head. Gateways add cookies and policies of many kilobytes; aiohttp's 8,190 bytes make a 204 unreadable.
+# For the head of a response. Gateways add many kilobytes of cookies and policies; aiohttp's 8,190 bytes are too few.
 HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024, "max_headers": 256}
 # Set on a connection's protocol at its first write, to its ``_Socket``: the next request finds it reused.
 _SOCKET = "_pushsdk_socket"
 
 
 Claim = Callable[[], Awaitable[bytes | None]]
-"""A hook for the last moment before the first byte: awaited once the connection is had.
+"""Hook that is awaited after the connection is acquired and before the first byte is written.
 
 Returns the body to send, as long as the one it replaces or shorter; None if nothing is to be sent.
 """
 
 
 class StaleConnectionError(Exception):
-    """The connection was dead, or had input waiting before the request. Nothing was written."""
+    """The connection was closed, or had input waiting before the request. Nothing was written."""
 
 
 class UnclaimedError(Exception):
-    """The claim was refused, or could not be made. Nothing was written."""
+    """The claim was refused, or failed. Nothing was written."""
 
 
 class _Socket:
@@ -90,7 +92,7 @@ class _Socket:
         is_counted = sys.platform == "linux" and self.is_plain and sock.family in (socket.AF_INET, socket.AF_INET6)
         self._fd = sock.fileno() if is_counted else None
         self._unacknowledged = bytearray(4)
-        #: When the last request was about to be written, and the seconds to the quickest answer so far.
+        #: Time before the last request was written, and the shortest time to a response, in seconds.
         self.began = 0.0
         self.quickest = math.inf
 
@@ -102,19 +104,19 @@ class _Socket:
 
 
 def check_stale(protocol: Any, evidence: Evidence) -> None:
-    """Have a last look at a connection before its first byte is written. Raises StaleConnectionError."""
+    """Raise StaleConnectionError if the connection is closed or has input waiting, before the first byte is written."""
     transport = protocol.transport
     sock = getattr(protocol, _SOCKET, None)
-    # ``_payload`` is that of the last answer: another user of an injected session leaves no ``_Socket``. An answer that
-    # nobody has read yet is an answer to nothing, and tells of no earlier request.
+    # Other users of an injected session leave no ``_Socket``, but the ``_payload`` of their last response. Unread input
+    # is no response to an earlier request.
     evidence.reused = sock is not None or (protocol._payload is not None and not protocol._buffer)
     if transport is None or transport.is_closing():
         raise StaleConnectionError
     if sock is None:
         sock = _Socket(transport)
         setattr(protocol, _SOCKET, sock)
-    # An answer to nothing is either read already (should_close), or still in the socket. And what was answered before
-    # it had been read is still being written. A fresh TLS connection may have session tickets waiting.
+    # Unsolicited input is read already (should_close) or still in the socket. A paused writer still holds an earlier
+    # request, answered before the server had read it. A fresh TLS connection may have session tickets waiting.
     must_be_silent = sock.is_plain or evidence.reused
     if protocol.should_close or (must_be_silent and (sock.poll(0) or protocol.writing_paused)):
         raise StaleConnectionError
@@ -122,7 +124,7 @@ def check_stale(protocol: Any, evidence: Evidence) -> None:
 
 
 async def claimed(claim: Claim) -> bytes:
-    """Return the body that is claimed. Raises UnclaimedError if nothing is to be sent.
+    """Return the claimed body. Raises UnclaimedError if nothing is to be sent.
 
     Call ``check_stale`` afterwards: if the attempt ended during the claim, its connection is closed or was answered.
     """
@@ -133,15 +135,14 @@ async def claimed(claim: Claim) -> bytes:
 
 
 def confirm(protocol: Any, evidence: Evidence) -> None:
-    """Take back that the whole request was written, if its 2xx came before the peer's kernel had all of it.
+    """Mark the request as not written if its 2xx arrived before the peer's kernel had acknowledged all of it.
 
-    Such an answer is no answer to this request, and its connection must carry no other.
+    Such a response does not belong to this request, so the connection is closed.
     """
     sock = getattr(protocol, _SOCKET)
     seconds = monotonic() - sock.began
-    # Without an acknowledgement an answer comes within a round trip, quicker than any answer that waited for its
-    # request. So nearly no answer costs the microsecond of a system call, which is 2 % of a send. A closed socket can't
-    # be asked: its number may be that of another one by now.
+    # An unsolicited response arrives faster than any real one. Only the fastest response so far pays for the system
+    # call, which takes 2 % of a send. A closed socket can't be asked: its file descriptor may be reused.
     if seconds < sock.quickest and protocol.is_connected():
         if sock.is_acknowledged():
             sock.quickest = seconds
@@ -151,12 +152,12 @@ def confirm(protocol: Any, evidence: Evidence) -> None:
 
 
 class RequestHead:
-    """All of a request that does not depend on its body. Nobody is shown it: it holds the key."""
+    """The constant part of a request: request line and headers. Contains the Api-Key; never log it."""
 
     __slots__ = ("_text", "request")
 
     def __init__(self, method: str, url: URL, headers: Mapping[str, str]) -> None:
-        #: For the pool: where to connect to. Made by aiohttp, so the head is the one it would send.
+        #: Tells the pool where to connect. Created by aiohttp, so the head is the one that aiohttp would send.
         self.request = aiohttp.ClientRequest(method, url, headers=headers)
         merged = self.request.headers
         merged.popall(hdrs.CONTENT_LENGTH, None)
@@ -164,15 +165,15 @@ class RequestHead:
         self._text = text.removesuffix(b"\r\n") + b"Content-Length: "
 
     def write(self, transport: Any, body: bytes) -> None:
-        """Hand the whole request over."""
+        """Write the whole request."""
         transport.write(b"%b%d\r\n\r\n%b" % (self._text, len(body), body))
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a head is not pickled: it holds the Api-Key")
+        raise TypeError("a RequestHead is not pickled: it holds the Api-Key")
 
 
 class RawResponse:
-    """What came back: as much of ``aiohttp.ClientResponse`` as is needed here. To be released."""
+    """A response, with the parts of ``aiohttp.ClientResponse`` that are needed here. Release it."""
 
     __slots__ = ("_connection", "content", "headers", "status")
 
@@ -183,12 +184,12 @@ class RawResponse:
         self.content = content
 
     def release(self) -> None:
-        """Give the connection back. The pool closes one whose answer was not read to its end."""
+        """Return the connection to the pool, which closes the connection if the response was not read to its end."""
         self._connection.release()
 
 
 class FastPost:
-    """POSTs by one session."""
+    """Sends requests over the connections of one session."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         connector = session.connector
@@ -198,12 +199,12 @@ class FastPost:
 
     @classmethod
     def over(cls, session: aiohttp.ClientSession, release: str = aiohttp.__version__) -> FastPost | None:
-        """One for this session, None where its requests have to be aiohttp's own."""
+        """Return a FastPost for this session, or None if aiohttp itself has to send its requests."""
         plain = release.startswith(KNOWN_RELEASES) and all(map(is_own, (_REQUEST, _SEND, _START)))
         return cls(session) if plain and _is_plain(session) else None
 
     def takes(self, body: bytes) -> bool:
-        """Whether this body can be sent from here: it needs no waiting, and nobody has laid hands on requests since."""
+        """Return True if the body is small enough for one write, and aiohttp's requests are still unpatched."""
         session = self._session
         return (
             len(body) <= WHOLE_BODY_LIMIT
@@ -222,7 +223,7 @@ class FastPost:
         timeout: aiohttp.ClientTimeout,
         claim: Claim | None = None,
     ) -> RawResponse:
-        """Send the request and wait for the answer's head. Raises as a session does."""
+        """Send the request and wait for the head of the response. Raises as a session does."""
         try:
             connection = await self._connector.connect(head.request, [], timeout)
         except TimeoutError as error:
@@ -252,18 +253,18 @@ class FastPost:
 async def _answer(protocol: ResponseHandler) -> tuple[Any, aiohttp.StreamReader]:
     while True:
         message, content = await protocol.read()
-        # Others of 1xx only say that the answer is still to come.
+        # Other 1xx responses precede the final response.
         if not 100 <= message.code < 200 or message.code == 101:
             return message, content
 
 
 def is_own(function: Any) -> bool:
-    """Return True if this function is aiohttp's own, and not a mock or a wrapper around it."""
+    """Return True if this function is aiohttp's own, not a mock or a wrapper."""
     return type(function) is FunctionType and any(function.__globals__ is names for names in _MODULES)
 
 
 def _is_plain(session: Any) -> bool:
-    """Whether it was made as it was asked for: instrumentations add what they need to every session."""
+    """Return True if the session has no hooks: instrumentation libraries add theirs to every session."""
     return (
         type(session) is _SESSION
         and session._request_class is aiohttp.ClientRequest

@@ -1,4 +1,4 @@
-"""The slots of requests in flight, who is next, and the bounded queue in front of them."""
+"""Concurrency limiter: slots for requests in flight, the waiters for slots, and the bounds of the queue."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ __all__ = ["Backlog", "ConcurrencyLimiter", "SlotWaiter"]
 
 
 class SlotWaiter(Protocol):
-    """What waits for a place."""
+    """Something that waits for a slot."""
 
     @property
     def users(self) -> int:
-        """How many users its request has."""
+        """Number of users of the request."""
         ...
 
     def acquire(self) -> bool:
-        """Take the place; False where it is not wanted any more."""
+        """Take the slot. Return False if the slot is no longer wanted."""
         ...
 
     def fail(self, reason: Failure, *, before: float) -> None:
-        """End what has its deadline before this time."""
+        """End everything with a deadline before this time."""
         ...
 
 
 class ConcurrencyLimiter:
-    """``Limits.in_flight`` places, first come first served, held per attempt and not while waiting between them."""
+    """``Limits.in_flight`` slots, first come first served. Held by attempts, not by waits between them."""
 
     __slots__ = ("_free", "_limit", "_loop", "_queue", "_timer", "rate_limiter")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
-        #: Says when the next may start.
+        #: Decides when the next request may start.
         self.rate_limiter = rate_limiter
         self._limit = limit
         self._free = limit
@@ -50,16 +50,16 @@ class ConcurrencyLimiter:
 
     @property
     def in_flight(self) -> int:
-        """How many places are taken."""
+        """Number of slots in use."""
         return self._limit - self._free
 
     @property
     def paused_until(self) -> float:
-        """Nothing starts before this time."""
+        """No request starts before this time."""
         return self.rate_limiter.paused_until
 
     def try_acquire(self, users: int) -> bool:
-        """Take a place now, where one is free and nobody is before us."""
+        """Take a slot now, if one is free and nothing waits for slots. Return True if taken."""
         if not self._free or self._queue:
             return False
         now = self._loop.time()
@@ -81,32 +81,32 @@ class ConcurrencyLimiter:
             raise
 
     def enqueue(self, waiting: SlotWaiter) -> None:
-        """Be granted a place in turn; perhaps before this returns."""
+        """Queue for a slot. ``acquire`` of the waiter may be called before this returns."""
         self._queue.append(waiting)
-        self._pump()
+        self._assign_slots()
 
     def release(self) -> None:
-        """Give a place back."""
+        """Return a slot."""
         self._free += 1
         if self._queue:
-            self._pump()
+            self._assign_slots()
 
     def return_unused(self, users: int) -> None:
-        """Give a place back that no request of so many users was sent from."""
+        """Return a slot that was not used, and refund the rate limiter for this number of users."""
         self.rate_limiter.refund(users)
         self.release()
 
     def pause(self, until: float) -> None:
-        """Start nothing before ``until``; who can't wait so long ends at once."""
+        """Start nothing before ``until``. Waiters that can't wait that long fail now."""
         self.rate_limiter.pause(until)
         self.fail(Failure.PAUSED, before=until)
 
     def throttled(self, started: float) -> None:
-        """A request that started then was answered with a throttle."""
+        """Tell the rate limiter that a request started at this time was throttled."""
         self.rate_limiter.throttled(started, self._loop.time())
 
     def fail(self, reason: Failure, *, before: float = math.inf) -> None:
-        """End what waits and has its deadline before this time."""
+        """Fail the waiters with a deadline before this time."""
         for waiting in tuple(self._queue):
             waiting.fail(reason, before=before)
 
@@ -115,7 +115,8 @@ class ConcurrencyLimiter:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _pump(self) -> None:
+    def _assign_slots(self) -> None:
+        """Restore the invariant: nothing waits while a slot is free and the rate limiter allows a start."""
         while self._free and self._queue:
             now = self._loop.time()
             delay = self.rate_limiter.delay(now)
@@ -133,11 +134,11 @@ class ConcurrencyLimiter:
     def _hold(self, until: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(until, self._pump)
+        self._timer = self._loop.call_at(until, self._assign_slots)
 
 
 class _SlotFuture:
-    """A slot waited for by one coroutine."""
+    """A coroutine that waits for a slot."""
 
     __slots__ = ("_deadline", "future", "users")
 
@@ -170,10 +171,10 @@ class Backlog:
     def __init__(self, limits: Limits) -> None:
         self._max_users = limits.queued_users
         self._max_bytes = limits.queued_bytes
-        #: What waits now. Counted by ``enter`` and ``leave``.
+        #: Waiting users and bytes. Counted by ``enter`` and ``leave``.
         self.users = 0
         self.bytes = 0
-        #: True if a new call has to wait. An attribute: each ``send`` looks at it.
+        #: True if a new call has to wait. An attribute, because each ``send`` reads it.
         self.is_full = False
         # The bytes that entered last: an estimate of the next call.
         self._last = 0
@@ -181,7 +182,7 @@ class Backlog:
         self._waiting: OrderedDict[DeadlineScope, asyncio.Future[None]] = OrderedDict()
 
     def enter(self, users: int, size: int) -> None:
-        """Count what waits for a slot from now on."""
+        """Count users and bytes that start to wait for a slot."""
         self.users += users
         self.bytes += size
         self._last = size
@@ -189,7 +190,7 @@ class Backlog:
             self.is_full = True
 
     def leave(self, users: int, size: int) -> None:
-        """Count what is in flight from now on, or was given up."""
+        """Count users and bytes that no longer wait for a slot."""
         self.users -= users
         self.bytes -= size
         if self.is_full:
@@ -210,7 +211,7 @@ class Backlog:
         return scope.expired
 
     def fail(self, reason: Failure, *, before: float) -> None:
-        """End the calls that wait for room and have their deadline before this time."""
+        """Fail the calls that wait for room and have a deadline before this time."""
         for scope in self._waiting:
             if scope.deadline < before:
                 scope.expire(reason)

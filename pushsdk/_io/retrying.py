@@ -1,7 +1,7 @@
-"""tenacity, and nothing else of the shell: the loop after a first failure.
+"""Retries by tenacity: the loop after a first failed attempt.
 
-It is entered with that failure as its attempt number one (facts C): the success path never pays for it. A fresh
-``AsyncRetrying`` a request: a shared one returns wrong values silently where a hook suspends.
+The failure is the loop's attempt number one, so a successful request never pays for the loop. Each request has its own
+``AsyncRetrying``: a shared one silently returns wrong values if a hook suspends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["retry"]
 
 
 async def retry(first: PushError, steps: Steps, policy: RetryPolicy) -> None:
-    """Repeat until an attempt succeeds, or raise the PushError of the last one."""
+    """Retry until an attempt succeeds, or raise the PushError of the last attempt."""
     pending: list[PushError] = [first]
 
     async def attempt() -> None:
@@ -45,8 +45,8 @@ def _retry(steps: Steps, policy: RetryPolicy) -> Callable[[tenacity.RetryCallSta
             return False
         if policy.retry is None:
             return steps.retryable()
-        told: Any = policy.retry(state)
-        return bool(await told if inspect.isawaitable(told) else told)
+        result: Any = policy.retry(state)
+        return bool(await result if inspect.isawaitable(result) else result)
 
     return retry
 

@@ -1,6 +1,6 @@
-"""One request: its first attempt bare, its repeats by ``retrying``, each attempt under its deadline and in its place.
+"""Sending of one request: its first attempt, its retries (by ``retrying``), stale connections and rotated keys.
 
-Knows pushes and campaigns as bytes. Never raises for an outcome: it returns the verdict.
+Knows pushes and campaigns as bytes. Returns a verdict; never raises for an outcome.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ __all__ = ["ApiRequest", "Claimant", "RequestSender", "Steps", "guarded"]
 T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")
-# Without a handler of the application's, nothing is to appear on its stderr.
+# Nothing goes to stderr if the application has no handler.
 logger.addHandler(logging.NullHandler())
-# The service wants fewer requests. A 503 is retryable where it came with a Retry-After.
+# The service wants fewer requests. A 503 is retryable only with a Retry-After.
 THROTTLES = frozenset({429, 503})
 
 
 class Claimant(Protocol):
-    """The claim of one request: a record, for other processes, of the users that may have been sent to."""
+    """The claim of one request: tells other processes which users may have been sent to."""
 
     async def claim(self) -> bytes | None:
-        """Claim the users, after the connection is had and before the first byte. Raises nothing but a cancellation.
+        """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
 
         Returns the body to send, without the users whose claim was refused; None if nothing is to be sent.
         """
         ...
 
     def settle(self, verdict: Verdict) -> None:
-        """Take the verdict on the request so far. Called after each post, whether the claim was begun or not.
+        """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
 
-        A claim that is still being made when this is called, or comes later, holds no more.
+        A claim that is not complete by then is void.
         """
         ...
 
 
 class ApiRequest(msgspec.Struct, eq=False, gc=False):
-    """One request on its way: the frozen body and what became of it so far."""
+    """One request: its fixed body, and its attempts so far."""
 
     operation: Operation
     body: bytes
@@ -68,36 +68,36 @@ class ApiRequest(msgspec.Struct, eq=False, gc=False):
     policy: RetryPolicy
     timeout: Timeout
     deadline: float
-    """On the loop's clock; infinite where there is none."""
+    """On the loop's clock; infinite if there is none."""
     collapsible: bool = False
     attempts: tuple[Attempt, ...] = ()
-    """What was tried so far, those of the request it was split from first."""
+    """The attempts so far, beginning with those of the request that this one was split from."""
     own: int = 0
-    """How many of them are this request's own."""
+    """Number of this request's own attempts."""
     evidence: Evidence = msgspec.field(default_factory=Evidence)
-    """Of the last attempt."""
+    """Evidence of the last attempt."""
     failure: Failure | None = None
-    """Set where the request ended for a reason of ours."""
+    """Reason of the client's own that ended the request, if any."""
     replaced: int = 0
-    """Stale connections replaced so far."""
+    """Number of stale connections that were replaced."""
     rekeyed: bool = False
-    """Whether a rotated key was used already."""
+    """True once a rotated key was used."""
     span: Any = None
-    """The attempt that is on its way, where there is an observer."""
+    """The attempt in flight, if there is an observer."""
     claim: Claimant | None = None
-    """Claims the users of each attempt, and is told its verdict. None if nothing needs to survive the process."""
+    """Claims the users of each attempt and records its verdict. None if nothing has to survive the process."""
 
     def __repr__(self) -> str:
         name, attempts = self.operation.name, len(self.attempts)
         return f"ApiRequest({name}, users={self.users}, bytes={len(self.body)}, attempts={attempts})"
 
     def verdict(self) -> Verdict:
-        """What became of it."""
+        """Return the verdict on the attempts so far."""
         return verdict_of(self.attempts, self.evidence, self.failure)
 
 
 class RequestSender:
-    """Sends requests within places, deadlines and budget. One per client, used inside one event loop."""
+    """Sends requests within slots, deadlines and retry budget. One per client, in one event loop."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class RequestSender:
         self._waits: set[DeadlineScope] = set()
 
     async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
-        """Send until it is decided. ``has_slot`` where the caller took a place for the first attempt already."""
+        """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt."""
         self.counters.requests += 1
         if not has_slot and not await self._take_slot(request):
             return request.verdict()
@@ -146,7 +146,7 @@ class RequestSender:
         return request.verdict()
 
     async def wait(self, request: ApiRequest, seconds: float) -> None:
-        """The wait between two attempts; ``request.failure`` says why it was cut short."""
+        """Wait between two attempts. Sets ``request.failure`` if the wait is cut short."""
         size = len(request.body)
         self.backlog.enter(request.users, size)
         scope = DeadlineScope(self.timers, request.deadline)
@@ -165,7 +165,7 @@ class RequestSender:
         except PushError:
             pass
         except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
-            logger.error("a tenacity strategy of the RetryPolicy raised %s; not repeated", type(error).__name__)
+            logger.error("a tenacity strategy of the RetryPolicy raised %s; not retried", type(error).__name__)
 
     async def _take_slot(self, request: ApiRequest) -> bool:
         if not self.closed and self.limiter.try_acquire(request.users):
@@ -191,9 +191,9 @@ class RequestSender:
         return scope.expired or failure
 
     async def _attempt(self, request: ApiRequest) -> bool:
-        """One attempt, and the free ones after a stale connection or a rotated key. Gives the place back.
+        """Make one attempt, repeated for a stale connection or a rotated key, and release the slot.
 
-        True where it was accepted. Where the deadline has passed there is no attempt.
+        Returns True if accepted. Makes no attempt if the deadline has expired.
         """
         own = request.own
         try:
@@ -260,7 +260,7 @@ class RequestSender:
                 self.limiter.release()
 
     async def _ask_for_key(self, request: ApiRequest, evidence: Evidence) -> HeaderSecret:
-        # Until there is a key, nothing can have left, whatever ends the wait for it.
+        # Nothing is sent before there is a key, however the wait for the key ends.
         evidence.touched = True
         with nullcontext() if request.span is None else request.span.application_context():
             key = await self._credentials.ask()
@@ -318,7 +318,7 @@ class RequestSender:
         return True
 
     async def _is_rotated(self, request: ApiRequest, key: str | None) -> bool:
-        """Whether the callable has another key by now; asked once a request."""
+        """Return True if the callable has a new key. Asks once per request."""
         if request.rekeyed or self._credentials.fixed is not None:
             return False
         request.rekeyed = True

@@ -75,7 +75,7 @@ class DaemonThreads(ThreadPoolExecutor):
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Run blocking work in a thread. A cancellation waits for its end: two threads must not meet in one file."""
+    """Run blocking work in a thread. A cancellation waits for its end: two threads must not use one file at once."""
     # No task, as to_thread would be: all tasks are cancelled where a loop is closed, and the thread goes on.
     thread = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
     try:

@@ -1,7 +1,7 @@
-"""What may watch a client at work: the seam of ``pushsdk.otel``. Nothing here does anything.
+"""Protocols of an observer of one client, implemented by ``pushsdk.otel``.
 
-It stands beside ``on_event``, which tells what has happened. A span has to be current where others see its request,
-may add headers to it, and belongs under what the caller was doing when it called: an event comes too late for that.
+``on_event`` reports what has happened. A span has to be current while its request is sent, may add headers, and has the
+caller's span as its parent: events come too late for that.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ class AttemptSpan(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str] | None:
-        """What goes with its request, beside the client's headers."""
+        """Headers of the request, added to the client's."""
         ...
 
     def current(self) -> AbstractContextManager[None]:
-        """In the block its request is where others see it: aiohttp's instrumentation, hooks of a session."""
+        """Make the span current for a block in which other code sees the request, such as hooks of a session."""
         ...
 
     def application_context(self) -> AbstractContextManager[None]:
-        """In the block the application's own code runs, as its callable for the key: what that does is its own."""
+        """Restore the caller's context for a block that runs the application's code, such as its key callable."""
         ...
 
     def end(self, attempt: Attempt | None, failure: Failure | None) -> None:
-        """How it ended; no ``attempt`` where it was not judged. ``failure`` is why there was no response."""
+        """End the span. ``attempt`` is None if it was not judged; ``failure`` is the reason for no response."""
         ...
 
 
 class WorkSpan(Protocol):
-    """Something that attempts are part of. Ended in the task that it began in."""
+    """Work that consists of attempts. Ended in the task that it began in."""
 
     def end(self, users: Mapping[Outcome, int]) -> None:
-        """How it ended, by outcome (a campaign counts as one); none where it was cut short."""
+        """End the span with the users by outcome (a campaign counts as one); empty if cut short."""
         ...
 
 
 class Observer(Protocol):
-    """Watches one client. No method waits or raises."""
+    """Observes one client. No method waits or raises."""
 
     def opened(self, engine: Any) -> None:
-        """The client's engine is in use from now on; in a forked child it is another one."""
+        """Note that the client's engine is in use. A forked child has another engine."""
         ...
 
     def caller(self, now: float) -> object:
-        """What is to be remembered of the caller of a ``send()`` that came in now, for ``Call.caller``."""
+        """Return the record of the caller of a ``send()``, for ``Call.caller``."""
         ...
 
     def dequeued(self, calls: Sequence[Call], now: float) -> None:
-        """These calls had to wait, and have their place on the wire now."""
+        """Note that these calls have waited and have a slot now."""
         ...
 
     def attempt(self, operation: Operation, users: int, resends: int, *, first: bool) -> AttemptSpan:
-        """An attempt begins, in this task, after ``resends`` others of its request.
+        """Return the span of an attempt that begins in this task, after ``resends`` others of its request.
 
-        ``first`` where none of its users had one before, as they have where a larger request was split.
+        ``first``: none of its users was in an attempt before. After a split, all of them were.
         """
         ...
 
     def batch(self, calls: Sequence[Call], users: int) -> WorkSpan:
-        """A request that several callers share begins, in a task of its own."""
+        """Return the span of a request for several callers, which begins in its own task."""
         ...
 
     def campaign(self) -> WorkSpan:
-        """A campaign is about to be created, in this task."""
+        """Return the span of a campaign that is created in this task."""
         ...
 
     def run(self, users: int, requests: int) -> WorkSpan:
-        """The sending of a broadcast of so many planned users and requests begins, in this task."""
+        """Return the span of a run with this number of planned users and requests."""
         ...

@@ -1,9 +1,8 @@
-"""aiohttp, and nothing else of the shell: one POST, the evidence of it, and its exceptions mapped once.
+"""Transport over aiohttp: sends one request, collects its evidence, and maps exceptions once.
 
-The evidence comes from the body itself: aiohttp writes the head together with the body's first bytes, so a body that
-was never asked to write proves that nothing left, and one that wrote its last byte that everything was handed over.
-That holds for the client's own session and for an injected one alike. What is leant on here is held by a contract
-test against the installed aiohttp.
+The body itself provides the evidence. aiohttp writes the head with the first bytes of the body: if the body was
+never asked to write, nothing was sent; if its last byte was written, everything was. That holds for the client's own
+session and for an injected one. A contract test checks these properties of the installed aiohttp.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ Session = aiohttp.ClientSession
 
 ERROR_BODY_LIMIT = 4 * 1024
 ANSWER_BODY_LIMIT = 64 * 1024
-# Only our own deadlines count: aiohttp rounds its timeouts up to whole seconds above this threshold (facts B.4).
+# aiohttp rounds timeouts above this threshold up to whole seconds. The client has deadlines of its own.
 _NEVER_ROUND = 1e9
 _UNWATCHED: nullcontext[None] = nullcontext()
 
 
 class Transport(Protocol):
-    """The one effect on the network: POST once, and write down what happened."""
+    """The one effect on the network: send once, and collect evidence."""
 
     async def post(
         self,
@@ -70,7 +69,7 @@ class Transport(Protocol):
     ) -> None:
         """Send ``body`` once and fill ``evidence``.
 
-        Never raises but for a cancellation, and then the evidence is true as far as it goes. ``connect`` is the
+        Raises only CancelledError; the evidence so far is valid then. ``connect`` is the
         connect timeout in seconds; ``span`` is this attempt as its
         observer sees it: its headers go along. ``claim`` is awaited after the connection is had and before the first
         byte, and returns the body to send, or None if nothing is to be sent.
@@ -83,7 +82,7 @@ class Transport(Protocol):
 
 
 class _EvidenceBody(payload.Payload):
-    """A frozen body that writes down what became of it."""
+    """A fixed body that collects evidence of its writing."""
 
     _autoclose = True
     _encoding = None
@@ -91,7 +90,7 @@ class _EvidenceBody(payload.Payload):
     _headers = CIMultiDict({"Content-Type": "application/json"})
 
     def __init__(self, value: bytes, evidence: Evidence, claim: Claim | None) -> None:
-        # Not the base's: it makes headers for each body, which costs as much as all of this.
+        # Without the constructor of the base, which doubles the cost by making headers for each body.
         self._value = value
         self._size = len(value)
         self._evidence = evidence
@@ -102,7 +101,7 @@ class _EvidenceBody(payload.Payload):
 
     @property
     def size(self) -> int | None:
-        # Every real request asks for the length; a mock such as aioresponses never does.
+        # Each real request reads the length; mocks such as aioresponses never do.
         self._evidence.touched = True
         return self._size
 
@@ -115,11 +114,11 @@ class _EvidenceBody(payload.Payload):
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
         protocol = self._protocol = writer.protocol  # type: ignore[attr-defined]
-        # Once: a middleware of an injected session may send again, which is still this attempt.
+        # Claimed once: a middleware of an injected session may send again, within this attempt.
         claim, self._claim = self._claim, None
         if claim is not None:
             body = await claimed(claim)
-            # The head names the length by now. JSON may end in white space.
+            # The head has announced the length already. JSON may end in white space.
             self._value = body.ljust(len(self._value))
         check_stale(protocol, evidence)
         self._parser = protocol._parser
@@ -128,16 +127,16 @@ class _EvidenceBody(payload.Payload):
         evidence.written = True
 
     def confirm(self) -> None:
-        """See ``fast_post.confirm``. No answer for a mock, or if another request has the connection by now."""
+        """See ``fast_post.confirm``. Does nothing for a mock, or if another request uses the connection by now."""
         if self._parser is not None and self._protocol._parser is self._parser:
             confirm(self._protocol, self._evidence)
 
 
 class AiohttpTransport:
-    """POSTs by aiohttp, over a session of its own or an injected one, which is never closed.
+    """Sends by aiohttp, over its own session or an injected one, which is never closed.
 
-    Constructed inside a running loop. No redirects, cookies, decompression, environment proxies or netrc on the own
-    session; on an injected one, what a single request can set is set: certificates are verified there too.
+    Constructed inside a running loop. Its own session has no redirects, cookies, decompression, environment proxies or
+    netrc. On an injected session, each request sets as much of that as it can, and always verifies certificates.
     """
 
     def __init__(
@@ -170,16 +169,16 @@ class AiohttpTransport:
             trust_env=False,
         )
         self._fast_post = FastPost.over(self._session) if self._owned and proxy is None else None
-        # By the URL, with the key where that is always the same.
+        # Heads with the fixed key. None are kept if the key comes from a callable.
         self._key = key
         self._heads: dict[Operation, RequestHead] = {}
         self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
         if not self._owned:
-            # A context, for with True aiohttp does as the session's connector was told, which may verify nothing, and
-            # takes connections that somebody else opened.
+            # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses
+            # connections that other code opened.
             verifying = ssl is not True or self._base_url.scheme == "http"
             self._options |= {"auto_decompress": False, "ssl": ssl if verifying else _verifying()}
-        # Whether a proxy of the session's could read the key: then each request is looked at.
+        # True if a proxy of the session could read the key: then each request is checked.
         self._exposed = not (self._owned or proxy or allow_insecure) and self._base_url.scheme == "http"
         if proxy is not None:
             self._options["proxy"], login = _split_login(proxy)
@@ -218,11 +217,11 @@ class AiohttpTransport:
                 )
             else:
                 if claim is not None and not is_own(getattr(self._session._request, "__func__", None)):
-                    # A mock or a recorder, which may never ask the body to write. Until then nothing can have left.
+                    # A mock or a recorder may never ask the body to write. Nothing is sent before the claim.
                     evidence.touched = True
                     body, claim = await claimed(claim), None
                     evidence.touched = False
-                # What session.post() calls, without the context manager that it wraps it in.
+                # Called by session.post(), which adds a context manager.
                 data = _EvidenceBody(body, evidence, claim)
                 with _UNWATCHED if span is None else span.current():
                     response = await self._session._request(
@@ -239,15 +238,15 @@ class AiohttpTransport:
             if evidence.status != 204 or operation.returns_body:
                 await _take_in(response, evidence, read=operation.returns_body)
         except Exception as error:  # noqa: BLE001 - the one place where exceptions become evidence
-            # With a status the exception came from reading the body: the status stands.
+            # After a status, the exception came from reading the body: the status counts.
             if evidence.status is None:
                 evidence.failure, evidence.reason = _failure_of(error, evidence), type(error).__name__
-            # A protocol keeps what it raised, and that its frames, with the head and the body.
+            # A protocol keeps its exception, whose frames hold the head and the body.
             error.__traceback__ = None
         finally:
             if response is not None:
                 if not evidence.written and isinstance(response, aiohttp.ClientResponse):
-                    # It answered what had not been sent: nobody is to meet this connection again.
+                    # A response to an unsent request: don't reuse the connection.
                     response.close()
                 else:
                     response.release()
@@ -271,14 +270,14 @@ class AiohttpTransport:
 
     def _merged(self, key: HeaderSecret, headers: Mapping[str, str] | None) -> Mapping[str, str]:
         merged = CIMultiDict({**self._headers, "Api-Key": key})
-        # Names differ in case: a header of the caller's is replaced, not joined by another of the same name.
+        # Header names are case-insensitive: replace a header of the caller, don't add a second one.
         merged.update(headers or {})
         return merged
 
     def _url(self, operation: Operation) -> URL:
         url = self._urls.get(operation)
         if url is None:
-            # joinpath, not join: that would drop the path prefix (facts B.4).
+            # Not ``join``, which would drop the path prefix.
             url = self._urls[operation] = self._base_url.joinpath(*operation.path.split("/"))
         return url
 
@@ -331,9 +330,9 @@ async def _take_in(response: RawResponse | aiohttp.ClientResponse, evidence: Evi
 async def _read(
     response: RawResponse | aiohttp.ClientResponse, evidence: Evidence, limit: int, *, first: bool = False
 ) -> None:
-    """Note at most ``limit`` bytes of the body, as they come: nothing is decompressed.
+    """Record at most ``limit`` bytes of the body, without decompression.
 
-    ``first`` ends it at the first byte that is no white space. What was read before the body broke off is kept.
+    ``first``: stop at the first byte that is not white space. An incomplete body is recorded, too.
     """
     read = bytearray()
     try:
@@ -391,16 +390,16 @@ def _is_caused_by(kind: type[Exception], error: BaseException | None) -> bool:
 
 
 def check_session(session: object) -> None:
-    """Raises ConfigurationError unless it is None or an aiohttp session."""
+    """Raise ConfigurationError unless the session is None or an aiohttp session."""
     if session is not None and not isinstance(session, aiohttp.ClientSession):
         raise ConfigurationError("session is an aiohttp.ClientSession")
 
 
 def check_ssl(context: object) -> None:
-    """Raises ConfigurationError unless it is None or a context that verifies, by TLS 1.2 or later."""
+    """Raise ConfigurationError unless the context is None, or verifies with TLS 1.2 or later."""
     if context is None:
         return
-    # Not a switch: turning the check off would show the key to whoever answers.
+    # Never False: without verification any server could read the key.
     if not isinstance(context, ssl.SSLContext):
         raise ConfigurationError("ssl is an ssl.SSLContext")
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
