@@ -25,7 +25,7 @@ __all__ = ["lint", "preview"]
 ResourceFile = Annotated[File, Parameter(help="The JSON file of a message, campaign or push request; - is stdin.")]
 
 
-class Preview(Struct, frozen=True, kw_only=True):
+class LocalizedMessage(Struct, frozen=True, kw_only=True):
     """A message in one language."""
 
     language: str
@@ -38,7 +38,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     opens: str = ""
 
 
-def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Preview]:
+def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[LocalizedMessage]:
     """Return the message in each of its languages, as a user with these fields sees it."""
     texts = {name: message.get(name) or {} for name in TEXTS}
     languages = dict.fromkeys(language for translations in texts.values() for language in translations)
@@ -46,7 +46,7 @@ def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Prev
     platforms = [name for name, switch in switches.items() if message.get(switch)]
     buttons = [button.get("label", "") for button in message.get("androidActionButtons", ())]
     return [
-        Preview(
+        LocalizedMessage(
             language=language,
             platforms=", ".join(platforms) or "no platform",
             image=message.get("bigImageUrl") or message.get("richMediaUrl") or "",
@@ -58,7 +58,7 @@ def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Prev
     ]
 
 
-def _rows(notification: Preview) -> Iterator[tuple[str, str]]:
+def _rows(notification: LocalizedMessage) -> Iterator[tuple[str, str]]:
     """Yield the lines of a notification, each with its style."""
     yield f"[{notification.language}] {notification.platforms}", "cyan"
     texts = ((notification.title, "bold"), (notification.subtitle, ""), (notification.body, ""))
