@@ -232,7 +232,7 @@ SPLITTING = [
     Mutant(
         "bisecting gives up without testing the far corner",
         CORE + "splitting.py",
-        "{place * (units - 1) // max(1, share - 1) for place in range(share)}",
+        "{number * (units - 1) // max(1, share - 1) for number in range(share)}",
         "set(range(min(units, share)))",
         T_SPLITTING,
     ),
@@ -253,8 +253,8 @@ SPLITTING = [
     Mutant(
         "a half forgets earlier rejections",
         CORE + "splitting.py",
-        "piece.split(verdict.attempts, [len(piece.units) // 2])",
-        "piece.split((), [len(piece.units) // 2])",
+        "part.split(verdict.attempts, [len(part.units) // 2])",
+        "part.split((), [len(part.units) // 2])",
         T_SPLITTING,
     ),
     Mutant(

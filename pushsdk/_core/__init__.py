@@ -1,1 +1,46 @@
-"""The sans-IO core: no async, no clock, no randomness, no aiohttp, no tenacity, no logging."""
+"""The sans-IO core: no async, no clock, no randomness, no aiohttp, no tenacity, no logging.
+
+Theory of operation
+===================
+
+From a call to its outcome:
+
+call
+    One ``send()``: its users and its deadline (``batching.Call``). ``arguments`` checks the input, ``wire`` encodes it.
+    ``_io.queue`` bounds what is queued.
+batch
+    Calls with equal message, custom fields and options (``batching.Batch``). ``batching`` decides which calls may
+    share a batch, and its states; ``_io.queue`` sends the batch when a slot of ``_io.limiter`` is free and the rates
+    of ``rate_limit`` allow a request.
+request
+    One body for the service. A batch becomes one request, or several if it is too large or was rejected:
+    ``splitting`` decides, ``_io.batch_sender`` sends the parts.
+attempt
+    One try of a request. ``_io.sender`` makes attempts under deadlines and the retry budget; ``policy`` decides on
+    retries and delays, ``_io.retrying`` runs the loop. A stale connection is replaced within an attempt.
+evidence
+    Facts of one attempt: bytes written, status, failure. ``_io.transport`` and ``_io.fast_post`` record them, and
+    nothing changes them afterwards.
+outcome
+    ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. The table in ``outcome`` maps evidence to the outcome of an attempt. The
+    outcomes of all attempts join to the verdict on the request: ACCEPTED, else UNKNOWN, else REJECTED, else NOT_SENT.
+    ``error_mapping`` turns a verdict into the exception, ``results`` holds the values that calls return.
+
+For work that survives the process:
+
+run
+    A plan of users, and a journal of what happened to them (``_runs``). ``stop_policy`` decides when a run stops by
+    itself; ``_runs.pipeline`` sends what is left.
+chunk
+    The users of one planned request. ``_runs.planner`` makes chunks, ``_runs.sender`` sends them; ``decisions`` chooses
+    the next step after each verdict: settle, retry, split, resend, leave or stop.
+user state
+    PENDING, CLAIMED, ACCEPTED, REJECTED or UNKNOWN, for each user of a run or of an idempotency key (``user_states``).
+    ``decisions`` maps a verdict to the state.
+claim
+    A durable record that a request is about to be sent: the users become CLAIMED before the first byte, and are
+    settled after the attempt. After a crash CLAIMED means UNKNOWN. ``_runs.log`` keeps claims in a run file,
+    ``_runs.claim_log`` in a claim store; ``idempotency`` decides what a stored claim means for the next call.
+
+Only what provably did not take effect is retried by default.
+"""

@@ -1,4 +1,4 @@
-"""What ``on_event`` is told. No texts, no key; user ids only where the event is about them."""
+"""Events for ``on_event``. Without texts and key; user ids only in ``SendAbandoned``."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ __all__ = ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetrySchedu
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """One try on the wire ended. ``number`` counts the request's attempts from 1, ``users`` its users."""
+    """An attempt ended. ``number`` is the attempt of the request, from 1; ``users`` is the number of its users."""
 
     endpoint: Endpoint
     users: int
@@ -19,7 +19,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
-    """The request is tried again after ``wait`` seconds; ``attempt`` is the one that failed."""
+    """The request is retried after ``wait`` seconds; ``attempt`` is the failed attempt."""
 
     endpoint: Endpoint
     users: int
@@ -29,13 +29,13 @@ class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientPaused(msgspec.Struct, frozen=True, kw_only=True):
-    """The service asked to wait: nothing starts for ``seconds``."""
+    """The service asked to wait: no request starts for ``seconds``."""
 
     seconds: float
 
 
 class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """A rejected request of ``users`` users in ``calls`` calls is sent again in parts."""
+    """A rejected request with ``users`` users of ``calls`` calls is split and sent in parts."""
 
     status: int
     users: int
@@ -43,7 +43,7 @@ class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendAbandoned(msgspec.Struct, frozen=True, kw_only=True):
-    """How a send ended whose caller had stopped waiting: cancelled, or past its deadline."""
+    """A send ended after its caller had stopped waiting: cancelled, or past the deadline."""
 
     outcome: Outcome
     user_ids: tuple[str, ...]

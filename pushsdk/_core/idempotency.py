@@ -1,7 +1,7 @@
-"""Idempotency keys: what a claim store keeps of a call, and what the caller is told.
+"""Idempotency keys: the record of a call in a claim store, and the result for the caller.
 
-Decides only. A position is that of a user among the distinct users of the call, sorted: who the users are is not
-stored, and the order in which they were given does not matter.
+Decides only. A position is the index of a user among the sorted distinct users of the call. User ids are not stored,
+and their order in the call does not matter.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = [
 ]
 
 KEY_BYTES = 512
-# Part of what is hashed: another version of the format never meets the keys and fingerprints of this one.
+# Prefixes of the hashed data: keys and fingerprints of another format version never match.
 _KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 2"
 
 Shares = Sequence[tuple[tuple[str, ...], Verdict]]
-"""Users of a call, and the verdict on them."""
+"""Users of a call with their verdict."""
 
 Payload = tuple[bytes, bytes, bytes | None]
 """The parts of one request, as JSON: user ids, message, custom fields."""
 
 
 class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All that is stored of a call: no user id, no text, no key."""
+    """The record of a call in a claim store: no user id, no text, no key."""
 
     fingerprint: str
     claimed_at: float
@@ -54,7 +54,7 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The states of the users, as ``UserStates.to_json`` writes them."""
 
     def states(self) -> UserStates:
-        """Return the states. Raises ValueError if there are none."""
+        """Return the states. Raises ValueError if they can't be decoded."""
         return UserStates.from_json(bytes(self.users))
 
     def encode(self) -> bytes:
@@ -78,7 +78,7 @@ def digest_of(key: object) -> str:
     """
     if not isinstance(key, str) or not key:
         raise ValidationError(
-            "idempotency_key is a str that is not empty: one for each job, the same at each delivery of it"
+            "idempotency_key must be a non-empty str: a different key for each job, the same key for its redeliveries"
         )
     try:
         data = key.encode()
@@ -89,40 +89,40 @@ def digest_of(key: object) -> str:
             "idempotency_key must not contain NUL or lone surrogates: use plain text, such as the job id"
         )
     if len(data) > KEY_BYTES:
-        raise ValidationError(f"idempotency_key is longer than {KEY_BYTES} bytes of UTF-8: use the job id, or a hash")
+        raise ValidationError(f"idempotency_key must have at most {KEY_BYTES} bytes in UTF-8: use the job id or a hash")
     return hashlib.sha256(_KEYS + data).hexdigest()
 
 
 def fingerprint_of(key: str, base_url: str, payloads: Iterable[Payload]) -> str:
-    """Return a hash of exactly what is sent under one key, and where.
+    """Return a hash of all payloads that are sent under one key, and of the base URL.
 
-    The key goes in, too: otherwise a reader of the store could recognize equal payloads and guess their users.
+    The hash includes the key: otherwise a reader of the store could recognize equal payloads and guess their users.
     """
     digest = hashlib.sha256(_PAYLOADS)
     for part in (key.encode(), base_url.encode(), *itertools.chain.from_iterable(payloads)):
-        # Each behind its length: no two payloads run together into the same bytes.
+        # The length before each part keeps different payloads from having the same bytes.
         digest.update(b"-" if part is None else b"%d:" % len(part) + part)
     return digest.hexdigest()
 
 
 def by_position(users: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the users of a call, each at its position."""
+    """Return the users of a call, sorted by position."""
     return users if len(users) == 1 else tuple(sorted(users))
 
 
 def status_after(verdict: Verdict) -> UserStatus:
-    """Return the status of a user after this verdict on the request, for whoever sends the same call again."""
+    """Return the status to store for a user after this verdict on the request."""
     status = decide(verdict).status
     return UserStatus(status.state, None if status.state is UserState.PENDING else status.status)
 
 
 def recorded_verdict(status: UserStatus) -> Verdict:
-    """Return the verdict on users of whom this is on record: CLAIMED by another call is UNKNOWN here."""
+    """Return the verdict that a stored status means for this call: CLAIMED by another call is UNKNOWN here."""
     return Verdict(outcome=OUTCOMES[status.state], status=status.status, recorded=True)
 
 
 def conclude(users: tuple[str, ...], duplicates: int, parts: Shares) -> Receipt | PushError:
-    """Return what the caller is told, if the verdicts on some of the users come from the record."""
+    """Return the result of a call if the verdicts on some of its users come from the store."""
     sent = [part for part in parts if not part[1].recorded]
     outcomes = {verdict.outcome for _, verdict in parts}
     if outcomes == {Outcome.ACCEPTED}:

@@ -1,7 +1,7 @@
-"""Advice on a message or a campaign: what can be sent, and is yet hardly meant.
+"""Advice on a message or a campaign that can be sent but is probably a mistake.
 
-A table of rules over the nodes of a resource. Nothing here stops a send or raises: what must not be sent is
-refused in ``wire``. No text of a message appears in a problem, only paths, names and language codes.
+A table of rules over the nodes of a resource. Never raises: ``wire`` rejects what can't be sent. A problem shows
+paths, names and language codes, never a text of the message.
 """
 
 import difflib
@@ -20,7 +20,7 @@ __all__ = ["RULES", "LintRule", "Problem", "lint"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of advice: where (``$.message.title``), which rule (``code``), and what to do in words."""
+    """One piece of advice: path (``$.message.title``), code of the rule, and message."""
 
     path: str
     code: str
@@ -61,7 +61,7 @@ _CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
     models.ActionCategory: {"actionComponents": models.ActionComponent},
 }
 
-# The one value of each enumerated field that the interface shows (sections 2.3, 2.5-2.8).
+# The only value of each enumerated field in the interface document.
 _SHOWN: Mapping[tuple[type[Model], str], str] = {
     (models.Schedule, "type"): models.ScheduleType.START_NOW,
     (models.MobilePush, "type"): models.MessageType.MOBILE_PUSH,
@@ -75,7 +75,7 @@ _SHOWN: Mapping[tuple[type[Model], str], str] = {
     (models.ActionCategory, "type"): models.ActionCategoryType.PREDEFINED_CATEGORY,
 }
 
-# Fields that say of themselves, by name or note in section 2.5, that they are one platform's.
+# Fields of one platform, by name or by a note in the interface document.
 _PLATFORM: Mapping[str, str] = {
     "androidActionUrl": "androidEnabled",
     "androidChannel": "androidEnabled",
@@ -89,13 +89,12 @@ _COUNTS = ("ttl", "badgeCount", "startTs")
 
 
 def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
-    """Advice on a message, a campaign or any other struct of the interface, or a mapping of the same shape.
+    """Return advice on a message, a campaign or any other model, or a mapping of the same shape.
 
-    Never raises. An empty list is no promise that the service takes it: most of its rules are not shown
-    (section 2.10). The codes are those of ``RULES``.
+    Never raises. The service may still reject a message without problems: most of its rules are undocumented.
     """
     model = _model_of(subject)
-    # A message has the same path alone as in its request, as it has in a ValidationError.
+    # Same path as in a ValidationError: a message alone is shown as part of its request.
     path: Path = ("message",) if issubclass(model, models.MobilePush) else ()
     return [
         Problem(path=show_path((*node.path, *below)), code=rule.code, message=advice)
@@ -109,13 +108,13 @@ def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
 def _model_of(subject: object) -> type[Model]:
     if isinstance(subject, Model):
         return type(subject)
-    given = {_fold(name) for name in _fields(subject)}
+    names = {_fold(name) for name in _fields(subject)}
     candidates: tuple[type[Model], ...] = (models.MobilePush, models.CampaignRequest, models.PushRequest)
-    return max(candidates, key=lambda model: len(given.intersection(map(_fold, _names(model)))))
+    return max(candidates, key=lambda model: len(names.intersection(map(_fold, _names(model)))))
 
 
 def _nodes(subject: object, model: type[Model], path: Path) -> Iterator[_LintNode]:
-    # The depth is that of _CHILDREN, whatever the subject holds: a list in it may hold the subject itself.
+    # _CHILDREN bounds the depth: a list in the subject may contain the subject itself.
     node = _LintNode(path, model, _fields(subject))
     yield node
     children = next((_CHILDREN[kind] for kind in model.__mro__ if kind in _CHILDREN), {})
@@ -142,7 +141,7 @@ def _names(model: type[Model]) -> tuple[str, ...]:
 
 
 def _near(word: str, words: Sequence[str]) -> str | None:
-    """The one of ``words`` that ``word`` may be a slip of: other case or separators, or a typing error."""
+    """Return the word that ``word`` may be a typo of, ignoring case and separators; None if there is none."""
     if len(word) > 40:  # longer than any name; difflib is quadratic
         return None
     folded = {_fold(known): known for known in words}

@@ -1,7 +1,7 @@
-"""What travels: the resources of the interface (sections 2.1-2.9) as frozen structs, and the values it shows.
+"""Messages, campaigns and their parts as frozen structs, and the documented values of their fields.
 
-Shapes, and how a place in them is named. Nothing here validates, encodes or advises: that is ``wire`` and
-``lint``. A struct's field order is the interface's, and so is the order on the wire.
+Shapes only: ``wire`` validates and encodes, ``lint`` advises. Fields have the order of the interface document, which
+is also their order on the wire.
 """
 
 import re
@@ -39,19 +39,18 @@ __all__ = [
     "show_path",
 ]
 
-# Section 2.10 leaves the bounds open. 64 bits are what most parsers can hold: a larger number would arrive as
-# another one.
+# The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Texts = Mapping[str, str]
 
 Path = tuple[str | int, ...]
-"""A place in a resource: keys and indexes from the root. It becomes text only when somebody has to read it."""
+"""A path in a resource: keys and indexes from the root."""
 
 
 def show_path(path: Path) -> str:
-    """The path as text, as ``$.message.androidActionButtons[0].url``.
+    """Return the path as text, such as ``$.message.androidActionButtons[0].url``.
 
-    A key that is no field name or language code may be anything, a user id too, and is shown as ``[...]``.
+    A key that can't be a field name or a language code is shown as ``[...]``: it may be a user id.
     """
     return "$" + "".join(f"[{part}]" if isinstance(part, int) else _show_key(part) for part in path)
 
@@ -60,65 +59,65 @@ def _show_key(key: str) -> str:
     return f".{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,40}", key) else "[...]"
 
 
-# The enumerated fields are open: section 2.10 shows one value of each, and any other str passes both ways.
+# The enumerated fields accept any str: the interface document has one value of each as an example.
 class MessageType:
-    """Values of ``MobilePush.type`` (section 2.5)."""
+    """Values of ``MobilePush.type``."""
 
     MOBILE_PUSH: Final = "MOBILE_PUSH"
 
 
 class Action:
-    """Values of ``MobilePush.action`` (section 2.5)."""
+    """Values of ``MobilePush.action``."""
 
     DEFAULT: Final = "DEFAULT"
 
 
 class Priority:
-    """Values of ``MobilePush.priority`` (section 2.5)."""
+    """Values of ``MobilePush.priority``."""
 
     NORMAL: Final = "NORMAL"
 
 
 class MediaType:
-    """Values of ``MobilePush.media_type`` (section 2.5)."""
+    """Values of ``MobilePush.media_type``."""
 
     IMAGE: Final = "IMAGE"
 
 
 class InterruptionLevel:
-    """Values of ``MobilePush.interruption_level`` (section 2.5)."""
+    """Values of ``MobilePush.interruption_level``."""
 
     PASSIVE: Final = "PASSIVE"
 
 
 class RelevanceScore:
-    """Values of ``MobilePush.relevance_score`` (section 2.5)."""
+    """Values of ``MobilePush.relevance_score``."""
 
     SCORE_MAX: Final = "SCORE_MAX"
 
 
 class ClickAction:
-    """Values of ``ActionButton.click_action`` and ``ActionComponent.click_action`` (sections 2.6, 2.8)."""
+    """Values of ``ActionButton.click_action`` and ``ActionComponent.click_action``."""
 
     DEEP_LINKING: Final = "DEEP_LINKING"
 
 
 class ActionCategoryType:
-    """Values of ``ActionCategory.type`` (section 2.7)."""
+    """Values of ``ActionCategory.type``."""
 
     PREDEFINED_CATEGORY: Final = "PREDEFINED_CATEGORY"
 
 
 class ScheduleType:
-    """Values of ``Schedule.type`` (section 2.3)."""
+    """Values of ``Schedule.type``."""
 
     START_NOW: Final = "START_NOW"
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what is sent: camelCase on the wire, unset fields left out, no content in its repr.
+    """Base class of all models: camelCase on the wire, unset fields left out.
 
-    User ids and texts must not reach a log through a repr, so only the names of the set fields are shown.
+    The repr shows only the names of fields that are set, so that user ids and texts don't reach a log.
     """
 
     def __repr__(self) -> str:
@@ -129,7 +128,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ActionButton(Model, frozen=True, kw_only=True):
-    """A button on the Android notification (section 2.6)."""
+    """A button on the Android notification."""
 
     label: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
@@ -138,7 +137,7 @@ class ActionButton(Model, frozen=True, kw_only=True):
 
 
 class ActionComponent(Model, frozen=True, kw_only=True):
-    """One action of an action category (section 2.8)."""
+    """One action of an action category."""
 
     action_id: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
@@ -148,7 +147,7 @@ class ActionComponent(Model, frozen=True, kw_only=True):
 
 
 class ActionCategory(Model, frozen=True, kw_only=True):
-    """The actions of an iOS notification (section 2.7)."""
+    """The actions of an iOS notification."""
 
     type: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
@@ -156,11 +155,11 @@ class ActionCategory(Model, frozen=True, kw_only=True):
 
 
 class MobilePush(Model, frozen=True, kw_only=True):
-    """The push message, the same for a direct push and for a campaign (section 2.5).
+    """The push message, for a direct push or for a campaign.
 
-    ``title``, ``subtitle`` and ``body`` map a language code to a text, which may hold placeholders. The
-    interface does not show the unit of ``ttl`` nor the bounds of ``badge_count``. ``type`` is the only default
-    value that goes out on the wire; every other field is left out until it is set, and none is required.
+    ``title``, ``subtitle`` and ``body`` map a language code to a text, which may contain placeholders. The interface
+    document does not define the unit of ``ttl`` or the bounds of ``badge_count``. No field is required; unset fields
+    are not sent, except ``type``.
     """
 
     type: str = MessageType.MOBILE_PUSH
@@ -192,21 +191,21 @@ class MobilePush(Model, frozen=True, kw_only=True):
 
 
 class Segment(Model, frozen=True, kw_only=True):
-    """Whom a campaign is for (section 2.2): ``primary_key`` names the column of ``query`` that holds the user."""
+    """The audience of a campaign: ``primary_key`` names the column of ``query`` with the user id."""
 
     query: str | UnsetType = UNSET
     primary_key: str | UnsetType = UNSET
 
 
 class Schedule(Model, frozen=True, kw_only=True):
-    """When a campaign starts (section 2.3). The unit of ``start_ts`` is not shown."""
+    """The start of a campaign. The interface document does not define the unit of ``start_ts``."""
 
     type: str | UnsetType = UNSET
     start_ts: Integer | UnsetType = UNSET
 
 
 class CampaignRequest(Model, frozen=True, kw_only=True):
-    """What creates a campaign (section 2.1). ``external_id`` is your own name for it, to look it up by."""
+    """A request to create a campaign. ``external_id`` is your own name for looking the campaign up."""
 
     name: str | UnsetType = UNSET
     external_id: str | UnsetType = UNSET
@@ -216,7 +215,7 @@ class CampaignRequest(Model, frozen=True, kw_only=True):
 
 
 class PushRequest(Model, frozen=True, kw_only=True):
-    """What a direct push sends (section 2.9). ``custom_fields`` is any JSON object."""
+    """A direct push. ``custom_fields`` is any JSON object."""
 
     user_ids: Sequence[str] | UnsetType = UNSET
     message: MobilePush | UnsetType = UNSET
@@ -224,7 +223,7 @@ class PushRequest(Model, frozen=True, kw_only=True):
 
 
 class CampaignCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer to a created campaign (section 2.4)."""
+    """The response to a created campaign."""
 
     uuid: str
 

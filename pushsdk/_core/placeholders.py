@@ -1,7 +1,4 @@
-"""Personalization placeholders, ``{{ first_name | 'there' }}`` (section 2.5): make, find and fill them.
-
-Texts in, texts out. What a placeholder may not look like is said here; whether a message is well made, in ``lint``.
-"""
+"""Personalization placeholders, ``{{ first_name | 'there' }}``: make, find and fill them."""
 
 import itertools
 import re
@@ -26,15 +23,15 @@ __all__ = [
 ]
 
 TEXTS = ("title", "subtitle", "body")
-"""The fields of a message whose texts may hold placeholders (section 2.5)."""
+"""The fields of a message whose texts may contain placeholders."""
 
-# No part can run past the next "{{", so however hostile the text, each of its characters is looked at a bounded
-# number of times. The interface shows no escape, hence no quote, "{{" or "}}" in a part.
+# No group matches beyond the next "{{", so matching time is linear for hostile texts too. The interface document has
+# no escape, hence no quote, "{{" or "}}" within a name or a fallback.
 _PLACEHOLDER = re.compile(r"\{\{\s*+([^\s{}|'][^{}|'\r\n]*+)\|\s*+'((?:[^'{}]|\{(?!\{)|\}(?!\}))*+)'\s*+\}\}")
 
 
 class Placeholder(msgspec.Struct, frozen=True, kw_only=True):
-    """A placeholder in a text: ``text[start:end]`` is the whole of it, ``fallback`` what stands in for no value."""
+    """A placeholder in a text, at ``text[start:end]``. ``fallback`` replaces a missing value."""
 
     name: str
     fallback: str
@@ -43,25 +40,25 @@ class Placeholder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placeholder(name: str, fallback: str) -> str:
-    """The placeholder of a field: ``placeholder("first_name", "there")`` is ``{{ first_name | 'there' }}``.
+    """Return the placeholder of a field: ``placeholder("first_name", "there")`` is ``{{ first_name | 'there' }}``.
 
-    Raises ``ValidationError`` for what could not be read back: ``'``, ``{{`` or ``}}`` in either part, and an
-    empty name, or one with ``|``, a brace, a line break or space around it. Source: section 2.5.
+    Raises ValidationError for ``'``, ``{{`` or ``}}`` in either part, and for a name that is empty or has ``|``, a
+    brace, a line break or space around it.
     """
     if not isinstance(name, str) or not isinstance(fallback, str):
-        raise ValidationError("a placeholder is made of a name and a fallback, both str")
-    made = f"{{{{ {name} | '{fallback}' }}}}"
-    found = _PLACEHOLDER.fullmatch(made)
-    if not found or (found[1].rstrip(), found[2]) != (name, fallback):
+        raise ValidationError("name and fallback of a placeholder must both be str")
+    text = f"{{{{ {name} | '{fallback}' }}}}"
+    match = _PLACEHOLDER.fullmatch(text)
+    if not match or (match[1].rstrip(), match[2]) != (name, fallback):
         raise ValidationError(
             "a placeholder can't be made of this: no ', {{ or }} in either part, and a name that is not empty and "
             "holds no |, brace, line break or space around it"
         )
-    return made
+    return text
 
 
 def find_placeholders(text: str) -> list[Placeholder]:
-    """The placeholders of a text, in order; what only looks like one is passed over."""
+    """Return the placeholders of a text, in order; malformed placeholders are skipped."""
     return [
         Placeholder(name=match[1].rstrip(), fallback=match[2], start=match.start(), end=match.end())
         for match in _PLACEHOLDER.finditer(text)
@@ -69,9 +66,9 @@ def find_placeholders(text: str) -> list[Placeholder]:
 
 
 def render(text: str, fields: Mapping[str, Any]) -> str:
-    """The text as a user with these fields sees it.
+    """Return the text as a user with these fields sees it.
 
-    A missing field, or None, gives the fallback; any other value its ``str``. What can't be parsed stays as it is.
+    A missing field or None gives the fallback, any other value its ``str``. Malformed placeholders stay unchanged.
     """
 
     def value_of(match: re.Match[str]) -> str:
@@ -83,8 +80,8 @@ def render(text: str, fields: Mapping[str, Any]) -> str:
 
 def placeholder_names(message: MobilePush | Mapping[str, Any]) -> frozenset[str]:
     """Return the names in the placeholders of a message."""
-    texts = itertools.chain.from_iterable(each.values() for each in _texts_of(message).values())
-    return frozenset(each.name for text in texts for each in find_placeholders(text))
+    texts = itertools.chain.from_iterable(languages.values() for languages in _texts_of(message).values())
+    return frozenset(found.name for text in texts for found in find_placeholders(text))
 
 
 def fill(message: MobilePush | Mapping[str, Any], fields: Mapping[str, Any]) -> MobilePush | Mapping[str, Any]:
@@ -105,7 +102,7 @@ def _texts_of(message: MobilePush | Mapping[str, Any]) -> dict[str, Mapping[str,
 
 
 def has_malformed_placeholder(text: str) -> bool:
-    """Whether ``{{`` or ``}}`` is left over once the placeholders are taken out: a user would see it as it is."""
+    """Return True if the text has ``{{`` or ``}}`` outside of placeholders, which users would see."""
     rest = _PLACEHOLDER.sub("\0", text)
     return "{{" in rest or "}}" in rest
 

@@ -1,4 +1,4 @@
-"""The limits on sending: the service's pause, the fixed rates, the rate after a throttle, and the retry budget."""
+"""Limits on sending: pauses that the service asks for, fixed rates, the rate after a throttle, and the retry budget."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pushsdk._core.policy import Rate
 
 __all__ = ["RateLimiter", "RetryBudget", "parse_retry_after"]
 
-# Requests per second that are tried in any case: nothing else would notice the end of an outage.
+# Lowest rate in requests per second: without requests nothing would notice the end of an outage.
 FLOOR = 1.0
-# The lowest rate that the first throttle is taken to have hit: an idle client has measured nothing, and one stray
-# throttle must not spread its next burst over a minute.
+# Lowest rate that the first throttle is assumed to have hit: an idle client has measured nothing, and one stray
+# throttle must not spread the next burst over a minute.
 BEGIN_AT_LEAST = 500.0
 # The share of the rate that is left after a throttle, and the growth per second: back at the old rate after 10 s. With
 # these a hard limit is used to 90 %.
@@ -22,7 +22,7 @@ DECREASE, INCREASE = 0.8, 0.025
 OFF_AFTER = 30.0
 # Seconds between two decreases: a used-up quota throttles until its window ends, whatever the rate.
 ONE_EVENT = 1.0
-# Seconds of lateness that may be made up for: timers have a resolution of a millisecond, a fast rate has not.
+# Seconds of lateness that are made up for: timers have a resolution of a millisecond, a fast rate needs less.
 SLACK = 0.01
 
 # The shape of AWS (botocore, standard mode): the load stays at 1.0x in an outage, nothing is lost at 10 % failures.
@@ -56,7 +56,7 @@ class RateLimiter:
     def __init__(self, rate: Rate) -> None:
         self._per_request = 1.0 / rate.requests_per_second if rate.requests_per_second else 0.0
         self._per_user = 1.0 / rate.users_per_second if rate.users_per_second else 0.0
-        #: Set by ``pause``: nothing starts before it.
+        #: End of the pause. Set by ``pause``.
         self.paused_until = -math.inf
         #: The time at which the pause and the rates allow the next request. Set by ``pause`` and ``charge``.
         self.not_before = -math.inf
@@ -75,7 +75,7 @@ class RateLimiter:
     def charge(self, now: float, users: int) -> None:
         """Charge a request that starts now.
 
-        The next request waits for it: so a request larger than a second's worth still leaves.
+        The next request waits for the cost of this request, so a request larger than the rate per second is still sent.
         """
         if now >= self._second_ends:
             self._before = self._starts if now < self._second_ends + 1.0 else 0
@@ -93,11 +93,11 @@ class RateLimiter:
                 self.not_before = max(self.not_before, max(before, now - SLACK) + 1.0 / rate)
 
     def begin(self, now: float, users: int, part: float) -> None:
-        """Delay the first request as if this part of its cost had been charged already."""
+        """Delay the first request as if this part of its cost had been charged before."""
         self.not_before = max(self.not_before, now + part * self._cost(users))
 
     def refund(self, users: int) -> None:
-        """Give the fixed rates back what a request was charged that did not start."""
+        """Return the charge of a request that did not start to the fixed rates."""
         self.not_before = max(self.paused_until, self.not_before - self._cost(users))
 
     def pause(self, until: float) -> None:
@@ -107,7 +107,7 @@ class RateLimiter:
         self._since = max(self._since, until)
 
     def throttled(self, started: float, now: float) -> None:
-        """Take a 429, or a 503 with Retry-After, that answers a request that started then."""
+        """Record a 429, or a 503 with Retry-After, for a request that started at ``started``."""
         rate = self.rate(now)
         if rate is None:
             rate = max(BEGIN_AT_LEAST, self._before, self._starts)
@@ -130,7 +130,7 @@ class RateLimiter:
 
 
 class RetryBudget:
-    """A bucket of tokens, so that an outage is not answered with more load.
+    """A token bucket that keeps retries from adding load during an outage.
 
     A retry costs 5 tokens, a success on the first try gives 1 back, 500 are full.
     """
@@ -138,11 +138,11 @@ class RetryBudget:
     __slots__ = ("tokens",)
 
     def __init__(self) -> None:
-        #: Tokens left, 0 to 500. Spent and given back by the sender.
+        #: Tokens left, 0 to 500.
         self.tokens = CAPACITY
 
     def spend(self) -> bool:
-        """Pay for one retry. False, and nothing is taken, if too little is left."""
+        """Pay for one retry. Return False, and take nothing, if too few tokens are left."""
         if self.tokens < COST:
             return False
         self.tokens -= COST
@@ -157,8 +157,8 @@ class RetryBudget:
 def parse_retry_after(value: str | None, *, wall_clock: float) -> float | None:
     """Return the seconds to wait by a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date.
 
-    ``wall_clock`` is seconds since the epoch. None if it is absent, unparsable or negative; a date that has passed
-    is 0. Never raises.
+    ``wall_clock`` is seconds since the epoch. Returns None if the header is absent, unparsable or negative, and 0 for a
+    date in the past. Never raises.
     """
     if value is None:
         return None

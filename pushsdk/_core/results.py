@@ -1,4 +1,4 @@
-"""What calls return: plain frozen values, without user ids in their repr."""
+"""Values that calls return: frozen, without user ids in their repr."""
 
 import msgspec
 
@@ -10,11 +10,11 @@ __all__ = ["ClientStats", "Counters", "DrainReport", "Receipt"]
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Every user of the call was accepted.
+    """The result of a call whose users were all accepted. Not a delivery receipt.
 
-    ``users`` is how many, each counted once; ``duplicates`` how many ids of the call were repetitions and left out;
-    ``requests`` how many requests carried them; ``attempts`` what was tried on the wire for them, oldest first.
-    ``already_accepted`` is how many an earlier call with the same ``idempotency_key`` had reached.
+    ``users`` is the number of distinct users, ``duplicates`` the number of ids left out because they occurred before,
+    ``requests`` the number of requests for the call, ``attempts`` the tries on the wire, oldest first.
+    ``already_accepted`` is the number of users accepted by an earlier call with the same ``idempotency_key``.
     """
 
     users: int
@@ -25,20 +25,19 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def outcome(self) -> Outcome:
-        """Always ACCEPTED: whatever else happened is raised."""
+        """Always ACCEPTED: any other outcome is raised."""
         return Outcome.ACCEPTED
 
     @property
     def status(self) -> int | None:
-        """The HTTP status of the last attempt: 204 by the interface (section 4.2)."""
+        """The HTTP status of the last attempt, usually 204; None if nothing was sent."""
         return self.attempts[-1].status if self.attempts else None
 
 
 class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``aclose`` left behind: whom the client was still asked to push to, and how that ended.
+    """The outcomes of calls that ended during ``aclose``, as user ids.
 
-    The tuples hold user ids: of calls that ended while the client drained, and of sends whose caller had stopped
-    waiting before (``abandoned``, the last 1000 of them in full).
+    ``abandoned`` has the last 1000 sends that ended after their caller had stopped waiting.
     """
 
     accepted: tuple[str, ...] = ()
@@ -58,11 +57,11 @@ class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A reading of the client's counters, since it was made.
+    """The counters of a client since its creation.
 
-    Users by outcome; ``requests`` merged or single, ``attempts`` on the wire, ``retries`` among them,
-    ``stale_connections`` replaced; and as of now: requests ``in_flight``, ``queued_users`` and ``queued_bytes``,
-    ``retry_tokens`` left of 500, seconds until the client's pause ends (``paused``), ``abandoned`` sends.
+    Users by outcome; ``requests`` merged or single, ``attempts`` on the wire with ``retries`` among them,
+    ``stale_connections`` replaced, ``abandoned`` sends. Current values: requests ``in_flight``, ``queued_users``,
+    ``queued_bytes``, ``retry_tokens`` left of 500, and seconds until the pause of the client ends (``paused``).
     """
 
     accepted: int = 0
@@ -84,7 +83,7 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counters:
-    """The counters behind ``ClientStats``. Counted up by the shell; never reset."""
+    """The counters behind ``ClientStats``. Incremented by the shell; never reset."""
 
     __slots__ = (
         "abandoned",

@@ -1,8 +1,8 @@
-"""How a rejected merged request is split, so that a culprit is found and its neighbours are not punished.
+"""Splitting of a rejected request, to isolate the user or call to blame and send to all others.
 
-Decides which pieces to send next; the shell sends them and reports the verdicts. Only a piece whose verdict is
-REJECTED is split: behind an UNKNOWN somebody would be pushed twice. That a 4xx enqueued nobody is an assumption of
-this package; ``Batching.split_on`` switches it off.
+Decides which parts to send next; ``_io`` sends them and reports the verdicts. Only a REJECTED part is split: after an
+UNKNOWN users could be pushed twice. This package assumes that a 4xx enqueued nothing; ``Batching.split_on`` can be
+empty to switch splitting off.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 TOO_LARGE = 413
-# Units sent alone, from spread corners, before a message may be to blame.
+# Number of units that are sent alone before the message may be to blame.
 PROBES = 8
 
 
 class CallPart(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Some of the users of one call, and their ids as JSON without the brackets. A whole call is its own segment."""
+    """Some users of one call, with their ids as JSON without the brackets."""
 
     call: Call
     users: tuple[str, ...]
@@ -50,12 +50,12 @@ class CallPart(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def deadline(self) -> float:
-        """That of its call."""
+        """Return the deadline of the call."""
         return self.call.deadline
 
 
 class BatchPart(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What one request carries: segments of one or more calls, and the attempts of the pieces it was cut from."""
+    """The content of one request: calls or parts of calls, and the attempts of the larger parts it was split from."""
 
     units: Sequence[Call | CallPart]
     users: int
@@ -63,24 +63,24 @@ class BatchPart(msgspec.Struct, frozen=True, eq=False, gc=False):
     history: tuple[Attempt, ...] = ()
 
     @classmethod
-    def of(cls, segments: Sequence[Call | CallPart], history: tuple[Attempt, ...] = ()) -> BatchPart:
-        """A piece of these segments."""
-        if len(segments) == 1:
-            alone = segments[0]
-            return cls(segments, len(alone.users), alone.ids, history)
-        users = sum([len(segment.users) for segment in segments])
-        return cls(segments, users, b",".join([segment.ids for segment in segments]), history)
+    def of(cls, units: Sequence[Call | CallPart], history: tuple[Attempt, ...] = ()) -> BatchPart:
+        """Return a part with these calls or parts of calls."""
+        if len(units) == 1:
+            unit = units[0]
+            return cls(units, len(unit.users), unit.ids, history)
+        users = sum([len(unit.users) for unit in units])
+        return cls(units, users, b",".join([unit.ids for unit in units]), history)
 
     def __repr__(self) -> str:
         return f"BatchPart(calls={len(self.units)}, users={self.users})"
 
     def bisect(self, history: tuple[Attempt, ...]) -> list[BatchPart]:
-        """Two pieces of about half the users."""
-        parts = _cut(self.units, max_users=(self.users + 1) // 2, max_bytes=None)
+        """Return two parts with about half of the users each."""
+        parts = _group(self.units, max_users=(self.users + 1) // 2, max_bytes=None)
         return [BatchPart.of(part, history) for part in parts]
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[BatchPart]:
-        """The pieces between these places among the calls."""
+        """Return the parts between these positions among the units."""
         return [BatchPart.of(self.units[start:stop], history) for start, stop in pairwise((0, *at, len(self.units)))]
 
 
@@ -90,7 +90,7 @@ class LearnedSizes:
     __slots__ = ("bytes", "users")
 
     def __init__(self) -> None:
-        #: The largest request to merge from now on, in users and in bytes of its body; None until a 413.
+        #: Largest request to merge, in users and in bytes of the body; None until a 413.
         self.users: int | None = None
         self.bytes: int | None = None
 
@@ -102,18 +102,18 @@ class LearnedSizes:
         return users <= self.users and (max_bytes is None or frame + ids <= max_bytes)
 
     def learn(self, users: int, frame: int, ids: int) -> None:
-        """A request of this size was too large. Its frame can't be made smaller, its ids can."""
+        """Learn from a request of this size that was too large. Only its ids can be made fewer, not its frame."""
         # The larger half has one user more, and some bytes.
         half, size = (users + 1) // 2, frame + ids // 2 + ids // 16
         self.users, self.bytes = min(self.users or half, half), min(self.bytes or size, size)
 
     def bytes_for(self, frame: int) -> int | None:
-        """The bound on a body with this frame; None if the frame alone is most of what the bound was learned for."""
+        """Return the bound on a body with this frame; None if the frame alone is more than half of the bound."""
         return None if self.bytes is None or frame * 2 > self.bytes else self.bytes
 
 
 class MessageRecord(msgspec.Struct, eq=False):
-    """The answers to one message so far."""
+    """Results of one message so far."""
 
     accepted: bool = False
     """Set once the service accepted the message for any user: from then on the message is never to blame."""
@@ -140,29 +140,29 @@ class MessageRecords:
 
 
 class Splittable(Protocol):
-    """What one request carries, and can be cut: a ``BatchPart`` of calls, or a part of a broadcast."""
+    """Content of one request that can be split: a ``BatchPart``, or a ``ChunkRequest`` of a run."""
 
     @property
     def users(self) -> int:
-        """How many."""
+        """Number of users."""
         ...
 
     @property
     def ids(self) -> bytes:
-        """They as JSON without the brackets."""
+        """Ids as JSON without the brackets."""
         ...
 
     @property
     def units(self) -> Sized:
-        """The units that a rejection is pinned down to: calls, or users."""
+        """The units that a rejection can be traced to: calls, or users."""
         ...
 
     def bisect(self, history: tuple[Attempt, ...]) -> list[Self]:
-        """Two of about half the users."""
+        """Return two parts with about half of the users each."""
         ...
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Self]:
-        """The parts between these places among the units."""
+        """Return the parts between these positions among the units."""
         ...
 
 
@@ -170,16 +170,16 @@ P = TypeVar("P", bound=Splittable)
 
 
 Rejected = tuple[P, Verdict]
-"""A piece, and the verdict on the last request that carried it."""
+"""A part, and the verdict on the last request that contained it."""
 
 
 class Splitter(Generic[P]):
-    """The splitting of one batch. Send what ``next_wave`` gives, ``report`` each verdict, until a wave is empty.
+    """Splits one batch. Send the parts of ``next_wave`` and ``report`` each verdict, until a wave is empty.
 
-    The pieces of a wave may be sent at the same time. While nothing with this message was accepted, 8 units are sent
-    alone first (one, if the message was to blame before): if all are rejected, the message is to blame and the rest is
-    not sent. Else the blocks between those units are sent and bisected: for one culprit among n units that takes at
-    most 2*ceil(log2 n) requests.
+    The parts of a wave may be sent at the same time. Until the message is accepted once, 8 units are sent alone first
+    (one unit, if the message was to blame before): if all are rejected, the message is to blame and the rest is not
+    sent. Otherwise the blocks between those units are sent and bisected: one culprit among n units takes at most
+    2*ceil(log2 n) requests.
     """
 
     __slots__ = (
@@ -197,96 +197,96 @@ class Splitter(Generic[P]):
     )
 
     def __init__(
-        self, pieces: Iterable[P], *, split_on: Set[int], sizes: LearnedSizes, frame: int, message: MessageRecord
+        self, parts: Iterable[P], *, split_on: Set[int], sizes: LearnedSizes, frame: int, message: MessageRecord
     ) -> None:
         self._sizes = sizes
         self._split_on = split_on
-        # Bytes of a body that are not ids.
+        # Bytes of a request body without ids.
         self._frame = frame
-        # Shared with whatever else is sent with this message.
+        # Shared by all requests with this message.
         self._message = message
-        self._ready = list(pieces)
-        # Pieces that were too large, blocks that hold a culprit, and blocks between the units that were sent alone.
+        self._ready = list(parts)
+        # Parts that were too large, blocks that contain a culprit, and blocks between the units that were sent alone.
         self._large: list[Rejected[P]] = []
         self._suspects: list[Rejected[P]] = []
         self._left_out: list[Rejected[P]] = []
         self._smallest_failed = False
-        # Sizes that were too large, until something with this message is accepted: only then it was the size.
+        # Sizes of rejected requests. Learned once the message is accepted: then the size was to blame.
         self._refused: list[tuple[int, int, int]] = []
-        # Set when units are sent alone, until one of them ends in another way than rejected.
+        # Set when units are sent alone; unset when one of them is not rejected.
         self._probes_failed = False
 
-    def report(self, piece: P, verdict: Verdict) -> bool:
-        """Take the verdict on a piece. False if the piece is to be split."""
+    def report(self, part: P, verdict: Verdict) -> bool:
+        """Record the verdict on a part. Return False if the part will be split."""
         if verdict.outcome is not Outcome.REJECTED or verdict.status not in self._split_on:
             self._probes_failed = False
             self._message.accepted |= verdict.outcome is Outcome.ACCEPTED
             return True
         if verdict.status != TOO_LARGE:
-            if len(piece.units) == 1:
+            if len(part.units) == 1:
                 return True
-            self._suspects.append((piece, verdict))
+            self._suspects.append((part, verdict))
             return False
         # If the message is most of the bytes, fewer users don't make it fit.
-        if piece.users == 1 or len(piece.ids) < self._frame:
+        if part.users == 1 or len(part.ids) < self._frame:
             self._smallest_failed = True
             return True
-        self._refused.append((piece.users, self._frame, len(piece.ids)))
-        self._large.append((piece, verdict))
+        self._refused.append((part.users, self._frame, len(part.ids)))
+        self._large.append((part, verdict))
         return False
 
     def next_wave(self) -> list[P]:
-        """Return the pieces to send now; none when nothing is left to send (then see ``rest``)."""
+        """Return the parts to send now; none when nothing is left to send (then see ``rest``)."""
         message = self._message
         while message.accepted and self._refused:
             self._sizes.learn(*self._refused.pop())
-        # A message is too large for a single user, or for each user who was sent to alone.
+        # The message was too large for a single user, or was rejected for every unit that was sent alone.
         if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
             message.is_rejected = True
         if not self._ready and (message.accepted or not message.is_rejected):
-            self._halve()
+            self._bisect_large()
         if not self._ready and (message.accepted or not self._probes_failed):
-            self._bisect()
+            self._bisect_suspects()
         wave, self._ready = self._ready, []
         return wave
 
     def rest(self) -> list[Rejected[P]]:
-        """Return the pieces that are not sent again, rejected as they were when last sent."""
+        """Return the parts that are not sent again, each with its last verdict."""
         rest = [*self._large, *self._suspects, *self._left_out]
-        for pieces in (self._large, self._suspects, self._left_out):
-            pieces.clear()
+        for parts in (self._large, self._suspects, self._left_out):
+            parts.clear()
         return rest
 
-    def _halve(self) -> None:
-        """Cut pieces that were too large in halves: one piece until something fits, then all."""
+    def _bisect_large(self) -> None:
+        """Bisect parts that were too large: one part until a request is accepted, then all."""
         for _ in range(len(self._large) if self._message.accepted else min(1, len(self._large))):
-            piece, verdict = self._large.pop()
-            self._ready += piece.bisect(verdict.attempts)
+            part, verdict = self._large.pop()
+            self._ready += part.bisect(verdict.attempts)
 
-    def _bisect(self) -> None:
-        """Send units alone while the message may be to blame, else all blocks that hold a culprit, in halves."""
+    def _bisect_suspects(self) -> None:
+        """Send units alone while the message may be to blame, then bisect all blocks that contain a culprit."""
         if self._suspects and not (self._message.accepted or self._left_out):
             self._probe(1 if self._message.is_rejected else PROBES)
             return
-        self._ready = [piece for piece, _ in self._left_out]
-        for piece, verdict in self._suspects:
-            self._ready += piece.split(verdict.attempts, [len(piece.units) // 2])
+        self._ready = [part for part, _ in self._left_out]
+        for part, verdict in self._suspects:
+            self._ready += part.split(verdict.attempts, [len(part.units) // 2])
         self._left_out.clear()
         self._suspects.clear()
 
     def _probe(self, count: int) -> None:
-        """Cut some blocks into units that are sent alone, from spread corners, and the blocks between them."""
+        """Split blocks into units that are sent alone, spread evenly, and the blocks between them."""
         self._probes_failed = True
         blocks, self._suspects = self._suspects[:count], self._suspects[count:]
-        for piece, verdict in blocks:
-            units = len(piece.units)
-            # Both ends and places between them, or all if there are no more.
+        for block, verdict in blocks:
+            units = len(block.units)
+            # Both ends and positions between them, or all units if there are fewer.
             share = -(-count // len(blocks))
-            alone = {place * (units - 1) // max(1, share - 1) for place in range(share)}
-            edges = sorted({edge for place in alone for edge in (place, place + 1)} - {0, units})
-            # Nobody can tell which of the calls of a block was to blame.
+            alone = {number * (units - 1) // max(1, share - 1) for number in range(share)}
+            edges = sorted({edge for position in alone for edge in (position, position + 1)} - {0, units})
+            # Any call of a block may be to blame.
             verdict = msgspec.structs.replace(verdict, shared=True)
-            for start, part in zip((0, *edges), piece.split(verdict.attempts, edges), strict=True):
+            for start, part in zip((0, *edges), block.split(verdict.attempts, edges), strict=True):
                 if start in alone:
                     self._ready.append(part)
                 else:
@@ -294,22 +294,22 @@ class Splitter(Generic[P]):
 
 
 def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[BatchPart]:
-    """The requests that carry these calls: one, unless that is larger than the service was found to take."""
+    """Return the parts in which these calls are sent: one part, unless larger than the learned sizes."""
     whole = BatchPart.of(calls)
     if sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
     max_bytes = sizes.bytes_for(frame)
     room = None if max_bytes is None else max_bytes - frame
-    return [BatchPart.of(part) for part in _cut(calls, max_users=sizes.users or whole.users, max_bytes=room)]
+    return [BatchPart.of(part) for part in _group(calls, max_users=sizes.users or whole.users, max_bytes=room)]
 
 
-def _cut(segments: Iterable[Call | CallPart], *, max_users: int, max_bytes: int | None) -> list[list[Call | CallPart]]:
-    """The segments in groups within the bounds, in order; a single user may be over ``max_bytes``."""
+def _group(units: Iterable[Call | CallPart], *, max_users: int, max_bytes: int | None) -> list[list[Call | CallPart]]:
+    """Return the units in groups within the bounds, in order; a single user may exceed ``max_bytes``."""
     groups: list[list[Call | CallPart]] = [[]]
     users = size = 0
-    for segment in segments:
-        for part in _shares(segment, max_users, max_bytes):
-            # ``size`` counts a comma after each.
+    for unit in units:
+        for part in _split_unit(unit, max_users, max_bytes):
+            # ``size`` includes a comma after each part.
             if groups[-1] and (
                 users + len(part.users) > max_users or (max_bytes is not None and size + len(part.ids) > max_bytes)
             ):
@@ -321,30 +321,30 @@ def _cut(segments: Iterable[Call | CallPart], *, max_users: int, max_bytes: int 
     return groups
 
 
-def _shares(segment: Call | CallPart, max_users: int, max_bytes: int | None) -> Sequence[Call | CallPart]:
-    """The segment, cut where it alone is over the bounds."""
-    if len(segment.users) <= max_users and (max_bytes is None or len(segment.ids) <= max_bytes):
-        return [segment]
-    call = call_of(segment)
-    ids = [wire.encode_user_ids((user,))[1:-1] for user in segment.users]
-    shares: list[CallPart] = []
+def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: int | None) -> Sequence[Call | CallPart]:
+    """Return the unit, split if it exceeds the bounds by itself."""
+    if len(unit.users) <= max_users and (max_bytes is None or len(unit.ids) <= max_bytes):
+        return [unit]
+    call = call_of(unit)
+    ids = [wire.encode_user_id(user) for user in unit.users]
+    parts: list[CallPart] = []
     start = size = 0
-    for end, one in enumerate(ids):
-        if end > start and (end - start >= max_users or (max_bytes is not None and size + len(one) > max_bytes)):
-            shares.append(CallPart(call, segment.users[start:end], b",".join(ids[start:end])))
+    for end, user_id in enumerate(ids):
+        if end > start and (end - start >= max_users or (max_bytes is not None and size + len(user_id) > max_bytes)):
+            parts.append(CallPart(call, unit.users[start:end], b",".join(ids[start:end])))
             start, size = end, 0
-        size += len(one) + 1
-    shares.append(CallPart(call, segment.users[start:], b",".join(ids[start:])))
-    return shares
+        size += len(user_id) + 1
+    parts.append(CallPart(call, unit.users[start:], b",".join(ids[start:])))
+    return parts
 
 
-def call_of(segment: Call | CallPart) -> Call:
-    """The call that the segment is of."""
-    return segment.call if isinstance(segment, CallPart) else segment
+def call_of(unit: Call | CallPart) -> Call:
+    """Return the call of the unit."""
+    return unit.call if isinstance(unit, CallPart) else unit
 
 
 def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:
-    """The attempts behind these verdicts, each once, oldest first."""
+    """Return the attempts of these verdicts, each once, oldest first."""
     seen: dict[int, Attempt] = {}
     for _, verdict in parts:
         for attempt in verdict.attempts:

@@ -1,6 +1,6 @@
 """The state of every user of a plan or of a claim: a run-length list over positions.
 
-Values only. Position 0 is the first user of the plan, or of the sorted users of a claim; user ids are never kept here.
+Values only. Position 0 is the first user of the plan, or of the sorted users of a claim; user ids are not stored.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ class UserState(StrEnum):
     """The state of one user of a plan or of a claim."""
 
     PENDING = "PENDING"
-    """Not sent, or proven that the service was never asked about this user: may be sent to."""
+    """Not sent, or provably without effect: may be sent to."""
     CLAIMED = "CLAIMED"
-    """Being sent to. UNKNOWN to everybody else until it is settled."""
+    """Being sent to. UNKNOWN for any other process until settled."""
     ACCEPTED = "ACCEPTED"
     REJECTED = "REJECTED"
     UNKNOWN = "UNKNOWN"
 
-    # Enum's own hash is a Python function, and UserStates looks states up several times per request.
+    # The hash of Enum is a Python function, and UserStates looks up several states per request.
     __hash__ = str.__hash__
 
 
 class UserStatus(NamedTuple):
-    """The state of a user, and why it is so."""
+    """The state of a user, with its cause."""
 
     state: UserState
     status: int | None = None
     """The HTTP status of the last response, if there was one."""
     reason: str = ""
-    """Why the user was not accepted, in fixed words: never a user id or a text."""
+    """Why the user was not accepted, as a fixed text without user ids."""
     resent: bool = False
-    """Sent again although an earlier try was UNKNOWN: the user may have been pushed twice."""
+    """Set if the user was sent to again after UNKNOWN, and so may have been pushed twice."""
 
 
 class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -63,9 +63,9 @@ class UserStates:
     __slots__ = ("_counts", "_starts", "_statuses", "resent", "users")
 
     def __init__(self, users: int = 0) -> None:
-        #: How many users there are. Changed by ``extend``.
+        #: Number of users. Changed by ``extend``.
         self.users = 0
-        #: How many of them were sent again although they were UNKNOWN.
+        #: Number of users that were sent to again after UNKNOWN.
         self.resent = 0
         # The first position of each run, ascending, and its status. Equal neighbors are one run.
         self._starts: list[int] = []
@@ -187,7 +187,7 @@ class UserStates:
         joins_right = stop == high and number + 1 < len(starts) and statuses[number + 1] == status
         if start > low:
             number += 1
-        # Here ``number`` is where the new run begins; the old run has users before it, after it, both or neither.
+        # The new run begins at ``number``; the old run keeps users before, after, on both sides or none.
         if stop < high:
             if start > low:
                 starts[number:number] = (start, stop)

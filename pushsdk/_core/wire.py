@@ -1,7 +1,7 @@
-"""The bytes: what goes out is encoded and validated here, and the one answer that is read is decoded here.
+"""Encoding and validation of request bodies; decoding of a created campaign.
 
-Pure functions of their arguments, but for one bounded cache of validations. Every refusal is a
-``ValidationError`` that names a JSON path and never shows a value: values are people's ids and texts.
+Pure functions, except for one bounded cache of validations. A ValidationError names a JSON path and never shows a
+value: values are user ids and texts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = [
     "push_body",
 ]
 
-_MAX_DEPTH = 100  # msgspec's encoder and decoder, and most servers' parsers, recurse
-_SHOWN_DEPTH = 5  # of a path that is too deep: enough to find it, and readable
+_MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
+_SHOWN_DEPTH = 5  # levels shown of a path that is too deep
 _MAX_KNOWN = 1024
 _MAX_KNOWN_BYTES = 16 * 1024
 
@@ -39,7 +39,7 @@ _CUSTOM_FIELDS: Path = ("customFields",)
 
 
 class _Collapsing(msgspec.Struct, rename="camel", gc=False):
-    """What is read of a message that may be repeated."""
+    """The field of a message that decides if a retry may replace the push."""
 
     collapse_id: Any = None
 
@@ -52,24 +52,23 @@ _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspe
 
 # Validated bytes, and the message that a strict decoder reads from them.
 #
-# Bytes alone prove nothing: Decimal("1"), b"i" or {1: "a"} encode to what a valid text or key encodes to. So the
-# message at hand must also *equal* what its bytes mean. Nothing that msgspec changes on its way does: a Decimal,
-# UUID, datetime, bytes or plain enum never equals the str it is written as, an int key never the str key, a set
-# never the list; and the pairs that Python does hold equal (True and 1, 1.0 and 1) differ in bytes. (A class whose
-# own ``__eq__`` claims to equal the str is taken at its word; the bytes are valid all the same.) The cached message
-# shares nothing with the caller's, so a dict that changes there changes nothing here. Both the look-up and the
-# comparison run in C: 0.3 us on top of the 0.25 us that encoding 350 bytes takes; a walk in Python takes 9 us.
+# Bytes alone prove nothing: Decimal("1"), b"i" or {1: "a"} encode like a valid text or key. So the message must also
+# *equal* its decoded bytes. No value that msgspec converts does: a Decimal, UUID, datetime, bytes or plain enum never
+# equals its str, an int key never the str key, a set never the list; and values that are equal in Python (True and 1,
+# 1.0 and 1) differ in bytes. The cached message shares nothing with the caller's message, so later changes there have
+# no effect. Look-up and comparison run in C: 0.3 us on top of 0.25 us for encoding 350 bytes; checking in Python
+# takes 9 us.
 _known: dict[bytes, MobilePush] = {}
 
-# The last of them. In a crowd of sends nearly all are of one message: its bytes are then hashed once, and shared.
+# The latest entry. Concurrent sends mostly have the same message: its bytes are then hashed once, and shared.
 _latest: tuple[bytes, MobilePush] = (b"", MobilePush())
 
 
 def encode_message(message: MobilePush | Mapping[str, Any]) -> bytes:
-    """The bytes of a message.
+    """Return the JSON of a message.
 
-    A mapping goes out as it is, fields unknown to this version included, if it is strict JSON and the known fields are
-    of the types of ``MobilePush``. Raises ``ValidationError`` naming a path below ``$.message``. Source: section 2.5.
+    A mapping is sent unchanged, with fields unknown to this version, if it is strict JSON and the known fields have the
+    types of ``MobilePush``. Raises ValidationError naming a path below ``$.message``.
     """
     if type(message) is not MobilePush:
         return _encode(_checked(message, MobilePush, _MESSAGE))
@@ -83,8 +82,7 @@ def encode_message(message: MobilePush | Mapping[str, Any]) -> bytes:
     except _ENCODING_FAILED:
         return _encode(_plain(message, _MESSAGE))
     if meant != message:
-        # The walk is the judge: it finds the path of what is wrong, and takes what is merely of another type
-        # (a tuple for a list).
+        # The check in Python finds the path of an error, and accepts a tuple for a list.
         return _encode(_plain(message, _MESSAGE))
     if data is not latest:
         _remember(data, meant)
@@ -101,20 +99,19 @@ def _remember(data: bytes, meant: MobilePush) -> None:
 
 
 def encode_custom_fields(fields: Mapping[str, Any] | None) -> bytes | None:
-    """The bytes of the custom fields; None where there are none, which is not the same as ``{}``.
+    """Return the JSON of the custom fields, or None for None, which is not the same as ``{}``.
 
-    Any strict JSON object, null included. Raises ``ValidationError`` naming a path below ``$.customFields``.
-    Source: section 2.9.
+    Accepts any strict JSON object, null included. Raises ValidationError naming a path below ``$.customFields``.
     """
     if fields is None:
         return None
     if not isinstance(fields, Mapping):
-        raise _bad(_CUSTOM_FIELDS, f"expected a mapping, got {_kind(fields)}")
+        raise _error(_CUSTOM_FIELDS, f"expected a mapping, got {_kind(fields)}")
     return _encode(_plain(fields, _CUSTOM_FIELDS))
 
 
 def encode_user_id(user_id: str) -> bytes:
-    """The bytes of one user id, as ``encode_user_ids`` writes it in its array."""
+    """Return the JSON of one user id. Raises ValidationError like ``encode_user_ids``."""
     if type(user_id) is str and user_id:
         try:
             return _encode(user_id)
@@ -124,65 +121,64 @@ def encode_user_id(user_id: str) -> bytes:
 
 
 def encode_user_ids(user_ids: Sequence[str]) -> bytes:
-    """The bytes of the user ids, a JSON array, in the order given.
+    """Return the user ids as a JSON array in the given order.
 
-    Raises ``ValidationError`` naming ``$.userIds[3]``, never the id, for what is not a non-empty text.
-    Source: section 2.9.
+    Raises ValidationError naming ``$.userIds[3]``, never the id, unless every id is a non-empty str.
     """
-    # Exact types, because an enum that is a str may be encoded as something else than its text.
+    # Exact types: a str enum may be encoded differently from its text.
     if isinstance(user_ids, (list, tuple)) and {*map(type, user_ids)} == {str} and all(user_ids):
         try:
             return _encode(user_ids)
         except UnicodeEncodeError:
             pass
     if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
-        raise _bad(_USER_IDS, f"expected a sequence of str, got {_kind(user_ids)}")
+        raise _error(_USER_IDS, f"expected a sequence of str, got {_kind(user_ids)}")
     return _encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])
 
 
 def _user_id(user_id: object, path: Path) -> str:
     if not isinstance(user_id, str):
-        raise _bad(path, f"expected a str, got {_kind(user_id)}")
+        raise _error(path, f"expected a str, got {_kind(user_id)}")
     if not user_id:
-        raise _bad(path, "the user id is empty")
+        raise _error(path, "the user id is empty")
     return _text(user_id, path)
 
 
 def push_body(user_ids_json: bytes, message: bytes, custom_fields: bytes | None) -> bytes:
-    """The body of a push send request (section 2.9) out of its encoded parts; nothing is checked again."""
+    """Return the body of a push request from its encoded parts, without further checks."""
     if custom_fields is None:
         return b'{"userIds":%b,"message":%b}' % (user_ids_json, message)
     return b'{"userIds":%b,"message":%b,"customFields":%b}' % (user_ids_json, message, custom_fields)
 
 
 def encode_campaign(request: CampaignRequest | Mapping[str, Any]) -> bytes:
-    """The body of a campaign create request (section 2.1).
+    """Return the body of a request that creates a campaign.
 
-    A mapping goes out as ``encode_message`` says. Raises ``ValidationError`` naming a path.
+    Accepts a mapping like ``encode_message``. Raises ValidationError naming a path.
     """
     return _encode(_checked(request, CampaignRequest, _ROOT))
 
 
 def is_collapsible(message: bytes) -> bool:
-    """Whether a repeat of this encoded message may replace it: it has a ``collapseId`` (section 2.5)."""
+    """Return True if this encoded message has a ``collapseId``, so a second push may replace the first."""
     value = _decode_collapsing(message).collapse_id
     return isinstance(value, str) and value != ""
 
 
 def external_id(request: CampaignRequest | Mapping[str, Any]) -> str | None:
-    """The campaign's ``externalId`` (section 2.1), or None where there is no usable one."""
+    """Return the ``externalId`` of the campaign, or None if missing, empty or not a str."""
     value = request.external_id if isinstance(request, CampaignRequest) else request.get("externalId")
     return value if isinstance(value, str) and value else None
 
 
 def decode_campaign_created(body: bytes) -> CampaignCreated:
-    """Read the answer to a created campaign (section 2.4); fields added later are ignored.
+    """Return the decoded response to a created campaign; unknown fields are ignored.
 
-    Raises only ``ValueError``, without a word of the body, where there is no uuid to be read.
+    Raises ValueError, never quoting the body, if there is no readable uuid.
     """
     try:
         created = _decode_created(body)
-    # Deep nesting and bad UTF-8 are no MsgspecError (facts D8); the latter's exception holds the body.
+    # Deep nesting and bad UTF-8 raise no MsgspecError; the exception for bad UTF-8 contains the body.
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise ValueError(f"the answer can't be read as a created campaign: {type(error).__name__}") from None
     if not created.uuid:
@@ -191,9 +187,9 @@ def decode_campaign_created(body: bytes) -> CampaignCreated:
 
 
 def _checked(value: object, model: type[Model], path: Path) -> dict[str, Any]:
-    """The value in plain types, whose known fields have the model's types: in a mapping, too."""
+    """Return the value in plain types. Raises ValidationError unless known fields have the types of the model."""
     if not isinstance(value, (model, Mapping)):
-        raise _bad(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
+        raise _error(path, f"expected {model.__name__} or a mapping, got {_kind(value)}")
     return _typed(_plain(value, path), model, path)
 
 
@@ -207,10 +203,9 @@ def _typed(plain: dict[str, Any], model: type[Model], path: Path) -> dict[str, A
 
 
 def _plain(value: object, path: Path) -> Any:
-    """The value in exactly those types whose JSON is the same value again, or a ``ValidationError``.
+    """Return the value in exactly the types that JSON round-trips. Raises ValidationError for other types.
 
-    Subclasses of str, int and float are taken as their text or number. msgspec would write everything that is
-    refused here as something else (facts D9).
+    Subclasses of str, int and float become plain. msgspec would encode the rejected values as something else.
     """
     if isinstance(value, str):
         return _text(value, path)
@@ -221,9 +216,9 @@ def _plain(value: object, path: Path) -> Any:
     if isinstance(value, float):
         return _float(value, path)
     if not isinstance(value, (dict, list, tuple, Model, Mapping)):
-        raise _bad(path, f"{_kind(value)} is not JSON; turn it into a text or a number first")
+        raise _error(path, f"{_kind(value)} is not JSON; turn it into a text or a number first")
     if len(path) >= _MAX_DEPTH:
-        raise _bad(path[:_SHOWN_DEPTH], f"nested more than {_MAX_DEPTH} levels deep, or the value contains itself")
+        raise _error(path[:_SHOWN_DEPTH], f"nested more than {_MAX_DEPTH} levels deep, or the value contains itself")
     if isinstance(value, Model):
         return _model(value, path)
     if isinstance(value, Mapping):
@@ -236,7 +231,7 @@ def _model(value: Model, path: Path) -> dict[str, Any]:
     for name, wire_name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
         field = getattr(value, name)
         if field is None:
-            raise _bad((*path, wire_name), "None can't be sent; leave the field out")
+            raise _error((*path, wire_name), "None can't be sent; leave the field out")
         if field is not UNSET:
             plain[wire_name] = _plain(field, (*path, wire_name))
     return _typed(plain, type(value), path)
@@ -247,25 +242,25 @@ def _text(value: str, path: Path) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise _bad(path, "the text holds a lone surrogate, which is not Unicode") from None
+            raise _error(path, "the text holds a lone surrogate, which is not Unicode") from None
     return str.__str__(value)
 
 
 def _integer(value: int, path: Path) -> int:
     if not -(2**63) <= value < 2**64:
-        raise _bad(path, "the integer does not fit 64 bits")
+        raise _error(path, "the integer does not fit 64 bits")
     return int.__int__(value)
 
 
 def _float(value: float, path: Path) -> float:
     if not math.isfinite(value):
-        raise _bad(path, "NaN and infinity are not JSON")
+        raise _error(path, "NaN and infinity are not JSON")
     return float.__float__(value)
 
 
 def _key(key: object, path: Path) -> str:
     if not isinstance(key, str):
-        raise _bad(path, f"a key is {_kind(key)}, and must be a str")
+        raise _error(path, f"a key is {_kind(key)}, and must be a str")
     return _text(key, path)
 
 
@@ -273,5 +268,5 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _bad(path: Path, text: str) -> ValidationError:
+def _error(path: Path, text: str) -> ValidationError:
     return ValidationError(f"{show_path(path)}: {text}")
