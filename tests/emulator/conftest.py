@@ -1,4 +1,4 @@
-"""A running emulator, and a client made of a bare socket: what it sends and sees is nobody else's opinion."""
+"""A running emulator, and a client on a bare socket, independent of the SDK and of aiohttp's client."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Wire:
             writer.transport.abort()
 
     async def bytes(self, request: bytes) -> bytes:
-        """All that comes back until the connection ends; a reset raises ConnectionResetError."""
+        """Return everything received until the connection ends; a reset raises ConnectionResetError."""
         async with self.connected() as connection:
             connection.write(request)
             return await connection.read.read()
 
     async def send(self, body: Any, **head: Any) -> SimpleNamespace:
-        """The answer to a whole request: .status, .headers (lower case), .text, .json."""
+        """Return the response to a complete request: .status, .headers (lower case), .text, .json."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         answer, _, text = (await self.bytes(self.head(len(data), **head) + data)).partition(b"\r\n\r\n")
         status, *lines = answer.decode().split("\r\n")
@@ -67,7 +67,7 @@ class Wire:
         return await self.send({"name": "Spring", "message": MESSAGE}, path="/v1/campaigns", **head)
 
     async def vanish(self, request: bytes) -> None:
-        """Send, then reset the connection without waiting for anything."""
+        """Send, then reset the connection at once."""
         with socket.create_connection(("127.0.0.1", self.port)) as sock:
             sock.sendall(request)
 

@@ -1,4 +1,4 @@
-"""Bounds of what strangers can have open, in hand or in the queue, and of what one request costs."""
+"""Bounds on bodies, connections, campaigns, and on the cost of one request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PUSH = b'{"userIds":["ann"],"message":{}}'
 # Bodies
 
 
-async def test_a_body_that_does_not_come_in_time_is_refused(running, monkeypatch):
+async def test_a_slow_body_is_refused(running, monkeypatch):
     monkeypatch.setattr(http_io, "_BODY_SECONDS", 0.02)
     async with running() as wire:
         answer = await wire.bytes(wire.head(100) + PUSH)
@@ -29,7 +29,7 @@ async def test_a_body_that_does_not_come_in_time_is_refused(running, monkeypatch
 
 
 @pytest.mark.parametrize("begun", [b"", b"POST /ext", b"GET /_emulator/v1/health HTTP/1.1\r\nHost: "])
-async def test_a_head_that_does_not_come_in_time_ends_the_connection(running, monkeypatch, begun):
+async def test_a_slow_head_ends_the_connection(running, monkeypatch, begun):
     monkeypatch.setattr(server, "_IDLE_SECONDS", 0.02)
     async with running() as wire, asyncio.timeout(60):
         assert await wire.bytes(begun) == b""
@@ -38,7 +38,7 @@ async def test_a_head_that_does_not_come_in_time_ends_the_connection(running, mo
 # Campaigns
 
 
-async def test_a_strangers_segment_is_run_only_by_the_token(running, until, tmp_path):
+async def test_a_segment_runs_only_with_the_token(running, until, tmp_path):
     pytest.importorskip("duckdb")
     (tmp_path / "users.csv").write_text("user_id\nann\n")
     segment = {"query": "SELECT user_id FROM users", "primaryKey": "user_id"}
@@ -62,7 +62,7 @@ async def test_a_strangers_segment_is_run_only_by_the_token(running, until, tmp_
 # Requests
 
 
-async def test_a_push_to_more_users_than_can_be_counted_in_a_moment_is_refused(wire, emulator):
+async def test_a_push_to_too_many_users_is_refused(wire, emulator):
     ids = [str(number) for number in range(100_001)]
     answer = await wire.push(*ids)
     assert (answer.status, emulator.users()) == (413, {})
@@ -70,7 +70,7 @@ async def test_a_push_to_more_users_than_can_be_counted_in_a_moment_is_refused(w
     assert answer.json["error"].startswith("the request has 100001 users, at most 100000")
 
 
-async def test_large_messages_are_refused_where_it_is_strict(running):
+async def test_strict_refuses_large_messages(running):
     large = {"userIds": ["ann"], "message": {"androidActionButtons": [{}] * 30_000}}
     async with running(limits=ServiceLimits(strict=True)) as wire:
         answer = await wire.send(large)
@@ -78,7 +78,7 @@ async def test_large_messages_are_refused_where_it_is_strict(running):
     assert "over 65536 bytes beside the users" in answer.json["error"]
 
 
-async def test_the_end_waits_for_no_reader(running, until, monkeypatch):
+async def test_closing_does_not_wait_for_readers(running, until, monkeypatch):
     go_on, asked, waited = threading.Event(), [], []
 
     def held(*_, **__):
@@ -103,7 +103,7 @@ def _users(wire):
     return f"GET /_emulator/v1/users HTTP/1.1\r\nHost: {wire.host}\r\nApi-Key: {wire.emulator.api_key}\r\n\r\n".encode()
 
 
-async def test_of_what_a_user_got_bodies_are_read_up_to_a_bound(emulator, wire, monkeypatch):
+async def test_the_bodies_of_a_users_pushes_are_bounded(emulator, wire, monkeypatch):
     for _ in range(4):
         await wire.push("ann")
     monkeypatch.setattr(handlers, "_MAX_BODIES", 2 * len(emulator.pushes[0].body))

@@ -1,4 +1,4 @@
-"""Campaigns from acceptance to the end: with tables that a test holds in its hand, and some with real ones."""
+"""Campaigns from acceptance to the end, with tables controlled by the test, and some with real ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEGMENT = {"query": "SELECT * FROM users", "primaryKey": "user_id"}
 
 
 class Run:
-    """One run of a segment. It stays where it is until it may go on, or is told to stop."""
+    """One run of a segment, which pauses until the gate opens or it is stopped."""
 
     def __init__(self, tables: HeldTables, stopping: Callable[[], bool]) -> None:
         self._tables = tables
@@ -56,7 +56,7 @@ class Run:
 
 
 class HeldTables:
-    """In the place of `Tables`: each run finds ann, waits for ``gate``, then fails with ``error`` or finds bob."""
+    """A fake `Tables`: each run finds ann, waits for ``gate``, then fails with ``error`` or finds bob."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -74,7 +74,7 @@ class HeldTables:
 
 
 class Rig:
-    """Campaigns over a store, with a clock of the test's own."""
+    """Campaigns over a store, with a fake clock."""
 
     def __init__(self, path: Path, tables: HeldTables | None, **bounds: Any) -> None:
         self.store = Store(path, **bounds)
@@ -93,7 +93,7 @@ class Rig:
         self._count = 0
 
     def accept(self, **body: Any) -> Campaign:
-        """Take a campaign as the service does: read, stored, added."""
+        """Accept a campaign as the service does: read, store, add."""
         self._count += 1
         sent = json.dumps({"segment": SEGMENT, **body}).encode()
         campaign = self.campaigns.accept(f"uuid-{time.monotonic_ns()}-{self._count}", sent, read_campaign(sent))
@@ -118,7 +118,7 @@ class Rig:
         return dict(self.store.recipients(campaign))
 
     async def ended(self) -> None:
-        """Until nothing runs."""
+        """Wait until no campaign runs."""
         async with asyncio.timeout(60):
             while self.campaigns._running:
                 await asyncio.wait(self.campaigns._running.values())
@@ -146,10 +146,10 @@ async def rig(tmp_path: Path, tables: HeldTables) -> AsyncIterator[Rig]:
     await made.close()
 
 
-# When they start
+# Starts
 
 
-async def test_one_that_starts_now_is_run_at_once(rig, tables):
+async def test_a_campaign_that_starts_now_runs_at_once(rig, tables):
     campaign = rig.accept(schedule={"type": "START_NOW"}, name="Spring", externalId="x")
     ended = await rig.done(campaign)
     assert (ended.state, ended.users, ended.error) == ("done", 2, None)
@@ -160,12 +160,12 @@ async def test_one_that_starts_now_is_run_at_once(rig, tables):
     assert rig.reached == [(rig.box.id, 2)]
 
 
-async def test_one_without_a_schedule_is_run_at_once(rig):
+async def test_a_campaign_without_a_schedule_runs_at_once(rig):
     assert (await rig.done(rig.accept())).state == "done"
 
 
 @pytest.mark.parametrize("unit", [1, 1000])
-async def test_one_of_later_waits_for_the_clock(rig, tables, unit):
+async def test_a_later_campaign_waits_for_the_clock(rig, tables, unit):
     campaign = rig.accept(schedule={"type": "START_NOW", "startTs": int(NOW + 3600) * unit})
     assert rig[campaign].start == NOW + 3600
     rig.advance(3599)
@@ -176,7 +176,7 @@ async def test_one_of_later_waits_for_the_clock(rig, tables, unit):
     assert (ended.state, ended.started) == ("done", NOW + 3600)
 
 
-async def test_one_of_later_starts_by_itself_when_it_is_time(rig):
+async def test_a_later_campaign_starts_by_itself_when_due(rig):
     loop = asyncio.get_running_loop()
     began = loop.time()
     rig.campaigns._now = lambda: NOW + loop.time() - began
@@ -189,14 +189,14 @@ async def test_one_of_later_starts_by_itself_when_it_is_time(rig):
             await asyncio.sleep(0)
 
 
-async def test_a_start_of_long_from_now_is_looked_at_once_a_day(rig):
+async def test_a_start_far_ahead_is_checked_once_a_day(rig):
     rig.accept(schedule={"startTs": int(NOW) + 400 * 86_400})
     timer = rig.campaigns._timer
     assert timer is not None
     assert timer.when() - asyncio.get_running_loop().time() < 86_401  # a float more or less
 
 
-async def test_many_that_wait_start_in_their_order_with_one_timer(rig, tables, monkeypatch):
+async def test_waiting_campaigns_start_in_order_with_one_timer(rig, tables, monkeypatch):
     starts = [(number * 7919) % 300 for number in range(300)]
     for start in starts:
         rig.accept(schedule={"startTs": int(NOW) + 10 + start})
@@ -211,7 +211,7 @@ async def test_many_that_wait_start_in_their_order_with_one_timer(rig, tables, m
     assert [known[uuid] for uuid in begun] == sorted(known.values())
 
 
-async def test_one_that_waits_for_a_hand_is_started_by_it(rig):
+async def test_a_waiting_campaign_is_started_by_hand(rig):
     campaign = rig.accept(schedule={"type": "LATER"})
     rig.advance(1e6)
     await rig.ended()
@@ -220,7 +220,7 @@ async def test_one_that_waits_for_a_hand_is_started_by_it(rig):
     assert (await rig.done(campaign)).state == "done"
 
 
-async def test_one_that_was_started_by_hand_does_not_start_once_more_when_it_is_time(rig, tables):
+async def test_a_campaign_started_by_hand_does_not_start_again_when_due(rig, tables):
     campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
     rig.campaigns.start(rig.box.id, campaign)
     await rig.ended()
@@ -229,7 +229,7 @@ async def test_one_that_was_started_by_hand_does_not_start_once_more_when_it_is_
     assert tables.entered == 1
 
 
-async def test_one_that_is_due_while_it_runs_by_hand_is_run_once(rig, tables, until):
+async def test_a_campaign_due_while_running_by_hand_runs_once(rig, tables, until):
     tables.gate.clear()
     campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
     rig.campaigns.start(rig.box.id, campaign)
@@ -240,7 +240,7 @@ async def test_one_that_is_due_while_it_runs_by_hand_is_run_once(rig, tables, un
     assert tables.entered == 1
 
 
-async def test_two_run_at_a_time_and_the_others_wait_for_their_turn(rig, tables, until):
+async def test_two_campaigns_run_at_a_time(rig, tables, until):
     tables.gate.clear()
     started = [rig.accept() for _ in range(4)]
     await until(lambda: tables.inside == 2)
@@ -251,13 +251,13 @@ async def test_two_run_at_a_time_and_the_others_wait_for_their_turn(rig, tables,
     assert (tables.entered, tables.most) == (4, 2)
 
 
-# What is not run
+# Campaigns that do not run
 
 
 @pytest.mark.parametrize(
     "segment", [{}, {"query": ""}, {"primaryKey": "user_id"}], ids=["empty", "empty query", "no query"]
 )
-async def test_one_without_a_query_is_not_run_and_says_why(rig, tables, segment):
+async def test_a_campaign_without_a_query_does_not_run_and_says_why(rig, tables, segment):
     campaign = await rig.done(rig.accept(segment=segment))
     assert campaign.state == "not run"
     assert "segment" in (campaign.error or "")
@@ -266,7 +266,7 @@ async def test_one_without_a_query_is_not_run_and_says_why(rig, tables, segment)
     assert tables.entered == 0
 
 
-async def test_without_tables_none_is_run_until_there_are_some(tmp_path, tables):
+async def test_without_tables_no_campaign_runs(tmp_path, tables):
     rig = Rig(tmp_path / "store", None)
     campaign = await rig.done(rig.accept())
     assert campaign.state == "not run"
@@ -284,7 +284,7 @@ async def test_without_tables_none_is_run_until_there_are_some(tmp_path, tables)
     await rig.close()
 
 
-async def test_one_that_fails_says_why_and_reaches_nobody(rig, tables):
+async def test_a_failed_campaign_says_why_and_has_no_recipients(rig, tables):
     tables.error = "no such table: users"
     ended = await rig.done(rig.accept())
     assert (ended.state, ended.error, ended.users, ended.finished) == ("failed", "no such table: users", None, NOW)
@@ -292,7 +292,7 @@ async def test_one_that_fails_says_why_and_reaches_nobody(rig, tables):
     assert rig.reached == [(rig.box.id, 0)]
 
 
-async def test_one_that_failed_can_be_started_again(rig, tables):
+async def test_a_failed_campaign_can_be_started_again(rig, tables):
     tables.error = "no such table: users"
     campaign = await rig.done(rig.accept())
     tables.error = None
@@ -303,11 +303,11 @@ async def test_one_that_failed_can_be_started_again(rig, tables):
     assert len(rig.recipients(ended)) == 2
 
 
-async def test_one_that_runs_or_is_done_is_not_started_again(rig, tables, until):
+async def test_a_running_or_finished_campaign_is_not_started_again(rig, tables, until):
     tables.gate.clear()
     campaign = rig.accept()
     with pytest.raises(ValueError, match="running"):
-        rig.campaigns.start(rig.box.id, campaign)  # as it was read before it began
+        rig.campaigns.start(rig.box.id, campaign)  # the state before the start
     await until(lambda: tables.inside == 1)
     with pytest.raises(ValueError, match="running"):
         rig.campaigns.start(rig.box.id, rig[campaign])
@@ -318,17 +318,17 @@ async def test_one_that_runs_or_is_done_is_not_started_again(rig, tables, until)
     assert tables.entered == 1
 
 
-async def test_rows_that_reach_nobody_are_told(rig, tables):
+async def test_skipped_rows_are_reported(rig, tables):
     tables.found = {"refused": 2, "first_refused": "row 3: empty", "duplicates": 5}
     ended = await rig.done(rig.accept())
     assert ended.state == "done"
     assert ended.error == "2 rows have no user id, the first is row 3: empty; 5 rows repeat a user of an earlier row"
 
 
-# What goes away
+# Deleted campaigns
 
 
-async def test_one_that_is_deleted_while_it_waits_is_never_run(rig, tables):
+async def test_a_campaign_deleted_while_waiting_never_runs(rig, tables):
     campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
     rig.store.delete(rig.box, only=campaign.id)
     rig.advance(60)
@@ -336,7 +336,7 @@ async def test_one_that_is_deleted_while_it_waits_is_never_run(rig, tables):
     assert (tables.entered, rig.changed) == (0, [])
 
 
-async def test_one_that_is_evicted_while_it_waits_is_never_run(tmp_path, tables):
+async def test_a_campaign_evicted_while_waiting_never_runs(tmp_path, tables):
     rig = Rig(tmp_path / "store", tables, keep=1)
     first, second = (rig.accept(schedule={"startTs": int(NOW) + 60}) for _ in range(2))
     rig.advance(60)
@@ -347,7 +347,7 @@ async def test_one_that_is_evicted_while_it_waits_is_never_run(tmp_path, tables)
 
 
 @pytest.mark.parametrize("forget", [False, True], ids=["deleted", "reset"])
-async def test_one_that_goes_away_while_it_runs_is_stopped_and_reaches_nobody(rig, tables, until, forget):
+async def test_a_campaign_deleted_while_running_is_stopped_without_recipients(rig, tables, until, forget):
     tables.gate.clear()
     campaign = rig.accept()
     await until(lambda: tables.inside == 1 and bool(rig.recipients(campaign)))
@@ -360,18 +360,18 @@ async def test_one_that_goes_away_while_it_runs_is_stopped_and_reaches_nobody(ri
     assert (rig.changed, rig.reached) == ([campaign.uuid], [])
 
 
-async def test_one_that_goes_away_between_two_batches_stores_no_more(rig, tables, until, monkeypatch):
+async def test_a_campaign_deleted_between_two_batches_stores_no_more(rig, tables, until, monkeypatch):
     tables.gate.clear()
     campaign = rig.accept()
     await until(lambda: tables.inside == 1 and bool(rig.recipients(campaign)))
-    # It goes on before it is asked to stop.
+    # The run continues before it is stopped.
     monkeypatch.setattr(tables.gate, "wait", lambda _: bool(rig.store.delete(rig.box, only=campaign.id)) or True)
     await rig.ended()
     assert rig.recipients(campaign) == {}
     assert rig.reached == []
 
 
-async def test_one_that_goes_away_while_it_waits_for_its_turn_is_never_run(rig, tables, until):
+async def test_a_campaign_deleted_while_it_waits_for_a_slot_never_runs(rig, tables, until):
     tables.gate.clear()
     *_, last = (rig.accept() for _ in range(3))
     await until(lambda: tables.inside == 2)
@@ -384,7 +384,7 @@ async def test_one_that_goes_away_while_it_waits_for_its_turn_is_never_run(rig, 
 # The end, and the next process
 
 
-async def test_the_end_waits_for_no_segment_and_the_next_process_begins_it_anew(tmp_path, tables, until):
+async def test_closing_stops_segments_and_the_next_process_restarts_them(tmp_path, tables, until):
     rig = Rig(tmp_path / "store", tables)
     tables.gate.clear()
     started = [rig.accept() for _ in range(4)]
@@ -406,7 +406,7 @@ async def test_the_end_waits_for_no_segment_and_the_next_process_begins_it_anew(
     await rig.close()
 
 
-async def test_what_was_running_fails_where_there_are_no_tables_any_more(tmp_path, tables, until):
+async def test_a_restarted_campaign_fails_without_tables(tmp_path, tables, until):
     rig = Rig(tmp_path / "store", tables)
     tables.gate.clear()
     campaign = rig.accept()
@@ -421,7 +421,7 @@ async def test_what_was_running_fails_where_there_are_no_tables_any_more(tmp_pat
     await rig.close()
 
 
-async def test_nothing_starts_after_the_end(rig, tables):
+async def test_nothing_starts_after_closing(rig, tables):
     campaign = rig.accept(schedule={"startTs": int(NOW) + 60})
     await rig.campaigns.aclose()
     rig.advance(60)
@@ -432,7 +432,7 @@ async def test_nothing_starts_after_the_end(rig, tables):
 # A full disk
 
 
-async def test_a_disk_that_is_full_of_recipients_is_a_failure(rig, monkeypatch):
+async def test_a_disk_full_of_recipients_is_a_failure(rig, monkeypatch):
     def full(*_: object) -> bool:
         raise StoreError("the disk is full")
 
@@ -441,7 +441,7 @@ async def test_a_disk_that_is_full_of_recipients_is_a_failure(rig, monkeypatch):
     assert (ended.state, ended.error) == ("failed", "the disk is full")
 
 
-async def test_a_disk_that_stays_full_leaves_it_to_the_next_process(rig, monkeypatch):
+async def test_a_disk_that_stays_full_leaves_the_campaign_to_the_next_process(rig, monkeypatch):
     def full(*_: object) -> None:
         raise StoreError("the disk is full")
 
@@ -511,11 +511,11 @@ async def test_recipients_see_their_own_row_in_the_message(running, audience):
         assert (await api.user("bob"))["pushes"] == []
         (found,) = (await api.get("/requests?search=user:eve"))["requests"]
         assert found["campaign"] == uuid
-        # Those two are of the quota.
+        # Both recipients count against the quota.
         assert [(await wire.push("x")).status for _ in range(2)] == [204, 429]
 
 
-async def test_a_query_that_can_not_be_run_says_why_and_is_started_again(running, audience):
+async def test_an_invalid_query_says_why_and_can_be_started_again(running, audience):
     async with running(audience=audience) as wire:
         api = Api(wire.emulator)
         uuid = await created(api, {"query": "SELECT user_id FROM people", "primaryKey": "user_id"})
@@ -532,7 +532,7 @@ async def test_a_query_that_can_not_be_run_says_why_and_is_started_again(running
         assert "done" in error
 
 
-async def test_one_of_later_starts_when_the_clock_is_set_forward_also_after_a_restart(running, audience, tmp_path):
+async def test_a_later_campaign_starts_when_the_clock_is_advanced_even_after_a_restart(running, audience, tmp_path):
     options = {"audience": audience, "store": tmp_path / "store", "api_key": "key"}
     async with running(**options) as wire:
         api = Api(wire.emulator)
@@ -562,7 +562,7 @@ async def test_without_a_folder_of_tables_a_campaign_is_not_run(running):
         assert (status, error) == (409, campaign["error"])
 
 
-async def test_the_end_stops_a_query_that_would_run_for_long(running, audience, tmp_path):
+async def test_closing_stops_a_long_query(running, audience, tmp_path):
     endless = {"query": "SELECT count(*)::VARCHAR AS user_id FROM range(100000000000) a", "primaryKey": "user_id"}
     async with asyncio.timeout(60):
         async with running(audience=audience, store=tmp_path / "store", api_key="key") as wire:

@@ -1,4 +1,4 @@
-"""The control routes on the wire: what each answers, and what it says of what it does not take."""
+"""The control routes on the wire: responses and refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def api(emulator: Emulator) -> Api:
     return Api(emulator)
 
 
-# Which inbox
+# Naming the inbox
 
 
 async def test_health_and_readiness_need_no_key(api):
@@ -50,7 +50,7 @@ async def test_health_and_readiness_need_no_key(api):
         assert answer["version"][0].isdigit()
 
 
-async def test_it_is_not_ready_where_nothing_can_be_stored(api, emulator, monkeypatch):
+async def test_it_is_not_ready_if_the_store_is_full(api, emulator, monkeypatch):
     def full() -> None:
         raise StoreError("the disk is full: free some space")
 
@@ -60,7 +60,7 @@ async def test_it_is_not_ready_where_nothing_can_be_stored(api, emulator, monkey
 
 
 @pytest.mark.parametrize("key", [None, ""])
-async def test_a_route_of_an_inbox_says_how_one_is_named(api, key):
+async def test_a_scoped_route_says_how_to_name_an_inbox(api, key):
     status, error = await api.refused("GET", "/users", Api_Key=key)
     assert status == 401
     assert "Api-Key" in error
@@ -113,7 +113,7 @@ async def test_inboxes_are_listed_with_what_is_in_them(api, wire):
     assert abs(first["last"] - time.time()) < 600
 
 
-async def test_an_inbox_has_a_label_of_its_own_or_a_number(api, wire):
+async def test_an_inbox_has_a_label_or_a_number(api, wire):
     await wire.push("ann")
     assert [each["label"] for each in await api.get("/inboxes")] == ["Inbox 1"]
     await api.done("PUT", "/label", {"label": "Mine <b>"})
@@ -170,7 +170,7 @@ async def test_an_inbox_has_a_label_of_its_own_or_a_number(api, wire):
         ("DELETE", "/requests?search=x%20title:", 400, "without a value"),
     ],
 )
-async def test_a_path_or_query_that_is_not_taken_is_told_why(api, wire, method, path, status, word):
+async def test_an_invalid_path_or_query_says_why(api, wire, method, path, status, word):
     await wire.push("ann")
     answer = await api.raw(method, f"/_emulator/v1{path}")
     assert answer.status == status
@@ -179,7 +179,7 @@ async def test_a_path_or_query_that_is_not_taken_is_told_why(api, wire, method, 
     assert len((await api.get("/requests"))["requests"]) == 1
 
 
-async def test_who_uses_another_method_is_told_the_right_ones(api):
+async def test_a_wrong_method_gets_the_right_ones(api):
     assert (await api.ask("POST", "/requests", {})).headers["allow"] == "GET, DELETE"
 
 
@@ -220,7 +220,7 @@ async def test_who_uses_another_method_is_told_the_right_ones(api):
         ("PUT", "/limits", {"users": 1}, "users"),
     ],
 )
-async def test_a_body_that_is_not_taken_is_told_why(api, method, path, body, word):
+async def test_an_invalid_body_says_why(api, method, path, body, word):
     status, error = await api.refused(method, path, body)
     assert status == 400
     assert word in error
@@ -242,7 +242,7 @@ async def test_an_endless_body_is_ended(running):
         assert answer.status == 413
 
 
-async def test_a_body_that_ends_early_is_no_trouble(api, emulator, until, caplog):
+async def test_an_incomplete_body_is_refused(api, emulator, until, caplog):
     async with api.connected() as (reader, writer):
         writer.write(api.head("PUT", "/_emulator/v1/label", Content_Type="application/json", Content_Length="100"))
         writer.write(b'{"label"')
@@ -253,7 +253,7 @@ async def test_a_body_that_ends_early_is_no_trouble(api, emulator, until, caplog
     assert await api.get("/inboxes") == []
 
 
-async def test_a_client_that_asks_before_its_body_is_told_to_go_on(api):
+async def test_a_client_that_expects_100_continue_gets_it(api):
     head = api.head(
         "PUT", "/_emulator/v1/label", Content_Type="application/json", Content_Length="13", Expect="100-continue"
     )
@@ -264,7 +264,7 @@ async def test_a_client_that_asks_before_its_body_is_told_to_go_on(api):
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
 
 
-async def test_an_unexpected_error_is_the_servers_and_is_logged(api, emulator, monkeypatch, caplog):
+async def test_an_unexpected_error_is_a_500_and_is_logged(api, emulator, monkeypatch, caplog):
     monkeypatch.setattr(emulator._store, "inboxes", lambda: 1 // 0)
     assert (await api.raw("GET", "/_emulator/v1/inboxes")).status == 500
     assert [record.name for record in caplog.records] == ["pushsdk.emulator"]
@@ -285,13 +285,13 @@ async def test_any_user_id_is_found_by_its_path_and_by_search(api, wire, user_id
     assert len((await api.get(f"/requests?search={line}"))["requests"]) == 1
 
 
-async def test_a_user_nobody_pushed_to_has_nothing(api):
+async def test_a_user_without_pushes_is_empty(api):
     user = await api.user("nobody")
     assert (user["accepted"], user["campaigns"], user["pushes"]) == (0, 0, [])
     assert user["devices"] == {"ios": [], "android": []}
 
 
-async def test_a_user_shows_pushes_oldest_first_and_what_the_devices_show(api, wire):
+async def test_a_user_has_pushes_oldest_first_and_notifications(api, wire):
     await wire.send({"userIds": ["ann", "ann"], "message": MESSAGE, "customFields": {"a": [1]}})
     await wire.send({"userIds": ["ann"], "message": {"title": {"en": "2"}, "androidEnabled": True}})
     user = await api.user("ann")
@@ -316,7 +316,7 @@ async def test_users_are_paged_by_their_ids(api, wire):
     assert seen == names
 
 
-async def test_a_page_that_is_just_full_is_the_last(api, wire):
+async def test_a_full_last_page_has_no_next(api, wire):
     await wire.push("a", "b")
     assert (await api.get("/users?limit=2"))["next"] is None
     assert (await api.get("/users?limit=1"))["next"] == "a"
@@ -329,7 +329,7 @@ async def test_users_are_searched_literally(api, wire):
         assert [each["user_id"] for each in found["users"]] == [search]
 
 
-async def test_duplicates_are_the_users_who_got_the_same_push_twice(api, wire):
+async def test_duplicates_are_users_with_the_same_push_twice(api, wire):
     await wire.push("ann", "bob")
     await wire.push("ann")
     for user in ("ann", "bob"):
@@ -361,7 +361,7 @@ async def test_requests_after_an_id_are_newer(api, wire):
     assert [each["id"] for each in found] == [newest["id"]]
 
 
-async def test_a_summary_says_what_came_and_what_became_of_it(api, wire):
+async def test_a_summary_has_the_request_and_its_result(api, wire):
     await wire.send({"userIds": ["ann", "bob"], "message": {**MESSAGE, "collapseId": "c", "iosEnabled": False}})
     (found,) = (await api.get("/requests"))["requests"]
     assert abs(found.pop("time") - time.time()) < 600
@@ -436,7 +436,7 @@ async def test_the_requests_of_a_search_are_deleted(api, wire):
     assert [each["first_user"] for each in (await api.get("/requests"))["requests"]] == ["bob"]
 
 
-async def test_all_requests_are_deleted_where_all_is_said(api, wire):
+async def test_all_requests_are_deleted_with_all(api, wire):
     await wire.push("ann")
     await wire.campaign()
     assert (await api.done("DELETE", "/requests?all=true"))["deleted"] == 2
@@ -460,7 +460,7 @@ async def test_presets_are_listed_and_taken_by_name(api, wire):
         assert await api.done("PUT", "/faults", {"faults": each["faults"], "seed": 7}) == answer
 
 
-async def test_rules_act_count_and_are_switched(api, wire):
+async def test_rules_act_count_and_can_be_disabled(api, wire):
     await api.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503}]})
     assert (await wire.push("ann")).status == 503
     (rule,) = (await api.get("/faults"))["faults"]
@@ -474,7 +474,7 @@ async def test_rules_act_count_and_are_switched(api, wire):
     assert (await wire.push("ann")).status == 204
 
 
-async def test_a_rule_that_is_not_there_is_not_switched(api):
+async def test_an_unknown_rule_cannot_be_disabled(api):
     await api.done("PUT", "/faults", {"faults": [{"fault": "hang", "name": "a/b"}]})
     status, error = await api.refused("PATCH", "/faults/hang", {"enabled": False})
     assert status == 404
@@ -489,7 +489,7 @@ async def test_bad_rules_leave_the_old_ones(api):
     assert await api.get("/faults") == before
 
 
-async def test_an_inbox_without_rules_of_its_own_shows_the_emulators(running):
+async def test_an_inbox_without_own_rules_shows_the_emulators(running):
     async with running(faults=[Fault.status(400, name="all")], seed=3) as wire:
         assert (await Api(wire.emulator).get("/faults"))["faults"][0]["name"] == "all"
 
@@ -550,10 +550,10 @@ async def test_a_reset_forgets_the_inbox_and_keeps_its_rules(api, wire):
     assert (again["inbox"], again["requests"]) == (inbox["inbox"], 3)
 
 
-# What reached no inbox
+# Requests that reached no inbox
 
 
-async def test_what_reached_no_inbox_is_listed_newest_first(api, wire):
+async def test_requests_that_reached_no_inbox_are_listed_newest_first(api, wire):
     await wire.push("ann", path="/v1/pushes")
     await wire.push("ann", Api_Key=None)
     await wire.push("ann", Content_Type="text/plain")
@@ -576,11 +576,11 @@ async def test_strange_paths_that_reached_no_inbox_can_be_listed(api):
     assert all(len(each["path"]) <= 200 for each in found)
 
 
-# Values that are hard to show
+# Deep and large values
 
 
-async def test_a_value_nested_near_the_bound_is_shown_or_told(api, wire):
-    """Whatever depth is taken can be asked for again."""
+async def test_a_value_nested_near_the_bound_is_shown_or_refused(api, wire):
+    """Every accepted depth can be read back."""
     statuses = set()
     for depth in range(880, 1010, 5):
         body = b'{"userIds":["ann"],"message":{"x":%b1%b},"customFields":{"y":%b1%b}}' % (
@@ -598,7 +598,7 @@ async def test_a_value_nested_near_the_bound_is_shown_or_told(api, wire):
     assert 200 in statuses
 
 
-async def test_an_answer_that_is_nested_too_deeply_says_so(api, monkeypatch):
+async def test_a_response_nested_too_deeply_is_a_500(api, monkeypatch):
     value: list[object] = []
     for _ in range(100_000):
         value = [value]
@@ -615,7 +615,7 @@ async def test_large_numbers_come_back_as_they_were(api, wire):
     assert (await api.user("ann"))["pushes"][0]["custom_fields"] == sent["customFields"]
 
 
-# The emulator's own
+# The Emulator object beside the routes
 
 
 async def test_a_reset_by_the_test_is_seen_on_the_wire(api, wire, emulator):
@@ -624,7 +624,7 @@ async def test_a_reset_by_the_test_is_seen_on_the_wire(api, wire, emulator):
     assert (await api.get("/users"))["users"] == []
 
 
-async def test_calls_beside_each_other_are_all_answered(api, wire):
+async def test_concurrent_calls_are_all_answered(api, wire):
     await wire.push("ann")
     answers = await asyncio.gather(*(api.get("/users") for _ in range(50)))
     assert all(answer["users"] == [{"user_id": "ann", "accepted": 1, "same": 1}] for answer in answers)

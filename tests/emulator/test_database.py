@@ -1,4 +1,4 @@
-"""The store's file: private, of one process, recognised before it is opened, and gone when it was temporary."""
+"""The store's file: private, for one process, recognized before it is opened, removed if temporary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADD = "INSERT INTO inboxes(id, digest, name, label) VALUES (2, 2, 2, '')"
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """Where temporary stores are."""
+    """The folder of temporary stores."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -48,7 +48,7 @@ def add_inbox(db):
 
 
 def python(code, *arguments):
-    """A process of its own."""
+    """Run code in another process."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -69,7 +69,7 @@ sys.stdin.read()
 # Files
 
 
-def test_nobody_else_may_read_it(opened, tmp_path):
+def test_files_are_private(opened, tmp_path):
     add_inbox(opened)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     assert modes == dict.fromkeys(["kept", "kept-wal", "kept-shm", "kept.lock"], 0o600)
@@ -101,7 +101,7 @@ def test_a_relative_path_is_that_of_the_beginning(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["a b", "a?b#c", "ä%41", "a'b"])
-def test_any_name_will_do(tmp_path, name):
+def test_any_file_name_works(tmp_path, name):
     db = Database(tmp_path / name)
     assert read(db) == 1
     db.close()
@@ -146,7 +146,7 @@ def damaged(path):
         (damaged, "can't be used as a store: .*; name another file"),
     ],
 )
-def test_what_is_no_store_of_this_version_is_left_as_it_is(tmp_path, spoil, why):
+def test_a_file_that_is_not_a_store_of_this_version_is_left_unchanged(tmp_path, spoil, why):
     path = tmp_path / "kept"
     spoil(path)
     before = path.read_bytes()
@@ -177,7 +177,7 @@ def test_a_device_is_no_file(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["missing/kept", "file/kept"])
-def test_a_folder_that_is_not_there_is_an_error(tmp_path, path):
+def test_a_missing_folder_is_an_error(tmp_path, path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=r"directory; name another file"):
         Database(tmp_path / path)
@@ -197,8 +197,8 @@ def test_a_folder_that_can_not_be_written_is_an_error(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_allows_no_log_is_an_error(tmp_path, monkeypatch):
-    """As those of some networks, which have no memory to share."""
+def test_a_folder_without_write_ahead_logs_is_an_error(tmp_path, monkeypatch):
+    """Some network file systems have no shared memory."""
 
     class Without(sqlite3.Connection):
         def execute(self, query, *values):
@@ -210,8 +210,8 @@ def test_a_folder_that_allows_no_log_is_an_error(tmp_path, monkeypatch):
         Database(tmp_path / "kept")
 
 
-def test_whoever_began_it_may_have_been_ended_in_the_middle(tmp_path):
-    """Then it has a head that is ours, and nothing behind it."""
+def test_a_half_created_store_is_completed(tmp_path):
+    """A kill during the creation leaves our head and no tables."""
     db = sqlite3.connect(tmp_path / "kept")
     db.executescript(
         f"PRAGMA application_id = {database._FORMAT.application_id}; PRAGMA user_version = {database._FORMAT.version};"
@@ -225,53 +225,53 @@ def test_whoever_began_it_may_have_been_ended_in_the_middle(tmp_path):
 # One process at a time
 
 
-def test_it_is_of_one_emulator_of_this_process(opened, tmp_path):
+def test_one_emulator_of_a_process_can_use_a_store(opened, tmp_path):
     with pytest.raises(StoreError, match="in use by another emulator: end that one, or name another file"):
         Database(tmp_path / "kept")
     assert read(opened) == 1
 
 
-def test_it_is_of_one_process(tmp_path):
+def test_one_process_can_use_a_store(tmp_path):
     with python(HOLD, tmp_path / "kept") as other:
         other.stdout.readline()
         with pytest.raises(StoreError, match="in use by another emulator"):
             Database(tmp_path / "kept")
         other.kill()
-    db = Database(tmp_path / "kept")  # its lock ended with it, its lock file is still there
+    db = Database(tmp_path / "kept")  # the lock ended with the process, the lock file remains
     assert read(db) == 1
     db.close()
 
 
-def test_who_can_not_open_it_does_not_keep_it_locked(tmp_path):
+def test_a_failed_open_unlocks_the_file(tmp_path):
     (tmp_path / "kept").write_text("hello")
     for _ in range(2):
         with pytest.raises(StoreError, match="no emulator store"):
             Database(tmp_path / "kept")
 
 
-# Temporary ones
+# Temporary stores
 
 
-def test_a_temporary_one_is_private_and_goes_with_its_object(temporary):
+def test_a_temporary_store_is_private_and_is_removed_with_its_object(temporary):
     db = Database(None)
     (folder,) = temporary.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     db.close()
     assert read(db) == 1
-    add_inbox(db)  # it is nobody else's
+    add_inbox(db)  # no other emulator can use the file
     del db
     gc.collect()
     assert list(temporary.iterdir()) == []
 
 
-def test_a_temporary_one_can_be_discarded_at_once(temporary):
+def test_a_temporary_store_can_be_discarded_at_once(temporary):
     db = Database(None)
     db.discard()
     db.discard()
     assert list(temporary.iterdir()) == []
 
 
-def test_it_goes_with_the_process(temporary, monkeypatch):
+def test_a_temporary_store_is_removed_with_the_process(temporary, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(temporary))
     with python(HOLD) as other:
         assert Path(other.stdout.readline().decode().strip()).exists()
@@ -280,7 +280,7 @@ def test_it_goes_with_the_process(temporary, monkeypatch):
     assert list(temporary.iterdir()) == []
 
 
-def test_no_room_for_a_temporary_one_is_an_error(tmp_path, monkeypatch):
+def test_a_missing_temporary_folder_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(StoreError, match="No such file or directory; name a file, or set TMPDIR"):
         Database(None)
@@ -336,7 +336,7 @@ def test_readers_are_used_again(opened):
 # The end
 
 
-def test_after_the_end_it_is_read_and_nothing_is_kept_open(tmp_path):
+def test_after_close_a_store_can_be_read_and_nothing_stays_open(tmp_path):
     db = Database(tmp_path / "kept")
     with db.reading() as connection:
         db.close()
@@ -351,7 +351,7 @@ def test_after_the_end_it_is_read_and_nothing_is_kept_open(tmp_path):
     other.close()
 
 
-def test_a_file_that_was_removed_after_the_end_is_not_made_again(tmp_path):
+def test_a_file_removed_after_close_is_not_recreated(tmp_path):
     db = Database(tmp_path / "kept")
     db.close()
     (tmp_path / "kept").unlink()
@@ -360,7 +360,7 @@ def test_a_file_that_was_removed_after_the_end_is_not_made_again(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_forgotten_without_an_end_is_closed(tmp_path):
+def test_a_file_is_closed_with_its_object(tmp_path):
     db = Database(tmp_path / "kept")
     read(db)
     del db

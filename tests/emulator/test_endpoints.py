@@ -1,4 +1,4 @@
-"""The two endpoints as section 4 of the interface document has them, and the refusals it leaves open."""
+"""The two endpoints of the interface document, and the refusals that the document leaves open."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_campaign_record_shows_the_request_as_it_was_sent(wire, emulator
     assert emulator.campaigns[0].request == {"name": "Spring", "message": MESSAGE}
 
 
-async def test_every_documented_field_is_taken(wire):
+async def test_every_documented_field_is_accepted(wire):
     button = {"label": "a", "url": "b", "clickAction": "DEEP_LINKING", "keyVals": {"a": "b"}}
     component = {"actionId": "a", "url": "b", "clickAction": "c", "keyVals": {}, "useWebview": False}
     message = {
@@ -142,14 +142,14 @@ async def test_a_refusal_never_quotes_the_body(wire):
         (415, {"Content_Type": "text/plain"}),
     ],
 )
-async def test_a_head_that_is_not_the_services_is_refused(wire, emulator, status, head):
+async def test_a_head_for_no_endpoint_is_refused(wire, emulator, status, head):
     answer = await wire.push("ann", **head)
     assert (answer.status, list(answer.json)) == (status, ["error"])
     assert not any(name.startswith("access-control") for name in answer.headers)
     assert (emulator.pushes, emulator.requests) == ((), 1)
 
 
-async def test_a_wrong_method_is_told_the_right_one(wire):
+async def test_a_wrong_method_gets_the_right_one(wire):
     assert (await wire.push("ann", method="PUT")).headers["allow"] == "POST"
 
 
@@ -164,16 +164,16 @@ def test_on_port_80_the_host_needs_no_port():
     assert [refusal and refusal.status for refusal in refusals] == [None, 403]
 
 
-async def test_a_request_from_its_own_origin_is_taken(wire):
+async def test_a_request_from_the_same_origin_is_accepted(wire):
     answer = await wire.push("ann", Origin=f"http://{wire.host}", Sec_Fetch_Site="same-origin")
     assert answer.status == 204
 
 
-async def test_a_charset_beside_the_content_type_is_taken(wire):
+async def test_a_charset_in_the_content_type_is_accepted(wire):
     assert (await wire.push("ann", Content_Type="Application/JSON; charset=utf-8")).status == 204
 
 
-async def test_a_client_that_asks_before_its_body_is_told_to_go_on(wire, emulator):
+async def test_a_client_that_expects_100_continue_gets_it(wire, emulator):
     body = json.dumps({"userIds": ["ann"], "message": MESSAGE}).encode()
     async with wire.connected() as connection:
         connection.write(wire.head(len(body), Expect="100-continue"))

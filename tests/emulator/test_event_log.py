@@ -1,4 +1,4 @@
-"""What changed in an inbox: marks without a gap, from any thread, and nobody who waits sleeps on."""
+"""The event log: consecutive marks from any thread, and no lost wake-up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pushsdk.emulator import inboxes
 from pushsdk.emulator.inboxes import Event, EventLog
 
 
-def test_events_are_told_from_a_mark_on():
+def test_events_are_returned_from_a_mark_on():
     events = EventLog()
     assert (events.mark, events.since(0)) == (0, [])
     events.publish("request", first=3, last=5)
@@ -21,7 +21,7 @@ def test_events_are_told_from_a_mark_on():
 
 
 @pytest.mark.parametrize(("mark", "known"), [(0, False), (1, False), (2, True), (5, True)])
-def test_who_is_too_far_behind_or_has_a_mark_of_another_is_told_so(monkeypatch, mark, known):
+def test_a_reader_too_far_behind_gets_none(monkeypatch, mark, known):
     monkeypatch.setattr(inboxes, "_MAX_EVENTS", 3)
     events = EventLog()
     for _ in range(5):
@@ -29,13 +29,13 @@ def test_who_is_too_far_behind_or_has_a_mark_of_another_is_told_so(monkeypatch, 
     assert (events.since(mark) is not None) is known
 
 
-async def test_who_asks_late_does_not_wait():
+async def test_a_late_waiter_does_not_wait():
     events = EventLog()
     events.publish("reset")
     await events.changed(0)
 
 
-async def test_all_who_wait_are_woken():
+async def test_all_waiters_are_woken():
     events = EventLog()
     waiting = [asyncio.create_task(events.changed(0)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_all_who_wait_are_woken():
     assert events._waiters == set()
 
 
-async def test_who_waits_for_more_waits_on():
+async def test_a_waiter_for_a_later_mark_keeps_waiting():
     events = EventLog()
     waiting = asyncio.create_task(events.changed(1))
     for done in (False, True):
@@ -55,7 +55,7 @@ async def test_who_waits_for_more_waits_on():
         assert waiting.done() is done
 
 
-async def test_who_gives_up_is_forgotten():
+async def test_a_cancelled_waiter_is_removed():
     events = EventLog()
     waiting = asyncio.create_task(events.changed(0))
     await asyncio.sleep(0)
@@ -72,7 +72,7 @@ async def test_who_gives_up_is_forgotten():
     assert events._waiters == set()
 
 
-def test_marks_of_several_threads_have_no_gap_and_no_double():
+def test_marks_from_several_threads_are_consecutive():
     events = EventLog()
 
     def publish():

@@ -1,4 +1,4 @@
-"""The rules without a socket: what can be said, which rule acts, how counting and chance work."""
+"""The fault rules without a socket: validation, choice of the rule, counts, draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALL = ("push", ("ann",), 100)
 
 
 def acted(fault, requests, *, seed=0):
-    """For each request, whether the rule alone acts on it."""
+    """Return for each request if this single rule acts."""
     rules = Rules([fault], seed=seed)
     return [rules.decide(*request).fault is fault for request in requests]
 
@@ -60,7 +60,7 @@ def test_chance_is_the_same_for_the_same_seed():
     assert once == again != other
 
 
-def test_a_rule_added_behind_leaves_the_draws_before_it_alone():
+def test_an_appended_rule_does_not_change_earlier_draws():
     fault = Fault.delay(1, probability=0.5, name="slow")
     alone, with_more = Rules([fault], seed=3), Rules([fault, Fault.hang(probability=0.5)], seed=3)
     for _ in range(32):
@@ -83,7 +83,7 @@ def test_delays_add_up_before_the_rule_that_acts():
     assert [(verdict.delay, verdict.fault) for verdict in verdicts] == [(0.75, reset), (1.75, None)]
 
 
-def test_a_rule_that_is_off_does_not_act_and_hides_nothing():
+def test_a_disabled_rule_does_not_act_and_hides_nothing():
     reset = Fault.reset_before()
     rules = Rules([Fault.delay(1, name="slow"), Fault.hang(name="hung"), reset])
     rules.enable("slow", False)
@@ -93,7 +93,7 @@ def test_a_rule_that_is_off_does_not_act_and_hides_nothing():
     assert (verdict.delay, verdict.fault) == (0.0, reset)
 
 
-def test_a_rule_goes_on_where_it_was_when_it_was_switched_off():
+def test_an_enabled_rule_continues_at_its_count():
     rules = Rules([Fault.reset_after(first=2, name="reset")])
     acted = []
     for enabled in (True, False, False, True, True):
@@ -103,7 +103,7 @@ def test_a_rule_goes_on_where_it_was_when_it_was_switched_off():
     assert rules.hits() == {"reset": 2}
 
 
-def test_a_rule_that_is_off_draws_nothing():
+def test_a_disabled_rule_draws_nothing():
     fault = Fault.reset_after(probability=0.5, name="reset")
     always, paused = Rules([fault]), Rules([fault])
     expected = [always.decide(*SMALL) for _ in range(32)]
@@ -118,7 +118,7 @@ def test_a_rule_that_is_off_draws_nothing():
     ("faults", "text"),
     [([], "the names are: none"), ([Fault.hang(), Fault.delay(1, name="slow")], "the names are: 1: hang, slow")],
 )
-def test_a_name_of_no_rule_is_refused_with_those_there_are(faults, text):
+def test_an_unknown_rule_is_refused_with_all_names(faults, text):
     with pytest.raises(ValueError, match=text):
         Rules(faults).enable("fast", True)
 
@@ -138,7 +138,7 @@ def test_a_name_of_no_rule_is_refused_with_those_there_are(faults, text):
         (Fault.truncated(), True),
     ],
 )
-def test_each_fault_says_whether_it_comes_after_acceptance(fault, accepts):
+def test_each_fault_says_whether_the_request_is_accepted(fault, accepts):
     assert fault.accepts is accepts
 
 
@@ -167,12 +167,12 @@ def test_each_fault_says_whether_it_comes_after_acceptance(fault, accepts):
         (lambda: Rules([Fault.hang(name="x"), Fault.delay(1, name="x")]), "must be unique"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused_when_it_is_made(make, text):
+def test_an_invalid_rule_is_refused_at_once(make, text):
     with pytest.raises(ValueError, match=text):
         make()
 
 
-def test_what_is_no_fault_is_refused():
+def test_a_value_that_is_not_a_fault_is_refused():
     with pytest.raises(TypeError, match=r"fault 1 must be a Fault, .*; got dict"):
         Emulator(faults=[{"fault": "hang"}])
 
@@ -206,7 +206,7 @@ def test_rules_are_read_from_json():
     assert load_faults(text) == every
 
 
-def test_a_status_in_json_is_after_acceptance_just_as_it_is_in_python():
+def test_a_status_in_json_accepts_as_in_python():
     text = '[{"fault": "status", "code": 202}, {"fault": "status", "code": 503}]'
     assert load_faults(text) == [Fault.status(202), Fault.status(503)]
     assert [fault.accepts for fault in load_faults(text)] == [True, False]
@@ -222,6 +222,6 @@ def test_a_status_in_json_is_after_acceptance_just_as_it_is_in_python():
         ('[{"fault": "status", "code": 503, "headers": {"connection": "x"}}]', "which the emulator sets"),
     ],
 )
-def test_bad_json_rules_are_refused_with_their_place(text, place):
+def test_invalid_json_rules_are_refused_with_their_path(text, place):
     with pytest.raises(ValueError, match=place):
         load_faults(text)

@@ -1,4 +1,4 @@
-"""Each fault as a client sees it, and what the oracle says of it."""
+"""Each fault on the wire, and in the oracle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_a_status_is_answered_with_its_headers_and_body(wire, emulator):
     assert emulator.users() == {}
 
 
-async def test_a_status_body_keeps_a_content_type_of_its_own(wire, emulator):
+async def test_a_status_body_keeps_its_content_type(wire, emulator):
     emulator.faults = [Fault.status(502, headers={"content-type": "text/html"}, body="<p>bad gateway")]
     answer = await wire.push("ann")
     assert (answer.headers["content-type"], answer.text) == ("text/html", "<p>bad gateway")
@@ -51,7 +51,7 @@ async def test_a_delayed_request_is_accepted_in_the_end(wire, emulator):
     assert emulator.hits() == {"1: delay": 1}
 
 
-async def test_a_delayed_request_is_accepted_though_its_client_left(wire, emulator, until):
+async def test_a_delayed_request_is_accepted_after_its_client_disconnected(wire, emulator, until):
     emulator.faults = [Fault.delay(0.02)]
     body = b'{"userIds":["ann"],"message":{}}'
     await wire.vanish(wire.head(len(body)) + body)
@@ -73,7 +73,7 @@ async def test_a_reset_is_a_reset_on_either_side_of_acceptance(wire, emulator, f
 
 
 @pytest.mark.parametrize("fault", [Fault.reset_before, Fault.hang, Fault.truncated])
-async def test_a_fault_on_a_client_that_left_harms_nobody(wire, emulator, fault, until):
+async def test_a_fault_after_a_disconnect_is_harmless(wire, emulator, fault, until):
     emulator.faults = [Fault.delay(0.02), fault(name="last")]
     body = b'{"userIds":["ann"],"message":{}}'
     await wire.vanish(wire.head(len(body)) + body)
@@ -84,7 +84,7 @@ async def test_a_fault_on_a_client_that_left_harms_nobody(wire, emulator, fault,
 
 
 @pytest.mark.parametrize("accepted", [False, True])
-async def test_a_hang_answers_nothing_until_the_client_leaves(wire, emulator, accepted, until):
+async def test_a_hang_sends_nothing_until_the_client_disconnects(wire, emulator, accepted, until):
     emulator.faults = [Fault.hang(accepted=accepted)]
     hung = asyncio.ensure_future(wire.push("ann"))
     await until(lambda: emulator.hits() == {"1: hang": 1})
@@ -103,7 +103,7 @@ async def test_a_hang_answers_nothing_until_the_client_leaves(wire, emulator, ac
         ("body", b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 47\r\n\r\n{"uuid": "'),
     ],
 )
-async def test_a_truncated_answer_ends_where_it_was_told_to(wire, emulator, at, seen):
+async def test_a_truncated_response_ends_at_its_place(wire, emulator, at, seen):
     emulator.faults = [Fault.truncated(at=at)]
     body = b'{"userIds":["ann"],"message":{}}'
     assert await wire.bytes(wire.head(len(body)) + body) == seen
@@ -157,7 +157,7 @@ async def test_faults_can_be_replaced_while_it_runs(running):
     wire.emulator.reset()
 
 
-async def test_the_same_seed_and_order_make_the_same_story(running):
+async def test_the_same_seed_and_order_give_the_same_faults(running):
     stories = []
     for seed in (1, 1, 2):
         async with running(faults=[Fault.status(503, probability=0.5)], seed=seed) as wire:

@@ -1,4 +1,4 @@
-"""Who may ask at all: hosts, origins, types, the token. And what never leaves the emulator: the Api-Key."""
+"""Admission of requests by host, origin, type and token; the Api-Key never leaves the emulator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def api(emulator: Emulator) -> Api:
 
 @pytest.fixture
 async def guarded(running):
-    """An emulator that others can reach, asked without a token."""
+    """An emulator with a token, called without the token."""
     async with running(host="0.0.0.0", token=TOKEN, hosts=["push.test"]) as wire:
         yield Api(wire.emulator)
 
@@ -42,7 +42,7 @@ async def guarded(running):
         *("evil@localhost:{port}", "localhost:{port}@evil", "localhost:{port}/", "localhost:0{port}", "", ":{port}"),
     ],
 )
-async def test_a_foreign_host_is_refused_and_told_what_to_do(api, host):
+async def test_a_foreign_host_is_refused_with_the_fix(api, host):
     port = api.host.rpartition(":")[2]
     for path in PATHS:
         answer = await api.raw("GET", path, Host=host.replace("{port}", port))
@@ -73,7 +73,7 @@ async def test_a_request_without_a_host_is_refused(api):
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
     ],
 )
-async def test_what_another_site_sends_is_refused(api, headers):
+async def test_requests_from_other_sites_are_refused(api, headers):
     headers = {name: value.replace("{host}", api.host) for name, value in headers.items()}
     for path in PATHS:
         answer = await api.raw("GET", path, **headers)
@@ -82,7 +82,7 @@ async def test_what_another_site_sends_is_refused(api, headers):
 
 
 @pytest.mark.parametrize("site", ["none", "same-origin"])
-async def test_its_own_page_is_let_in(api, site):
+async def test_the_emulators_own_page_is_allowed(api, site):
     assert (await api.ask("GET", "/users", Origin=f"http://{api.host}", Sec_Fetch_Site=site)).status == 200
 
 
@@ -108,7 +108,7 @@ async def test_a_preflight_gets_no_permission_on_any_route(api, origin):
         *("application/jsonx", "text/plain; application/json"),
     ],
 )
-async def test_what_a_form_of_another_site_can_send_changes_nothing(api, wire, kind):
+async def test_a_form_of_another_site_changes_nothing(api, wire, kind):
     await wire.push("ann")
     body = {"advance": 1, "label": "x", "preset": "flaky", "enabled": True}
     for route in (each for each in ROUTES if each.method in ("POST", "PUT", "PATCH")):
@@ -122,7 +122,7 @@ def _filled(route: Route) -> str:
     return re.sub(r"\{.*?\}", "1", route.path)
 
 
-def test_the_hosts_that_were_named_are_its_own_with_its_port_or_theirs():
+def test_named_hosts_are_accepted_with_either_port():
     guard = Guard(port=8025, max_body=1, hosts=["Push.Test", "proxy.test:443", "10.0.0.7"])
     taken = {
         host: guard.foreign({"Host": host}) is None
@@ -132,27 +132,27 @@ def test_the_hosts_that_were_named_are_its_own_with_its_port_or_theirs():
     assert guard.foreign({"Host": "proxy.test:443", "Origin": "https://proxy.test:443"}) is None
 
 
-def test_an_address_of_ipv6_that_was_named_has_no_port_in_it():
+def test_a_named_ipv6_address_has_no_port():
     guard = Guard(port=8025, max_body=1, hosts=["[fd00::7]"])
     assert guard.foreign({"Host": "[fd00::7]:8025"}) is None
     assert guard.foreign({"Host": "[fd00::7]"}) is not None
 
 
-# Other requests that mean no good
+# Other hostile requests
 
 
 @pytest.mark.parametrize(
     "request_line",
     [b"GET /%s HTTP/1.1" % (b"x" * 100_000), b"GET / HTTP/9.9", b"\x16\x03\x01\x02\x00", b"CONNECT evil:1 HTTP/1.1"],
 )
-async def test_a_hostile_request_line_harms_nobody(api, request_line):
+async def test_a_hostile_request_line_is_harmless(api, request_line):
     await api.bytes(request_line + f"\r\nHost: {api.host}\r\nConnection: close\r\n\r\n".encode())
     assert (await api.get("/health"))["status"] == "ok"
 
 
 @pytest.mark.parametrize("headers", [{f"X-{number}": "y" * 100 for number in range(10_000)}, {"X": "y" * 1_000_000}])
 async def test_a_flood_of_headers_is_refused(api, headers):
-    with suppress(ConnectionError):  # it is not even read to the end
+    with suppress(ConnectionError):  # the emulator stops reading
         assert (await api.raw("GET", f"{ROOT}/users", **headers)).status == 400
     assert (await api.get("/health"))["status"] == "ok"
 
@@ -169,7 +169,7 @@ async def test_a_body_of_two_lengths_is_refused(api, lengths):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5"])
-def test_others_reach_it_with_a_token_only(host):
+def test_a_host_beyond_loopback_requires_the_token(host):
     with pytest.raises(ValueError, match="token"):
         Emulator(host=host)
     with pytest.raises(ValueError, match="token"):
@@ -183,7 +183,7 @@ def test_others_reach_it_with_a_token_only(host):
         *(f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}", "Bearer \udcff\udcfe", "Bearer ü"),
     ],
 )
-async def test_without_the_token_no_route_says_anything(guarded, authorization):
+async def test_without_the_token_every_route_is_refused(guarded, authorization):
     await guarded.raw("POST", "/external/api/v1/push", {"userIds": ["ann-secret"], "message": {}})
     for route in (each for each in ROUTES if not each.open):
         answer = await guarded.raw(route.method, f"{ROOT}{_filled(route)}", {}, Authorization=authorization)
@@ -193,7 +193,7 @@ async def test_without_the_token_no_route_says_anything(guarded, authorization):
         assert TOKEN not in answer.body.decode()
 
 
-async def test_without_the_token_an_unknown_route_says_no_more(guarded):
+async def test_without_the_token_an_unknown_route_looks_the_same(guarded):
     assert (await guarded.raw("GET", f"{ROOT}/nothing")).status == 401
     assert (await guarded.raw("OPTIONS", f"{ROOT}/users")).status == 401
 
@@ -211,12 +211,12 @@ async def test_health_and_the_page_need_no_token_and_hold_no_data(guarded):
         assert TOKEN not in answer.body.decode()
 
 
-async def test_the_token_lets_no_other_site_in(guarded):
+async def test_the_token_does_not_admit_other_sites(guarded):
     for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
         assert (await guarded.ask("GET", "/users", Authorization=f"Bearer {TOKEN}", **headers)).status == 403
 
 
-async def test_the_names_it_is_called_by_have_to_be_given(guarded):
+async def test_unnamed_hosts_are_refused(guarded):
     port = guarded.host.rpartition(":")[2]
     headers = {"Authorization": f"Bearer {TOKEN}"}
     assert (await guarded.ask("GET", "/users", Host=f"push.test:{port}", **headers)).status == 200
@@ -247,10 +247,10 @@ def test_a_token_of_any_characters_is_a_token():
     assert guard.judge_control("GET", {"Host": "localhost", "Authorization": "Bearer \udcff"}) is not None
 
 
-# The key, and what is personal
+# Api-Key and user ids
 
 
-async def test_the_key_is_nowhere_but_in_the_request(running, tmp_path, caplog):
+async def test_the_key_is_only_in_the_request(running, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     key, user = "the-secret-key-of-somebody", "ann-secret"
     async with running(store=tmp_path / "store", api_key=key, faults=[Fault.status(503, every=2)]) as wire:
@@ -288,7 +288,7 @@ async def test_the_key_is_nowhere_but_in_the_request(running, tmp_path, caplog):
     assert user not in caplog.text
 
 
-async def test_the_key_in_a_query_is_no_way_in(api, emulator):
+async def test_a_key_in_the_query_is_ignored(api, emulator):
     status, error = await api.refused("GET", f"/users?api_key={emulator.api_key}", Api_Key=None)
     assert status == 400
     assert emulator.api_key not in error

@@ -1,4 +1,4 @@
-"""What is kept in memory for each inbox: one state of each, its own rules and limits, anew after a reset."""
+"""The state of each inbox in memory: one object per inbox, own rules and limits, restarted by a reset."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kinds(inbox):
     return [event.kind for event in inbox.events.since(0)]
 
 
-def test_a_key_and_a_name_have_the_same_room(inboxes, store):
+def test_a_key_and_a_name_have_the_same_state(inboxes, store):
     inbox = inboxes.of("key")
     assert inboxes.of("key") is inbox
     assert inboxes.named(inbox.ref.name) is inbox
@@ -44,14 +44,14 @@ def test_a_key_and_a_name_have_the_same_room(inboxes, store):
     assert inboxes.named("nobody") is None
 
 
-def test_every_room_begins_with_the_same_rules_and_counts_on_its_own(inboxes):
+def test_every_inbox_starts_with_the_same_rules_and_its_own_counts(inboxes):
     first, second = inboxes.of("a"), inboxes.of("b")
     assert decide(first) == OUTAGE
     assert (first.rules.hits(), second.rules.hits(), inboxes.hits()) == ({"outage": 1}, {"outage": 0}, {"outage": 1})
     assert first.limiter.limits == ServiceLimits(quota=10)
 
 
-def test_new_rules_are_for_rooms_that_have_none_of_their_own(inboxes):
+def test_new_rules_apply_to_inboxes_without_their_own(inboxes):
     follows, own = inboxes.of("a"), inboxes.of("b")
     own.set_rules(Rules())
     decide(follows)
@@ -61,14 +61,14 @@ def test_new_rules_are_for_rooms_that_have_none_of_their_own(inboxes):
     assert inboxes.of("c").rules.hits() == {"stuck": 0}
 
 
-def test_limits_may_be_set_at_any_time(inboxes):
+def test_limits_can_be_set_at_any_time(inboxes):
     inbox = inboxes.of("a")
     inbox.limiter.count(7)
     inbox.set_limits(ServiceLimits(quota=3))
     assert (inbox.limiter.limits.quota, inbox.limiter.used, kinds(inbox)) == (3, 0, ["limits"])
 
 
-def test_a_reset_begins_counts_and_quota_anew_and_keeps_the_rules(inboxes, store):
+def test_a_reset_restarts_counts_and_quota_and_keeps_the_rules(inboxes, store):
     inbox = inboxes.of("key")
     put(store, push(inbox.ref, "ann"))
     inbox.set_rules(Rules([OUTAGE, Fault.hang(name="stuck")], seed=7))
@@ -87,7 +87,7 @@ def test_a_reset_begins_counts_and_quota_anew_and_keeps_the_rules(inboxes, store
     assert (store.users(inbox.ref), kinds(inbox)[-1]) == ({}, "reset")
 
 
-def test_who_watches_hears_of_what_is_in_his_inbox_only(inboxes, store):
+def test_a_watcher_gets_events_of_its_inbox_only(inboxes, store):
     inbox, other = inboxes.of("a"), inboxes.of("b")
     entries = [
         push(inbox.ref, "ann"),
@@ -101,7 +101,7 @@ def test_who_watches_hears_of_what_is_in_his_inbox_only(inboxes, store):
     assert [(event.kind, event.first, event.last) for event in other.events.since(0)] == [("request", 2, 2)]
 
 
-def test_who_watches_hears_of_a_campaign(inboxes, store):
+def test_a_watcher_gets_events_of_campaigns(inboxes, store):
     inbox = inboxes.of("a")
     put(store, campaign(inbox.ref, "c1"))
     inboxes.publish_campaign(inbox.ref.id, "c1")
@@ -112,7 +112,7 @@ def test_who_watches_hears_of_a_campaign(inboxes, store):
     assert inbox.limiter.used == 4
 
 
-def test_there_are_only_so_many(inboxes, monkeypatch):
+def test_the_number_of_inboxes_is_bounded(inboxes, monkeypatch):
     monkeypatch.setattr(module, "_MAX_INBOXES", 2)
     known = [inboxes.of("a"), inboxes.of("b")]
     with pytest.raises(Refused, match="there are 2 inboxes: restart the emulator, or use fewer keys"):
@@ -134,7 +134,7 @@ def together(*functions):
         thread.join()
 
 
-def test_threads_that_ask_at_once_get_one_room(inboxes, store):
+def test_concurrent_threads_get_one_state(inboxes, store):
     for number in range(30):
         found, key = [], f"key {number}"
         name = store.inbox(key).name
@@ -144,7 +144,7 @@ def test_threads_that_ask_at_once_get_one_room(inboxes, store):
         assert len({id(inbox) for inbox in found}) == 1
 
 
-def test_threads_that_reset_at_once_leave_one_inbox(inboxes, store):
+def test_concurrent_resets_leave_one_inbox(inboxes, store):
     inbox = inboxes.of("key")
     for _ in range(20):
         together(*[lambda: inboxes.reset(inbox)] * 3)
@@ -153,8 +153,8 @@ def test_threads_that_reset_at_once_leave_one_inbox(inboxes, store):
     assert len(store.inboxes()) == 1
 
 
-def test_who_waited_at_the_door_while_another_made_it_is_let_in_though_it_is_full(inboxes, monkeypatch):
-    """The last place was taken for the same key."""
+def test_a_thread_that_waited_for_the_last_inbox_gets_it(inboxes, monkeypatch):
+    """The last inbox was created for the same key."""
     monkeypatch.setattr(module, "_MAX_INBOXES", 1)
     store_inbox = inboxes._store.inbox
     inside = []

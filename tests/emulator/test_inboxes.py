@@ -1,4 +1,4 @@
-"""Inboxes of a running emulator: bounded, reset while requests are on their way, used from a test's own thread."""
+"""Inboxes of a running emulator: bounds, resets with requests in flight, other threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
 
 
 async def begun(wire, connection, until):
-    """A request whose head has arrived, and the half of its body."""
+    """A request with its head and half of its body received."""
     seen = wire.emulator.requests
     connection.write(wire.head(len(BODY)) + BODY[:-5])
     await until(lambda: wire.emulator.requests > seen)
@@ -37,7 +37,7 @@ async def test_the_list_is_bounded_by_the_services_clock(running):
         assert wire.emulator.users() == {"ann": 1, "bob": 1}
 
 
-async def test_what_a_reset_overtakes_behind_a_delay_is_answered_and_stays_out(wire, emulator, until):
+async def test_a_delayed_request_overtaken_by_a_reset_is_answered_and_not_stored(wire, emulator, until):
     inbox = emulator.inbox()
     inbox.faults = [Fault.delay(0.05, first=1, name="slow")]
     sent = asyncio.ensure_future(wire.push("ann"))
@@ -49,7 +49,7 @@ async def test_what_a_reset_overtakes_behind_a_delay_is_answered_and_stays_out(w
     assert inbox.users() == {"bob": 1}
 
 
-async def test_what_a_reset_overtakes_in_the_middle_of_its_body_stays_out_and_counts_for_no_rule(wire, emulator, until):
+async def test_a_half_received_request_overtaken_by_a_reset_is_not_stored_or_counted(wire, emulator, until):
     inbox = emulator.inbox()
     inbox.faults = [Fault.status(503, first=1, name="outage")]
     async with wire.connected() as connection:
@@ -61,7 +61,7 @@ async def test_what_a_reset_overtakes_in_the_middle_of_its_body_stays_out_and_co
     assert (await wire.push("ann")).status == 503
 
 
-async def test_what_a_reset_overtakes_is_not_of_the_quota_after_it(wire, emulator, until):
+async def test_a_request_overtaken_by_a_reset_does_not_count_against_the_new_quota(wire, emulator, until):
     inbox = emulator.inbox()
     inbox.limits = ServiceLimits(quota=1)
     async with wire.connected() as connection:
@@ -74,7 +74,7 @@ async def test_what_a_reset_overtakes_is_not_of_the_quota_after_it(wire, emulato
     assert inbox.users() == {"bob": 1}
 
 
-async def test_a_campaign_that_a_reset_overtakes_is_answered_and_never_waits(wire, emulator, until):
+async def test_a_campaign_overtaken_by_a_reset_is_answered_and_never_runs(wire, emulator, until):
     inbox = emulator.inbox()
     inbox.faults = [Fault.delay(0.05, name="slow")]
     sent = asyncio.ensure_future(wire.campaign())
@@ -84,7 +84,7 @@ async def test_a_campaign_that_a_reset_overtakes_is_answered_and_never_waits(wir
     assert (inbox.campaigns, emulator.totals()["campaigns"]) == ((), 0)
 
 
-async def test_what_is_strict_is_set_for_an_inbox(wire, emulator):
+async def test_strict_is_set_per_inbox(wire, emulator):
     emulator.inbox().limits = ServiceLimits(strict=True)
     assert (await wire.send({"userIds": ["ann"], "message": {}, "more": 1})).status == 400
     assert (await wire.send({"userIds": ["ann"], "message": {}, "more": 1}, Api_Key="another")).status == 204
@@ -93,7 +93,7 @@ async def test_what_is_strict_is_set_for_an_inbox(wire, emulator):
 # From another thread
 
 
-async def test_a_test_in_a_thread_of_its_own_sets_and_reads_all_of_an_inbox(wire, emulator):
+async def test_another_thread_can_set_and_read_an_inbox(wire, emulator):
     inbox = emulator.inbox("theirs")
 
     def work():
@@ -123,7 +123,7 @@ async def test_reads_from_threads_agree_while_the_loop_writes(wire, emulator):
         seen = []
         while not done.is_set():
             pushes = len(inbox.pushes)
-            seen += [pushes, inbox.accepted("ann")]  # the second is read later
+            seen += [pushes, inbox.accepted("ann")]  # accepted is read later
         return seen
 
     looks = [asyncio.create_task(asyncio.to_thread(look)) for _ in range(2)]
@@ -139,13 +139,13 @@ async def test_reads_from_threads_agree_while_the_loop_writes(wire, emulator):
 
 
 def fill(emulator, pages=0):
-    """Let the file grow by no more than this."""
+    """Bound the growth of the file."""
     writer = emulator._inboxes._store.open()._writer
     (now,) = writer.execute("PRAGMA page_count").fetchone()
     writer.execute(f"PRAGMA max_page_count = {now + pages}")
 
 
-async def test_a_full_disk_is_507_and_nothing_is_half_recorded(wire, emulator):
+async def test_a_full_disk_is_507_and_nothing_is_partially_stored(wire, emulator):
     await wire.push("ann")
     fill(emulator)
     answer = await wire.send({"userIds": ["bob"], "message": {"title": {"en": "x" * 100_000}}})
@@ -157,7 +157,7 @@ async def test_a_full_disk_is_507_and_nothing_is_half_recorded(wire, emulator):
     assert emulator.totals() == {"requests": 2, "users": 1, "duplicates": 0, "pushes": 1, "campaigns": 0}
 
 
-async def test_a_full_disk_takes_only_those_that_do_not_fit(wire, emulator):
+async def test_a_full_disk_refuses_only_requests_that_do_not_fit(wire, emulator):
     await wire.push("ann")
     fill(emulator, pages=20)
     sent = [wire.send({"userIds": [user], "message": {"title": {"en": text}}}) for user, text in NEIGHBOURS]
@@ -168,7 +168,7 @@ async def test_a_full_disk_takes_only_those_that_do_not_fit(wire, emulator):
 NEIGHBOURS = [("bob", "small"), ("zoe", "x" * 1_000_000), ("eve", "small")]
 
 
-async def test_what_did_not_fit_is_not_of_the_quota(wire, emulator):
+async def test_a_request_that_did_not_fit_does_not_count_against_the_quota(wire, emulator):
     inbox = emulator.inbox()
     inbox.limits = ServiceLimits(quota=1)
     await wire.push(Api_Key="another")
@@ -213,7 +213,7 @@ async def test_a_reset_makes_room_on_a_full_disk(wire, emulator):
 # The end
 
 
-async def test_a_store_that_can_not_be_used_leaves_the_port_free(tmp_path, running):
+async def test_an_unusable_store_leaves_the_port_free(tmp_path, running):
     (tmp_path / "kept").write_text("hello")
     broken = Emulator(store=tmp_path / "kept")
     with pytest.raises(StoreError, match="no emulator store"):
@@ -225,14 +225,14 @@ async def test_a_store_that_can_not_be_used_leaves_the_port_free(tmp_path, runni
         assert broken.users() == {}
 
 
-async def test_a_taken_port_leaves_the_store_free(wire, tmp_path, running):
+async def test_a_port_in_use_leaves_the_store_free(wire, tmp_path, running):
     with pytest.raises(OSError, match="in use"):
         await Emulator(port=wire.port, store=tmp_path / "kept").__aenter__()
     async with running(store=tmp_path / "kept") as other:
         assert (await other.push("ann")).status == 204
 
 
-async def test_what_fails_at_the_start_ends_what_was_begun(tmp_path, running, monkeypatch):
+async def test_a_failed_start_is_rolled_back(tmp_path, running, monkeypatch):
     from pushsdk.emulator.campaigns.lifecycle import Campaigns
 
     def fail(self):
@@ -246,7 +246,7 @@ async def test_what_fails_at_the_start_ends_what_was_begun(tmp_path, running, mo
         assert (await wire.push("ann")).status == 204
 
 
-def test_what_others_can_reach_needs_a_token():
+def test_a_public_host_needs_a_token():
     with pytest.raises(ValueError, match="needs a token"):
         Emulator(host="0.0.0.0")
 
@@ -256,12 +256,12 @@ def test_hosts_are_names():
         Emulator(hosts=["push.test", "http://push.test"])
 
 
-def test_its_clock_runs_with_it():
+def test_the_clock_needs_a_running_emulator():
     with pytest.raises(RuntimeError, match="use it in `async with`"):
         Emulator().advance(1)
 
 
-async def test_after_the_end_a_file_of_ones_own_can_be_read_and_not_written(running, tmp_path):
+async def test_after_closing_a_store_file_can_be_read_but_not_written(running, tmp_path):
     async with running(store=tmp_path / "kept") as wire:
         await wire.push("ann")
     assert wire.emulator.users() == {"ann": 1}
@@ -269,7 +269,7 @@ async def test_after_the_end_a_file_of_ones_own_can_be_read_and_not_written(runn
         wire.emulator.inbox().forget()
 
 
-async def test_after_the_end_a_temporary_one_can_still_be_reset(running):
+async def test_after_closing_a_temporary_store_can_be_reset(running):
     async with running() as wire:
         await wire.push("ann")
     wire.emulator.reset()
@@ -280,7 +280,7 @@ async def test_after_the_end_a_temporary_one_can_still_be_reset(running):
     ("host", "shown"),
     [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "127.0.0.1")],
 )
-async def test_its_address_is_one_that_reaches_it(host, shown):
+async def test_the_address_reaches_the_emulator(host, shown):
     async with Emulator(host=host, token="secret") as emulator:
         assert emulator.url == f"http://{shown}:{emulator._port}"
         reader, writer = await asyncio.open_connection(shown.strip("[]"), emulator._port)

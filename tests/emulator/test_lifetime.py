@@ -1,4 +1,4 @@
-"""From opening to the end: on loopback only, once, and never waiting for a client."""
+"""The lifetime of an emulator: on loopback only, entered once, closed without waiting for clients."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ async def test_ending_twice_is_no_error(running):
         await wire.emulator.__aexit__(None, None, None)
 
 
-def test_each_emulator_has_a_key_of_its_own_or_the_one_given():
+def test_each_emulator_has_its_own_or_the_given_key():
     assert Emulator().api_key != Emulator().api_key
     assert Emulator(api_key="mine").api_key == "mine"
     with pytest.raises(ValueError, match="empty"):
         Emulator(api_key="")
 
 
-async def test_a_taken_port_is_an_error(wire):
+async def test_a_port_in_use_is_an_error(wire):
     taken = Emulator(port=wire.port)
     with pytest.raises(OSError, match="in use"):
         await taken.__aenter__()
@@ -54,7 +54,7 @@ async def test_a_taken_port_is_an_error(wire):
         _ = taken.base_url
 
 
-async def test_a_store_of_ones_own_is_kept(running, tmp_path):
+async def test_a_named_store_is_kept(running, tmp_path):
     async with running(store=tmp_path / "kept", api_key="key") as wire:
         await wire.push("ann")
     async with running(store=str(tmp_path / "kept"), api_key="key") as wire:
@@ -69,7 +69,7 @@ async def test_resets_before_it_runs_are_fine():
 
 
 @pytest.mark.parametrize("fault", [Fault.hang(), Fault.hang(accepted=True), Fault.delay(60)])
-async def test_the_end_waits_for_no_fault(running, until, fault, caplog):
+async def test_closing_does_not_wait_for_faults(running, until, fault, caplog):
     async with asyncio.timeout(30):
         async with running(faults=[fault]) as wire:
             body = b'{"userIds":["ann"],"message":{}}'
@@ -81,8 +81,8 @@ async def test_the_end_waits_for_no_fault(running, until, fault, caplog):
     assert caplog.records == []
 
 
-async def test_the_end_waits_for_no_client(running, until):
-    """Idle, in the middle of a head, in the middle of a body, and one that reads nothing of a long answer."""
+async def test_closing_does_not_wait_for_clients(running, until):
+    """Clients that are idle, within a head, within a body, or do not read a long response."""
     async with asyncio.timeout(30):
         async with running(faults=[Fault.status(400, body="x" * 8_000_000)]) as wire:
             stuffed = b'{"userIds":["ann"],"message":{}}'
@@ -100,7 +100,7 @@ async def test_the_end_waits_for_no_client(running, until):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_22_000_users_pass_through_in_a_moment(wire, emulator):
+async def test_22_000_users_are_fast(wire, emulator):
     batches = [[f"user-{number}" for number in range(start, start + 1000)] for start in range(0, 22_000, 1000)]
     async with asyncio.timeout(60):
         await asyncio.gather(*(wire.push(*batch) for batch in batches))

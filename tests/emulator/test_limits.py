@@ -1,4 +1,4 @@
-"""What limits may say, which of them refuses a request, and how rate and quota count."""
+"""Limits: validation, the limit that refuses a request, the counts of rate and quota."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def judge(limiter, *, endpoint="push", user_ids=("ann",), size=100, now=0.0):
 
 
 def statuses(limiter, times):
-    """For each time, the status a request is refused with, or None."""
+    """Return for each time the status of the refusal, or None."""
     refusals = [judge(limiter, now=now) for now in times]
     return [refusal and refusal.status for refusal in refusals]
 
@@ -55,7 +55,7 @@ def test_each_limit_refuses_with_its_status(limits, limit, request_, status):
         ({"invalid_user_ids": ["cat"]}, {"user_ids": ("ann", "Cat", "ca", "catt")}),
     ],
 )
-def test_what_is_within_a_limit_passes(limits, request_):
+def test_a_request_within_the_limits_passes(limits, request_):
     assert judge(Limiter(ServiceLimits(**limits)), **request_) is None
 
 
@@ -86,12 +86,12 @@ def test_an_error_names_positions_and_numbers_and_no_user(limits, request_, text
     assert not any(user_id in error for user_id in ("ann", "bob"))
 
 
-def test_a_second_of_the_rate_may_come_at_once():
+def test_the_default_burst_is_one_second_of_the_rate():
     assert statuses(Limiter(ServiceLimits(rate=3)), [0] * 5) == [None, None, None, 429, 429]
     assert statuses(Limiter(ServiceLimits(rate=2.5)), [0] * 4) == [None, None, None, 429]
 
 
-def test_a_burst_bounds_what_may_come_at_once():
+def test_a_burst_bounds_concurrent_requests():
     assert statuses(Limiter(ServiceLimits(rate=10, burst=1)), [0, 0, 0.05, 0.1, 0.1]) == [None, 429, 429, None, 429]
     assert statuses(Limiter(ServiceLimits(rate=1, burst=3)), [0] * 4) == [None, None, None, 429]
 
@@ -100,7 +100,7 @@ def test_a_pause_saves_up_no_more_than_the_burst():
     assert statuses(Limiter(ServiceLimits(rate=2)), [0, 1000, 1000, 1000]) == [None, None, None, 429]
 
 
-def test_a_clock_that_steps_back_gives_nothing():
+def test_a_clock_that_steps_back_gives_no_tokens():
     assert statuses(Limiter(ServiceLimits(rate=1)), [10, 5, 10, 11]) == [None, 429, 429, None]
 
 
@@ -117,7 +117,7 @@ def test_a_clock_that_steps_back_gives_nothing():
         ({"rate": 1, "retry_after": 0}, 0.0, "0"),
     ],
 )
-def test_retry_after_is_whole_seconds_until_there_is_a_token_or_as_told(limits, now, told):
+def test_retry_after_is_whole_seconds_until_a_token_or_as_configured(limits, now, told):
     limiter = Limiter(ServiceLimits(**limits))
     judge(limiter)
     refusal = judge(limiter, now=now)
@@ -125,12 +125,12 @@ def test_retry_after_is_whole_seconds_until_there_is_a_token_or_as_told(limits, 
     assert f"in {told} s" in refusal.error
 
 
-def test_only_a_refusal_for_its_rate_says_when_to_come_back():
+def test_only_rate_refusals_have_retry_after():
     assert judge(Limiter(ServiceLimits(quota=0, retry_after=5))).headers == {}
 
 
 @given(start=st.floats(0, 2e9), rate=st.floats(0.01, 1000))
-def test_who_waits_as_told_is_taken(start, rate):
+def test_a_client_that_waits_for_retry_after_is_accepted(start, rate):
     limiter = Limiter(ServiceLimits(rate=rate, burst=1))
     assert judge(limiter, now=start) is None
     wait = int(judge(limiter, now=start).headers["Retry-After"])
@@ -142,7 +142,7 @@ def test_who_waits_as_told_is_taken(start, rate):
     burst=st.integers(1, 20),
     pauses=st.lists(st.floats(0, 1), max_size=200),
 )
-def test_no_span_of_time_takes_more_than_the_burst_and_its_rate(rate, burst, pauses):
+def test_no_interval_exceeds_burst_plus_rate(rate, burst, pauses):
     limiter, now, taken = Limiter(ServiceLimits(rate=rate, burst=burst)), 1000.0, []
     for pause in pauses:
         now += pause
@@ -191,7 +191,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD for value in values])
-def test_a_limit_that_makes_no_sense_is_refused_in_python_and_in_json(name, value):
+def test_an_invalid_limit_is_refused_in_python_and_in_json(name, value):
     with pytest.raises(ValueError, match=name.partition("_")[0]):
         msgspec.json.decode(json.dumps({name: value}), type=ServiceLimits)
     if not isinstance(value, dict):
@@ -200,7 +200,7 @@ def test_a_limit_that_makes_no_sense_is_refused_in_python_and_in_json(name, valu
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_number_that_is_none_is_refused(value):
+def test_a_limit_that_is_not_a_number_is_refused(value):
     for name in ("rate", "retry_after"):
         with pytest.raises(ValueError, match=name):
             ServiceLimits(**{name: value})
@@ -242,7 +242,7 @@ def test_limits_survive_json():
     assert msgspec.json.decode(b"{}", type=ServiceLimits) == ServiceLimits()
 
 
-def test_limits_hold_no_list_of_the_caller():
+def test_limits_copy_the_callers_list():
     ids = ["ann"]
     limits = ServiceLimits(invalid_user_ids=ids)
     ids.append("bob")

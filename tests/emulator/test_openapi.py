@@ -17,7 +17,7 @@ from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT, ROUTES, find, openapi
 
 METHODS = {"get", "put", "post", "delete", "patch"}
-# JSON Schema 2020-12, as far as it is used here.
+# The keywords of JSON Schema 2020-12 in use.
 KEYWORDS = {
     *("$ref", "type", "properties", "required", "items", "enum", "const", "default", "anyOf", "title", "description"),
     *("minimum", "maximum", "minLength", "maxLength", "additionalProperties", "prefixItems", "format", "minItems"),
@@ -87,7 +87,7 @@ def test_every_operation_is_well_formed():
     assert len(set(names)) == len(names)
 
 
-def test_every_reference_is_to_a_schema_that_is_there():
+def test_every_reference_has_a_schema():
     doc = document()
     found = set(references(doc))
     assert found
@@ -114,7 +114,7 @@ def test_every_schema_uses_known_keywords_only():
             check(parameter["schema"])
 
 
-def test_every_route_of_the_table_is_there_and_no_other():
+def test_the_document_has_exactly_the_routes_of_the_table():
     there = {(path.removeprefix(ROOT), method.upper()) for path, method, _ in operations(document())}
     assert there == {(route.path, route.method) for route in ROUTES}
 
@@ -147,7 +147,7 @@ def test_a_route_with_a_body_says_which():
         ("get_users", True, [{"token": [], "key": []}, {"token": []}]),
     ],
 )
-def test_the_ways_in_are_those_of_this_emulator(name, token, ways):
+def test_security_matches_the_emulator(name, token, ways):
     (found,) = [each["security"] for *_, each in operations(document(token=token)) if each["operationId"] == name]
     assert found == ways
 

@@ -1,4 +1,4 @@
-"""What the emulator says it accepted: per user, per key, exactly once per request, and only what arrived whole."""
+"""The oracle: accepted pushes per user and key, once per request, only for complete requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_each_user_is_counted_once_for_each_time_accepted(wire, emulator):
     assert (emulator.users(), emulator.duplicates()) == ({"ann": 2, "bob": 1}, {"ann": 2})
 
 
-async def test_an_id_twice_in_one_request_is_a_double(wire, emulator):
+async def test_an_id_twice_in_one_request_is_a_duplicate(wire, emulator):
     await wire.push("ann", "ann")
     assert emulator.duplicates() == {"ann": 2}
 
@@ -48,7 +48,7 @@ async def test_a_duplicate_counts_how_often_the_most_frequent_push_was_accepted(
     assert (emulator.users(), emulator.duplicates()) == ({"ann": 6}, {"ann": 3})
 
 
-async def test_every_key_has_an_inbox_of_its_own(wire, emulator):
+async def test_every_key_has_its_own_inbox(wire, emulator):
     await wire.push("ann")
     await wire.push("bob", Api_Key="another")
     assert emulator.users() == {"ann": 1}
@@ -64,7 +64,7 @@ async def test_totals_are_over_all_keys(wire, emulator):
     assert emulator.totals() == {"requests": 3, "users": 2, "duplicates": 0, "pushes": 1, "campaigns": 1}
 
 
-async def test_reset_forgets_and_starts_the_faults_anew(wire, emulator):
+async def test_reset_empties_the_inbox_and_restarts_the_faults(wire, emulator):
     emulator.faults = [Fault.status(503, first=1, name="outage")]
     for user_id, api_key in (("ann", emulator.api_key), ("ann", emulator.api_key), ("bob", "b"), ("bob", "b")):
         await wire.push(user_id, Api_Key=api_key)
@@ -135,18 +135,18 @@ async def test_pipelined_requests_are_each_accepted_once(wire, emulator):
     assert emulator.accepted("ann") == 3
 
 
-async def test_what_is_no_http_is_answered_without_a_word_in_the_log(wire, emulator, caplog):
+async def test_malformed_http_is_answered_without_a_log_line(wire, emulator, caplog):
     assert (await wire.bytes(b"\x16\x03\x01 hello\r\n\r\n")).startswith(b"HTTP/1.0 400")
     assert (emulator.requests, caplog.records) == (0, [])
 
 
-async def test_a_fault_of_the_emulator_itself_does_reach_the_log(wire, emulator, caplog):
+async def test_an_error_of_the_emulator_is_logged(wire, emulator, caplog):
     del emulator._service.inboxes
     assert (await wire.push("ann")).status == 500
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-async def test_the_oracle_answers_after_the_end():
+async def test_the_oracle_can_be_read_after_closing():
     async with Emulator() as emulator:
         base_url = emulator.base_url
     assert (emulator.base_url, emulator.users(), emulator.requests) == (base_url, {}, 0)

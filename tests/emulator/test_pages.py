@@ -1,4 +1,4 @@
-"""The page's files on the wire: which there are, and the policy that nothing else gets past."""
+"""The page's files on the wire, and their content security policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_the_page_is_at_the_root(api):
     assert (await api.raw("GET", "/index.html")).body == answer.body
 
 
-async def test_every_file_is_served_as_what_it_is_under_the_policy(api):
+async def test_every_file_is_served_with_its_type_and_the_policy(api):
     kind = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
     for name in FILES:
         answer = await api.raw("GET", f"/{name}")
@@ -54,15 +54,15 @@ async def test_every_file_is_served_as_what_it_is_under_the_policy(api):
         assert answer.headers["cache-control"] == "no-cache"
 
 
-async def test_all_that_the_files_name_is_there(api):
-    """By hand, as no browser is part of these tests: what is imported, linked and loaded."""
+async def test_every_referenced_file_exists(api):
+    """Without a browser: every imported, linked and loaded file."""
     for name in FILES:
         content = (await api.raw("GET", f"/{name}")).body.decode()
         for other in re.findall(r"""(?:from|import|src=|href=)\s*\(?["'](?:\./)?([\w-]+\.\w+)["']""", content):
             assert (await api.raw("GET", f"/{other}")).status == 200, f"{name} names {other}"
 
 
-async def test_pictures_of_other_sites_widen_nothing_else(api):
+async def test_images_widen_nothing_else(api):
     answer = await api.raw("GET", "/?images=1")
     assert answer.headers["content-security-policy"] == STRICT.replace("img-src 'self'", "img-src 'self' https: http:")
     for query in ("?images=0", "?images=", "?images=1%201", "?images=%27unsafe-inline%27", "?images=true", "?x=1"):
@@ -106,11 +106,11 @@ async def test_the_page_is_only_read(api, method):
     assert "/external/api/v1/push" in answer.json["error"]
 
 
-async def test_a_wrong_page_says_where_the_inbox_is(api):
+async def test_an_unknown_page_names_the_inbox(api):
     assert (await api.raw("GET", "/inbox")).json == {"error": "no such page; the inbox is at /"}
 
 
-async def test_control_answers_are_no_page(api):
+async def test_control_responses_are_not_pages(api):
     for path in ("/_emulator/v1/inboxes", "/_emulator/v1/nothing"):
         answer = await api.raw("GET", path)
         assert answer.headers["content-type"] == "application/json"

@@ -1,4 +1,4 @@
-"""What a device shows: each field of the interface, the states, the texts."""
+"""Notifications: each documented field, the states, the texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BOTH = {"iosEnabled": True, "androidEnabled": True}
 
 
 def sent(message=MESSAGE, **more):
-    """A push for both platforms, if the message says nothing else."""
+    """A push for both platforms by default."""
     given = {"id": 1, "time": 100.0, "times": 1, "campaign": None, "custom_fields": None, "message": BOTH | message}
     return PushView(**given | more)
 
@@ -75,7 +75,7 @@ def collapsing(*times, **message):
 
 
 ANDROID, IOS = ("android",), ("ios",)
-# Sections 2.5 to 2.8: every field of the message, another value for it, and the platforms that show it.
+# Every field of the message, another value, and the platforms that show the field.
 FIELDS = [
     ("type", "OTHER", EITHER),
     ("iosEnabled", False, IOS),
@@ -143,13 +143,13 @@ def test_every_field_makes_a_difference_on_its_platforms(path, value, platforms)
 
 
 @pytest.mark.parametrize(("path", "platforms"), [(path, rest) for path, _, rest in FIELDS if path not in BOTH])
-def test_every_field_may_be_left_out(path, platforms):
+def test_every_field_is_optional(path, platforms):
     for platform in EITHER:
         (before,), (after,) = (shown(sent(each), platform=platform) for each in (MESSAGE, changed(path, GONE)))
         assert (after.message != before.message) is (platform in platforms)
 
 
-def test_a_notification_says_what_was_sent_and_holds_the_fields_of_its_platform():
+def test_a_notification_has_the_fields_of_its_platform():
     (found,) = shown(sent(custom_fields={"name": "Ann"}, campaign="c-1"))
     assert (found.push, found.user_id, found.time) == (1, "u1", 100.0)
     assert (found.platform, found.state) == ("ios", "delivered")
@@ -213,7 +213,7 @@ def test_a_push_without_a_text_that_wakes_the_app_is_silent(message, silent):
         ({"badgeCount": 1}, ["the last badgeCount wins"]),
     ],
 )
-def test_what_is_made_up_is_said(message, made_up):
+def test_assumptions_are_listed(message, made_up):
     assert list(shown(sent(message))[0].simulated) == ["the device is always online", *made_up]
 
 
@@ -226,12 +226,12 @@ def test_a_later_push_with_the_same_collapse_id_replaces_the_one_before():
     assert states(*collapsing(1, 2, 3), now=10) == ["replaced", "replaced", "delivered"]
 
 
-def test_one_that_is_not_delivered_yet_replaces_nothing():
+def test_a_push_not_yet_delivered_replaces_nothing():
     assert states(*collapsing(1, 2, 3), now=2.5) == ["replaced", "delivered", "enqueued"]
 
 
 @pytest.mark.parametrize("collapse_ids", [("a", "b"), ("a", None), (None, None), ("", "")])
-def test_pushes_that_share_no_collapse_id_stand_beside_each_other(collapse_ids):
+def test_pushes_without_a_shared_collapse_id_are_all_shown(collapse_ids):
     pushes = [sent({"collapseId": each} if each is not None else {}) for each in collapse_ids]
     assert states(*pushes, now=100) == ["delivered", "delivered"]
 
@@ -258,12 +258,12 @@ def test_a_notification_is_shown_until_its_ttl_has_passed(ttl, now, state):
 
 
 @pytest.mark.parametrize(("ttl", "state"), [(10, "expired"), (30, "replaced")])
-def test_what_came_first_counts_the_end_of_its_ttl_or_a_replacement(ttl, state):
+def test_the_earlier_of_expiry_and_replacement_counts(ttl, state):
     first, second = collapsing(100, ttl=ttl)[0], collapsing(120)[0]
     assert states(first, second, now=1000)[0] == state
 
 
-def test_one_that_has_expired_has_replaced_what_was_before_it():
+def test_an_expired_push_has_replaced_its_predecessor():
     assert states(*collapsing(1), *collapsing(2, ttl=1), now=10) == ["replaced", "expired"]
 
 
@@ -274,7 +274,7 @@ def test_notifications_are_in_the_order_of_the_pushes():
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(-1, 9)), max_size=8), st.integers(0, 20)
 )
-def test_of_each_collapse_id_one_notification_stands_at_most(pushes, now):
+def test_at_most_one_notification_per_collapse_id_is_shown(pushes, now):
     sents = [
         sent({"collapseId": key, "ttl": ttl}, id=number, time=float(time))
         for number, (key, time, ttl) in enumerate(sorted(pushes, key=lambda each: each[1]))
@@ -288,6 +288,6 @@ def test_no_text_and_no_field_is_in_a_repr():
     assert [repr(value) for value in values] == [f"{type(value).__name__}(...)" for value in values]
 
 
-def test_a_message_that_is_no_message_is_refused():
+def test_an_invalid_message_is_refused():
     with pytest.raises(ValueError, match=r"\$\.ttl"):
         shown(sent({"ttl": "x"}))

@@ -1,4 +1,4 @@
-"""Each bad day as it is lived through: what happens to so many requests."""
+"""Each preset over a number of requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pushsdk.emulator.faults import PRESETS, DelayFault, Rules, load_faults, pre
 
 
 def lived(name, requests=1000, user_ids=("ann",)):
-    """How often each rule acted, and the verdicts."""
+    """Return the hits of each rule, and the decisions."""
     rules = Rules(preset(name).faults, seed=1)
     verdicts = [rules.decide("push", user_ids, 100) for _ in range(requests)]
     return rules.hits(), verdicts
@@ -41,7 +41,7 @@ def test_a_flaky_service_loses_some_before_and_some_after_accepting_them():
     assert {verdict.fault.accepts for verdict in verdicts if verdict.fault} == {True, False}
 
 
-def test_a_rate_limited_service_says_every_few_requests_when_to_come_back():
+def test_a_rate_limited_service_sends_retry_after():
     _, verdicts = lived("ratelimited", requests=8)
     assert [verdict.fault and (verdict.fault.code, verdict.fault.headers) for verdict in verdicts] == [
         *[None, None, None, (429, {"Retry-After": "1"})] * 2
@@ -64,7 +64,7 @@ def test_an_outage_accepts_nothing_at_first_and_all_after():
     assert answers(verdicts[30:]) == {None: 70}
 
 
-def test_the_poisonous_user_spoils_every_request_and_only_those():
+def test_the_poison_user_fails_exactly_its_requests():
     assert answers(lived("poison-user", 10, ("ann", "poison"))[1]) == {"poison": 10}
     assert answers(lived("poison-user", 10, ("ann", "poisonous"))[1]) == {None: 10}
 
@@ -80,6 +80,6 @@ def test_no_preset_makes_a_test_wait_for_long(name):
     assert sum(fault.seconds for fault in preset(name).faults if isinstance(fault, DelayFault)) <= 3
 
 
-def test_a_name_of_no_preset_is_refused_with_those_there_are():
+def test_an_unknown_preset_is_refused_with_all_names():
     with pytest.raises(ValueError, match="the presets are: brownout, flaky, outage, poison-user, ratelimited"):
         preset("flacky")

@@ -1,4 +1,4 @@
-"""When a campaign starts, by its schedule and the time; and what is said of it."""
+"""The start of a campaign by schedule and time, and its explanation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_without_a_time_the_type_decides(type_, start_ts, at, reading):
         ("AT", int(NOW) + YEARS, NOW + YEARS, "startTs read as seconds: 2036-11-28 10:00 UTC: waits for it"),
     ],
 )
-def test_a_time_is_told_by_its_size_and_waited_for(type_, start_ts, at, reading):
+def test_the_unit_of_a_time_is_inferred_from_its_size(type_, start_ts, at, reading):
     assert start_of(type_, start_ts, NOW) == Start(at, reading)
 
 
@@ -62,7 +62,7 @@ def test_a_time_is_told_by_its_size_and_waited_for(type_, start_ts, at, reading)
         (10**400, "read as milliseconds is over ten years ahead"),
     ],
 )
-def test_a_time_that_cannot_be_meant_waits_for_a_hand(type_, start_ts, text):
+def test_an_implausible_time_waits_to_be_started_by_hand(type_, start_ts, text):
     start = start_of(type_, start_ts, NOW)
     assert start.at is None
     assert text in start.reading
@@ -72,7 +72,7 @@ def test_a_time_that_cannot_be_meant_waits_for_a_hand(type_, start_ts, text):
 @given(st.none() | st.text(), st.none() | st.integers(), st.floats(0, 4e9))
 @example("AT", 10**11 - 1, 0.0)
 @example("AT", 253_402_300_800_000, 4e9)
-def test_any_schedule_can_be_read_and_never_starts_before_it_came(type_, start_ts, now):
+def test_any_schedule_can_be_read_and_never_starts_in_the_past(type_, start_ts, now):
     start = start_of(type_, start_ts, now)
     assert start.at is None or now <= start.at <= now + YEARS + 1
     assert start.reading

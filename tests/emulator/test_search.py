@@ -1,4 +1,4 @@
-"""How a search line is read, and what its condition finds in SQLite."""
+"""Search lines: parsing, and the requests found in SQLite."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_line_is_read_into_its_terms(line, same):
         ("user:a\0b", ("a\0b",)),
     ],
 )
-def test_users_are_for_the_store(line, users):
+def test_users_are_left_to_the_store(line, users):
     assert parse(line) == Search(users=users)
 
 
@@ -64,13 +64,13 @@ def test_users_are_for_the_store(line, users):
         ("y" * 2001, "y" * 2000),
     ],
 )
-def test_a_line_of_which_something_is_left_out_is_partial(line, rest):
+def test_a_partially_ignored_line_is_partial(line, rest):
     assert not parse(rest).partial
     assert parse(line) == msgspec.structs.replace(parse(rest), partial=True)
 
 
 @pytest.mark.parametrize("line", ["is:accepted", "x is:Refused", "is:failed is:push"])
-def test_a_line_may_name_a_fate(line):
+def test_a_line_can_ask_for_a_result(line):
     assert parse(line).names_fate
     assert not parse("is:push is:campaign is:open status:none").names_fate
 

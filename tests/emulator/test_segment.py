@@ -1,4 +1,4 @@
-"""Segments over local tables: which files are tables, which users a query finds, and what they bring along."""
+"""Segments over local tables: the files, the users of a query, and their fields."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parquet(path: Path, sql: str) -> Path:
 
 
 def found(folder: Path, query: str, key: str = "user_id", /, **options: Any) -> tuple[list[Row], SegmentResult]:
-    """What the public way gives, through a process."""
+    """Return the result of a query that runs in a process."""
     with Tables(folder).run(query, key, **options) as run:
         return [row for batch in run for row in batch], run.result
 
@@ -63,7 +63,7 @@ def names_of(tables: Tables) -> list[str]:
 def result_of(
     folder: Path, query: str, key: str = "user_id", max_rows: int = 1_000_000
 ) -> tuple[SegmentResult | SegmentFailure, list[list[Row]]]:
-    """What the process would answer and write, without a process."""
+    """Return the answer and the rows of the child, without a process."""
     with tempfile.TemporaryDirectory() as private:
         answer = run(SegmentJob(Tables(folder).find(), query, key, max_rows), Path(private))
         return answer, list(SegmentRun(answer, Path(private) / "rows")) if isinstance(answer, SegmentResult) else []
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# -- which files are tables ------------------------------------------------------------------------------------------
+# -- files ----------------------------------------------------------------------------------------------------------
 
 
 def test_files_of_the_known_kinds_are_tables_named_after_their_stems(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_files_of_the_known_kinds_are_tables_named_after_their_stems(tmp_path: P
     assert names_of(Tables(tmp_path)) == ["B", "a", "c", "d", "e", "f"]
 
 
-def test_a_link_is_a_table_where_it_stays_in_the_folder(tmp_path: Path) -> None:
+def test_a_link_within_the_folder_is_a_table(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     for each in (inside, outside):
         each.mkdir()
@@ -115,7 +115,7 @@ def test_a_link_is_a_table_where_it_stays_in_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["users.tsv", "Users.csv", "users.jsonl"])
-def test_two_files_of_one_table_are_an_error(folder: Path, other: str) -> None:
+def test_two_files_with_one_table_name_are_an_error(folder: Path, other: str) -> None:
     made(folder, other)
     with pytest.raises(SegmentError, match=r"users\.\w+ would both be the table \w+: rename one of them$"):
         Tables(folder)
@@ -133,7 +133,7 @@ def test_a_name_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
         Tables(tmp_path)
 
 
-def test_tables_are_looked_for_anew_each_time(folder: Path) -> None:
+def test_every_query_reads_the_folder_again(folder: Path) -> None:
     tables = Tables(folder)
     made(folder, "late.csv")
     assert names_of(tables) == ["late", "users"]
@@ -155,10 +155,10 @@ def test_a_pattern_in_a_name_opens_no_other_file(tmp_path: Path) -> None:
     assert rows_of(tmp_path, 'FROM "*"') == [("star", {})]
 
 
-# -- what is in them -------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------------------------
 
 
-def test_csv_comes_as_it_is_written(tmp_path: Path) -> None:
+def test_csv_values_stay_text(tmp_path: Path) -> None:
     made(tmp_path, "t.csv", 'user_id,a,b,c\r\n007,1e5, x ,2024-01-01\r\n"a,""b""",#no,,true\r\n')
     assert rows_of(tmp_path, "FROM t") == [
         ("007", {"a": "1e5", "b": " x ", "c": "2024-01-01"}),
@@ -167,17 +167,17 @@ def test_csv_comes_as_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [",", ";", "\t", "|"])
-def test_csv_is_cut_where_its_header_says(tmp_path: Path, cut: str) -> None:
+def test_the_delimiter_of_csv_comes_from_the_header(tmp_path: Path, cut: str) -> None:
     made(tmp_path, "t.csv", f"\ufeffuser_id{cut}x\na-1{cut}de\n")
     assert rows_of(tmp_path, "FROM t") == [("a-1", {"x": "de"})]
 
 
-def test_a_csv_of_one_column_is_not_cut(tmp_path: Path) -> None:
+def test_a_csv_of_one_column_has_no_delimiter(tmp_path: Path) -> None:
     made(tmp_path, "t.csv", "user_id\na|b\nc;d\n")
     assert [user for user, _ in rows_of(tmp_path, "FROM t")] == ["a|b", "c;d"]
 
 
-def test_tsv_is_cut_at_tabs(tmp_path: Path) -> None:
+def test_tsv_is_split_at_tabs(tmp_path: Path) -> None:
     made(tmp_path, "t.tsv", "user_id\ta,b,c\n1\tx,y\n")
     assert rows_of(tmp_path, "FROM t") == [("1", {"a,b,c": "x,y"})]
 
@@ -225,25 +225,25 @@ def test_a_large_integer_is_text(tmp_path: Path) -> None:
         ("t.jsonl", '{"user_id": 1}\nsekret\n'),
     ],
 )
-def test_a_damaged_file_is_told_by_its_table(tmp_path: Path, name: str, content: str | bytes) -> None:
+def test_a_damaged_file_is_reported_by_its_table(tmp_path: Path, name: str, content: str | bytes) -> None:
     made(tmp_path, name, content)
     text = failed(tmp_path, "FROM t")
     assert text.startswith(("t: can't be read: damaged", "the query: it fails on a value in some row"))
     assert "sekret" not in text
 
 
-def test_a_damaged_file_hurts_no_query_that_does_not_name_it(folder: Path) -> None:
+def test_a_damaged_file_affects_only_queries_that_name_it(folder: Path) -> None:
     made(folder, "t.parquet", "nothing")
     assert len(rows_of(folder, "FROM users")) == 2
 
 
-def test_a_file_that_is_gone_is_told(folder: Path) -> None:
+def test_a_missing_file_is_reported(folder: Path) -> None:
     job = SegmentJob(Tables(folder).find(), "FROM users", "user_id")
     (folder / "users.csv").unlink()
     assert run(job, folder) == SegmentFailure("the table users can't be read: No such file or directory")
 
 
-# -- what a query finds ----------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------
 
 
 def test_users_come_sorted_and_once_with_the_fields_of_their_first_row(folder: Path) -> None:
@@ -255,7 +255,7 @@ def test_users_come_sorted_and_once_with_the_fields_of_their_first_row(folder: P
     assert (result.refused, result.first_refused) == (1, "row 6: user_id is NULL")
 
 
-def test_the_order_of_the_query_says_which_row_is_the_first(folder: Path) -> None:
+def test_the_order_of_the_query_decides_the_first_row(folder: Path) -> None:
     rows = rows_of(folder, "SELECT * FROM users ORDER BY lang DESC")
     assert rows[0] == ("007", {"lang": "fr", "city": "Paris"})
 
@@ -287,7 +287,7 @@ def test_the_order_of_the_query_says_which_row_is_the_first(folder: Path) -> Non
         "SELECT * EXCLUDE (city) REPLACE (upper(lang) AS lang) FROM users",
     ],
 )
-def test_whatever_selects_from_tables_is_allowed(folder: Path, query: str) -> None:
+def test_any_select_from_tables_is_allowed(folder: Path, query: str) -> None:
     assert [user for user, _ in rows_of(folder, query)] == ["007", "1e5"]
 
 
@@ -302,7 +302,7 @@ def test_whatever_selects_from_tables_is_allowed(folder: Path, query: str) -> No
         ("'null'::JSON", "NULL"),
     ],
 )
-def test_rows_without_an_id_are_counted_and_the_first_is_told(tmp_path: Path, value: str, reason: str) -> None:
+def test_rows_without_an_id_are_counted_and_the_first_is_reported(tmp_path: Path, value: str, reason: str) -> None:
     query = f"SELECT CASE WHEN i >= 2 THEN {value} END AS user_id FROM range(5) t(i) WHERE i >= 2"
     assert answer_of(tmp_path, query) == SegmentResult(0, 3, 0, 3, f"row 1: user_id is {reason}")
 
@@ -311,19 +311,19 @@ def test_rows_without_an_id_are_counted_and_the_first_is_told(tmp_path: Path, va
     ("value", "kind"),
     [("1.5::DOUBLE", "DOUBLE"), ("true", "BOOLEAN"), ("DATE '2024-01-01'", "DATE"), ("['a']", "VARCHAR[]")],
 )
-def test_a_column_of_no_ids_is_refused_whole(tmp_path: Path, value: str, kind: str) -> None:
+def test_a_column_without_ids_is_refused(tmp_path: Path, value: str, kind: str) -> None:
     text = failed(tmp_path, f"SELECT {value} AS user_id")
     assert text.startswith(f"the query: user_id is of type {kind}; user ids are texts or whole numbers: turn them")
 
 
-def test_a_missing_column_is_told_with_those_there_are(folder: Path) -> None:
+def test_a_missing_column_is_reported_with_all_names(folder: Path) -> None:
     assert failed(folder, "FROM users", "userId") == (
         "the query: no column 'userId', only user_id, lang, city; did you mean primaryKey 'user_id'?"
     )
     assert failed(folder, "SELECT lang FROM users").endswith("only lang; name one with primaryKey")
 
 
-def test_a_missing_table_is_told_with_those_there_are(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_table_is_reported_with_all_names(folder: Path, tmp_path: Path) -> None:
     text = "there is no table 'usres', only users; did you mean users?"
     assert failed(folder, "FROM usres") == text
     empty = folder / "empty"
@@ -334,7 +334,7 @@ def test_a_missing_table_is_told_with_those_there_are(folder: Path, tmp_path: Pa
     assert failed(empty, "FROM users").endswith("t18, t19 and 10 more")
 
 
-def test_a_value_that_json_has_no_form_for_is_told_by_its_column(tmp_path: Path) -> None:
+def test_a_value_without_a_json_form_is_reported_by_its_column(tmp_path: Path) -> None:
     text = failed(tmp_path, "SELECT 1 AS user_id, 'sekret'::BLOB AS b")
     assert text.startswith("the query: column b is of type BLOB, which JSON has no form for")
     text = failed(tmp_path, "SELECT 1 AS user_id, ['nan'::DOUBLE] AS b")
@@ -375,7 +375,7 @@ def test_ids_of_any_characters_are_found_once(tmp_path: Path) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=2), max_size=12))
-def test_what_is_found_equals_a_plain_loop_over_the_rows(tmp_path: Path, ids: list[str | None]) -> None:
+def test_the_result_equals_a_plain_loop_over_the_rows(tmp_path: Path, ids: list[str | None]) -> None:
     lines = [json.dumps({"user_id": each, "n": at}) for at, each in enumerate(ids)]
     made(tmp_path, "t.jsonl", "\n".join([*lines, json.dumps({"user_id": "last", "n": -1})]))
     first: dict[str, int] = {}
@@ -395,7 +395,7 @@ def test_what_is_found_equals_a_plain_loop_over_the_rows(tmp_path: Path, ids: li
 # -- the run ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_may_be_left_before_its_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_can_be_abandoned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     with Tables(folder).run("SELECT i AS user_id FROM range(300000) t(i)", "user_id") as run:
         next(iter(run))
@@ -413,11 +413,11 @@ def test_a_run_may_be_left_before_its_end(folder: Path, monkeypatch: pytest.Monk
         ("SELECT '\ud800'", "user_id", "the query contains a lone surrogate, which is not Unicode: remove it"),
     ],
 )
-def test_some_texts_are_refused_before_a_process_is_started(folder: Path, query: str, key: str, text: str) -> None:
+def test_invalid_texts_are_refused_before_a_process_starts(folder: Path, query: str, key: str, text: str) -> None:
     assert told(folder, query, key) == text
 
 
-def test_without_duckdb_nothing_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_duckdb_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert segment_available()
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert not segment_available()
@@ -451,7 +451,7 @@ def test_the_process_gets_neither_the_key_nor_the_current_folder(
     assert "sekret" not in started[0].values()
 
 
-def test_a_process_that_can_not_be_started_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_start_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*args: Any, **options: Any) -> Any:
         raise OSError(11, "Resource temporarily unavailable")
 

@@ -1,4 +1,4 @@
-"""Segment queries that mean harm: what each is refused with, and that nothing else comes of it."""
+"""Hostile segment queries: each is refused, without any side effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = "SELECT user_id FROM users"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of tables, with files around them that are none."""
+    """A folder of tables, and other files around."""
     tables = tmp_path / "tables"
     tables.mkdir()
     (tables / "users.csv").write_text(f"user_id,lang\n1,{SECRET}\n")
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the private folders of queries are."""
+    """The parent of the private folders of queries."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -42,7 +42,7 @@ def everything(folder: Path) -> dict[Path, bytes]:
 
 
 def failed(folder: Path, query: str) -> str:
-    """What it is refused with, by the process's own words. Nothing on the disk is another afterwards."""
+    """Return the error of the query; asserts that no file has changed."""
     before = everything(folder)
     with tempfile.TemporaryDirectory() as private:
         answer = run(SegmentJob(Tables(folder).find(), query, "user_id", 1000), Path(private))
@@ -102,9 +102,9 @@ def checked(text: str) -> str:
         "VACUUM",
     ],
 )
-def test_what_is_not_one_select_is_refused(folder: Path, statement: str) -> None:
+def test_anything_but_one_select_is_refused(folder: Path, statement: str) -> None:
     text = failed(folder, statement.format(outside=folder.parent, tables=folder))
-    # An older DuckDB looks for the files of IMPORT when it parses it.
+    # Older versions of DuckDB open the files of IMPORT when they parse.
     others = ("the query: Parser Error: ", "the query: Permission Error: ")
     assert text.startswith(("the query is not one SELECT statement", *others))
 
@@ -122,11 +122,11 @@ def test_what_is_not_one_select_is_refused(folder: Path, statement: str) -> None
 )
 def test_a_select_that_does_more_than_read_is_refused(folder: Path, query: str) -> None:
     text = failed(folder, query.format(outside=folder.parent, tables=folder))
-    older = ("the query: Parser Error: ", "the query: it fails on a value")  # they can't even parse some of these
+    older = ("the query: Parser Error: ", "the query: it fails on a value")  # parse errors
     assert text.startswith(("the query must be one SELECT statement that only reads tables", *older))
 
 
-# -- other data than the tables --------------------------------------------------------------------------------------
+# -- data outside the tables -----------------------------------------------------------------------------------------
 
 OUTSIDE = [
     "SELECT * FROM '{outside}/outside.csv'",
@@ -170,7 +170,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize("query", OUTSIDE + HIDDEN)
-def test_nothing_but_tables_is_read(folder: Path, query: str) -> None:
+def test_only_tables_are_read(folder: Path, query: str) -> None:
     text = failed(folder, query.format(outside=folder.parent, tables=folder))
     assert text.startswith(("there is no table", "the query: "))
 
@@ -223,11 +223,11 @@ def test_the_engine_itself_writes_no_file(folder: Path, path: str, monkeypatch: 
         "SELECT list_transform(['HOME'], lambda x: getenv(x)) AS user_id",
         "SELECT ? AS user_id",
         "SELECT $name AS user_id",
-        "SELECT folder AS user_id",  # a variable of Python
+        "SELECT folder AS user_id",  # a Python variable
         "FROM find_tables",
     ],
 )
-def test_nothing_is_told_about_the_engine_and_its_surroundings(folder: Path, query: str) -> None:
+def test_nothing_about_the_engine_leaks(folder: Path, query: str) -> None:
     text = failed(folder, query.format(tables=folder))
     assert str(folder) not in text or "{tables}" in query
 
@@ -245,7 +245,7 @@ def test_nothing_is_told_about_the_engine_and_its_surroundings(folder: Path, que
         "SELECT pg_sleep(1) AS user_id",
     ],
 )
-def test_what_is_told_about_the_engine_is_harmless(folder: Path, query: str) -> None:
+def test_readable_engine_facts_are_harmless(folder: Path, query: str) -> None:
     before = everything(folder)
     with Tables(folder).run(query, "user_id") as run:
         rows = list(run)
@@ -271,7 +271,7 @@ def test_what_is_told_about_the_engine_is_harmless(folder: Path, query: str) -> 
         "strftime(now(), '%' || lang)::INTEGER",
     ],
 )
-def test_an_error_tells_no_value_of_a_row(folder: Path, value: str) -> None:
+def test_an_error_contains_no_value_of_a_row(folder: Path, value: str) -> None:
     failed(folder, f"SELECT {value} AS user_id FROM users")
 
 
@@ -323,7 +323,7 @@ def test_after_bombs_the_next_query_works(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
-def test_what_is_too_large_for_python_is_told(
+def test_a_query_too_large_for_python_is_reported(
     folder: Path, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*args: object, **options: object) -> None:
@@ -347,7 +347,7 @@ def test_a_query_that_takes_too_long_is_ended(folder: Path, private: Path) -> No
     assert list(private.glob("pushsdk-*")) == []
 
 
-def test_a_query_is_ended_when_it_is_asked_to_stop(folder: Path, private: Path) -> None:
+def test_a_query_stops_on_request(folder: Path, private: Path) -> None:
     with (
         pytest.raises(SegmentError, match=r"^the query was stopped$"),
         Tables(folder).run(ENDLESS, "user_id", stopping=lambda: True),
@@ -359,16 +359,14 @@ def test_a_query_is_ended_when_it_is_asked_to_stop(folder: Path, private: Path) 
 @pytest.mark.parametrize(
     ("code", "cause"), [("raise SystemExit(7)", "with status 7"), ("import os; os.abort()", "by signal 6")]
 )
-def test_a_process_that_ends_without_an_answer_says_so(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, cause: str
-) -> None:
+def test_a_crashed_process_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, cause: str) -> None:
     monkeypatch.setattr(segment, "_COMMAND", (sys.executable, "-c", code))
     text = rf"^the query crashed its process \({cause}\): make it simpler$"
     with pytest.raises(SegmentError, match=text), Tables(folder).run(GOOD, "user_id"):
         pass
 
 
-def test_a_process_ends_by_itself_if_nobody_is_left_to_end_it(folder: Path, tmp_path: Path) -> None:
+def test_an_orphaned_process_ends_by_itself(folder: Path, tmp_path: Path) -> None:
     job = SegmentJob(Tables(folder).find(), ENDLESS, "user_id", 10**12, seconds=0)
     (tmp_path / "job").write_bytes(msgspec.json.encode(job))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

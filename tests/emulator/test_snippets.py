@@ -1,4 +1,4 @@
-"""The commands and programs, run: what arrives is what was sent."""
+"""Snippets, executed: the emulator receives the original request."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_the_program_sends_the_push_as_it_was(at_emulator, request_):
 
 
 @pytest.mark.parametrize("request_", CAMPAIGNS)
-async def test_the_program_creates_the_campaign_as_it_was_and_tells_its_uuid(at_emulator, request_, capsys):
+async def test_the_program_creates_an_equal_campaign_and_prints_its_uuid(at_emulator, request_, capsys):
     await run(python("campaigns", encoded(request_)))
     (campaign,) = at_emulator.campaigns
     assert json.loads(campaign.body) == request_
@@ -125,9 +125,7 @@ def nested(depth):
         ("push", encoded({"userIds": ["a"], "message": {}, "customFields": {"a": nested(900)}}), "nested too deeply"),
     ],
 )
-async def test_what_the_client_cannot_send_is_a_program_that_says_so_and_sends_nothing(
-    at_emulator, endpoint, body, text
-):
+async def test_a_request_the_client_cannot_send_is_only_a_comment(at_emulator, endpoint, body, text):
     program = python(endpoint, body)
     assert text in program
     assert all(line.startswith("# ") for line in program.splitlines())
@@ -135,7 +133,7 @@ async def test_what_the_client_cannot_send_is_a_program_that_says_so_and_sends_n
     assert at_emulator.requests == 0
 
 
-async def test_what_is_nested_just_not_too_deeply_is_a_program(at_emulator):
+async def test_a_value_nested_up_to_the_bound_is_a_program(at_emulator):
     request = {"userIds": ["a"], "message": {}, "customFields": {"a": nested(37)}}
     await run(python("push", encoded(request)))
     assert json.loads(at_emulator.pushes[0].body) == request
@@ -154,7 +152,7 @@ def shell(command, *, setup=FAKE, **environment):
 
 
 def arrived(body):
-    """What the command puts into curl, and the arguments it gives."""
+    """Return the stdin and the arguments that curl gets."""
     made = shell(
         curl("push", body), PUSHSDK_BASE_URL="http://x/y z", PUSHSDK_API_KEY="it's $KEY", PATH=os.environ["PATH"]
     )
@@ -162,7 +160,7 @@ def arrived(body):
     return made.stdout, made.stderr.decode().splitlines()
 
 
-def test_the_command_says_where_to_and_with_which_headers():
+def test_the_command_has_address_and_headers():
     _, arguments = arrived(b"{}")
     assert arguments == [
         *("-sS", "-i", "http://x/y z/v1/push"),
@@ -194,7 +192,7 @@ def test_json_goes_through_the_shell_as_equal_json(body):
         b"x" * 300_000,
     ],
 )
-def test_what_is_no_json_goes_through_the_shell_byte_for_byte(body):
+def test_a_body_that_is_not_json_passes_the_shell_byte_for_byte(body):
     assert arrived(body)[0] == body
 
 
@@ -216,11 +214,11 @@ def test_no_body_breaks_out_of_the_shell_or_changes(body):
 
 @pytest.mark.parametrize("make", [curl, python])
 @pytest.mark.parametrize("body", [*map(encoded, PUSHES), INDENTED, bytes(range(256))])
-def test_every_character_of_a_snippet_can_be_seen(make, body):
+def test_every_character_of_a_snippet_is_printable(make, body):
     assert all(char.isprintable() or char == "\n" for char in make("push", body))
 
 
-def test_a_text_that_can_be_seen_is_shown_as_it_is():
+def test_a_printable_text_is_unchanged():
     assert '\n{"title": "Grüße, it\'s 😀"}\nEOF\n' in curl("push", '{"title": "Grüße, it\'s 😀"}'.encode())
 
 
@@ -250,7 +248,7 @@ def test_any_custom_field_and_unknown_field_is_written_as_itself(fields, unknown
         ("push", b"\0%s'", 400),
     ],
 )
-async def test_curl_itself_takes_the_command(emulator, endpoint, body, status):
+async def test_curl_runs_the_command(emulator, endpoint, body, status):
     answer = await asyncio.to_thread(
         shell,
         curl(endpoint, body),

@@ -1,4 +1,4 @@
-"""The record of the oracle: counts that are exact and never go, a list that is bounded, resets that are at once."""
+"""The store: exact permanent counts, a bounded list, immediate resets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pushsdk.emulator.store.search import parse
 
 @pytest.fixture
 def make(tmp_path):
-    """``make(**options)``: a store in a file, the same one each time; the one before is closed."""
+    """``make(**options)`` closes the last store and opens its file again."""
     stores: list[Store] = []
 
     def open_(**options):
@@ -62,7 +62,7 @@ def test_every_id_of_every_accepted_push_counts(store, box):
     assert [store.accepted(box, user) for user in ("ann", "bob", "eve", "zoe")] == [3, 2, 1, 0]
 
 
-def test_a_request_that_was_refused_is_listed_and_counts_for_nobody(store, box):
+def test_a_refused_request_is_listed_and_not_counted(store, box):
     entry = refused(box, fault="outage")
     put(store, entry)
     (shown,) = store.requests(box)
@@ -78,14 +78,14 @@ def test_inboxes_share_nothing(store, box):
     assert store.request(box, store.requests(other)[0].id) is None
 
 
-def test_users_come_by_their_id_in_pages(store, box):
+def test_users_are_paged_by_id(store, box):
     put(store, push(box, *(f"u{number}" for number in range(10))))
     assert [user.user_id for user in store.received(box, after="u3", limit=3)] == ["u4", "u5", "u6"]
     assert [user.user_id for user in store.received(box, like="5")] == ["u5"]
 
 
 @pytest.mark.parametrize("user", ["\0", "a\0b", "O'Hara", "%", "😀", "é", "e\u0301", "x" * 10_000])
-def test_any_id_is_itself_and_no_other(store, box, user):
+def test_any_id_equals_only_itself(store, box, user):
     put(store, push(box, user, f"{user}2"))
     assert store.users(box) == {user: 1, f"{user}2": 1}
     assert store.accepted(box, user) == 1
@@ -98,7 +98,7 @@ def test_the_key_is_not_in_the_file(make, tmp_path):
     assert b"a-secret-key" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_what_is_asked_of_nobody_is_nothing(store):
+def test_an_unknown_inbox_is_empty(store):
     assert store.find("unknown") is NO_INBOX
     assert (store.users(NO_INBOX), store.pushes(NO_INBOX), store.requests(NO_INBOX)) == ({}, (), [])
     assert store.inboxes() == []
@@ -120,14 +120,14 @@ def test_inboxes_are_listed_with_the_last_request_first(store):
     assert store.named("nobody") is None
 
 
-def test_one_request_is_told_with_its_body(store, box):
+def test_a_request_is_returned_with_its_body(store, box):
     (number,) = put(store, push(box, "ann"))
     request, body = store.request(box, number)
     assert (request.id, request.bytes) == (number, len(body))
     assert store.request(box, number + 1) is None
 
 
-def test_what_came_since_is_counted_by_the_search(store, box):
+def test_new_requests_are_counted_by_the_search(store, box):
     first, second, third = put(store, push(box, "ann"), refused(box), push(box, "bob"))
     assert store.count_new(box, parse("is:accepted"), 0) == (2, third)
     assert store.count_new(box, parse("is:accepted"), second) == (1, third)
@@ -136,13 +136,13 @@ def test_what_came_since_is_counted_by_the_search(store, box):
     assert first < second < third
 
 
-def test_a_user_is_searched_by_the_index_and_by_who_got_a_campaign(store, box):
+def test_a_user_is_searched_in_pushes_and_campaigns(store, box):
     pushed, _, made = put(store, push(box, "ann"), push(box, "bob"), campaign(box, "c1"))
     store.deliver(store.campaign(box, "c1"), [("ann", {})])
     assert ids(store, box, "user:ann") == [pushed, made]
 
 
-def test_the_newest_of_what_a_user_got_are_told_oldest_first(store, box):
+def test_a_users_newest_pushes_are_returned_oldest_first(store, box):
     numbers = put(store, *(push(box, "ann", "ann", time=float(number)) for number in range(5)), campaign(box, "c1"))
     store.deliver(store.campaign(box, "c1"), [("ann", {"name": "Ann"})])
     accepted, got = store.delivered(box, "ann", limit=3)
@@ -157,7 +157,7 @@ def test_the_newest_of_what_a_user_got_are_told_oldest_first(store, box):
 # Deleting
 
 
-def test_what_is_deleted_leaves_the_list_and_counts_on(store, box):
+def test_a_deleted_request_leaves_the_list_and_not_the_counts(store, box):
     first, second = put(store, push(box, "ann"), push(box, "bob", title="bye"))
     assert store.delete(box, parse("title:bye")) == 1
     assert (ids(store, box), store.users(box)) == ([first], {"ann": 1, "bob": 1})
@@ -166,7 +166,7 @@ def test_what_is_deleted_leaves_the_list_and_counts_on(store, box):
     assert (store.pushes(box), store.delivered(box, "ann")) == ((), (1, []))
 
 
-def test_one_of_another_inbox_is_not_deleted(store, box):
+def test_a_request_of_another_inbox_is_not_deleted(store, box):
     (number,) = put(store, push(box, "ann"))
     assert store.delete(store.inbox("other"), only=number) == 0
     assert ids(store, box) == [number]
@@ -175,7 +175,7 @@ def test_one_of_another_inbox_is_not_deleted(store, box):
 # Bounds
 
 
-def test_the_oldest_go_where_an_inbox_has_more_than_are_kept(make):
+def test_the_oldest_requests_beyond_the_bound_are_dropped(make):
     store = make(keep=2)
     box, other = store.inbox("key"), store.inbox("other")
     put(store, push(other, "zoe"))
@@ -187,21 +187,21 @@ def test_the_oldest_go_where_an_inbox_has_more_than_are_kept(make):
     assert ids(store, box) == [numbers[-1], last]
 
 
-def test_none_may_be_kept_at_all(make):
+def test_zero_requests_can_be_kept(make):
     store = make(keep=0)
     box = store.inbox("key")
     assert put(store, push(box, "ann")) == [1]
     assert (store.pushes(box), store.users(box)) == ((), {"ann": 1})
 
 
-def test_who_has_most_bytes_gives_first(make):
+def test_the_largest_inbox_is_trimmed_first(make):
     store = make(max_bytes=1000)
     small, large = store.inbox("small"), store.inbox("large")
     put(store, *(push(small, "ann", body=b"s" * 100) for _ in range(3)))
     kept = put(store, *(push(large, "bob", body=b"l" * 100) for _ in range(7)))
     assert len(ids(store, large)) == 7
     put(store, push(small, "ann", body=b"s" * 100))
-    assert ids(store, large) == kept[2:]  # a hundredth more than it has to
+    assert ids(store, large) == kept[2:]  # a hundredth more than necessary
     assert len(ids(store, small)) == 4
     put(store, push(small, "ann", body=b"s" * 2000))
     assert ids(store, small) == []
@@ -209,7 +209,7 @@ def test_who_has_most_bytes_gives_first(make):
     assert store.totals()["users"] == 2
 
 
-def test_what_is_too_old_goes_when_something_comes(make):
+def test_old_requests_are_dropped_by_the_next_write(make):
     store = make(max_age=10.0)
     box, other = store.inbox("key"), store.inbox("other")
     put(store, push(box, "ann", time=100.0), push(other, "bob", time=101.0), push(box, "ann", time=105.0))
@@ -240,7 +240,7 @@ def test_a_bound_below_zero_is_an_error(bounds):
 # Reset
 
 
-def test_a_reset_is_at_once_and_in_the_same_place(store, box):
+def test_a_reset_is_immediate_and_keeps_name_and_label(store, box):
     put(store, push(box, "ann"))
     store.label(box, "mine")
     new = store.reset(box)
@@ -251,7 +251,7 @@ def test_a_reset_is_at_once_and_in_the_same_place(store, box):
     assert store.users(new) == {"bob": 1}
 
 
-def test_who_asks_for_the_inbox_from_before_a_reset_sees_nothing_instead_of_half(store, box):
+def test_the_inbox_of_before_a_reset_is_empty(store, box):
     put(store, push(box, "ann"), campaign(box, "c1"))
     store.reset(box)
     assert (store.users(box), store.pushes(box), store.campaigns(box), store.campaign(box, "c1")) == ({}, (), (), None)
@@ -259,7 +259,7 @@ def test_who_asks_for_the_inbox_from_before_a_reset_sees_nothing_instead_of_half
     assert store.unfinished() == []
 
 
-def test_what_was_on_its_way_when_its_inbox_was_reset_stays_out(store, box, tmp_path):
+def test_a_request_in_flight_during_a_reset_is_not_stored(store, box, tmp_path):
     new = store.reset(box)
     assert put(store, push(box, "ann"), push(new, "bob")) == [0, 1]
     assert store.users(new) == {"bob": 1}
@@ -273,7 +273,7 @@ def test_a_second_reset_with_the_inbox_of_before_the_first_does_nothing(store, b
     assert store.users(new) == {"ann": 1}
 
 
-def test_a_reset_that_fails_at_its_very_end_has_not_been(store, box, monkeypatch):
+def test_a_failed_reset_changes_nothing(store, box, monkeypatch):
     writing = store._database.writing
 
     @contextmanager
@@ -291,7 +291,7 @@ def test_a_reset_that_fails_at_its_very_end_has_not_been(store, box, monkeypatch
     assert (store.find("key"), store.users(box), len(store.pushes(box))) == (box, {"ann": 2}, 2)
 
 
-def test_a_reset_takes_all_of_the_inbox_along_and_nothing_of_another(store, box, tmp_path):
+def test_a_reset_deletes_all_of_its_inbox_and_nothing_else(store, box, tmp_path):
     other = store.inbox("other")
     put(store, push(box, "ann"), campaign(box, "c1"), push(other, "ann"))
     store.deliver(store.campaign(box, "c1"), [("ann", {})])
@@ -304,7 +304,7 @@ def test_a_reset_takes_all_of_the_inbox_along_and_nothing_of_another(store, box,
 # Campaigns
 
 
-def test_a_campaign_is_what_was_said_of_it_last(store, box):
+def test_a_campaign_has_its_last_state(store, box):
     put(store, campaign(box, "c1", state="not run"))
     (made,) = store.campaigns(box)
     assert (made.uuid, made.state, made.id, made.request) == ("c1", "not run", 1, {"name": "Spring"})
@@ -316,14 +316,14 @@ def test_a_campaign_is_what_was_said_of_it_last(store, box):
     assert store.campaign(store.inbox("other"), "c2") is None
 
 
-def test_why_a_campaign_is_not_run_is_kept(store, box):
+def test_the_reason_for_not_running_a_campaign_is_stored(store, box):
     entry = campaign(box, "c1", state="not run")
     entry.campaign = type(entry.campaign)(uuid="c1", body=b"{}", time=1.0, error="no tables")
     put(store, entry)
     assert store.campaign(box, "c1").error == "no tables"
 
 
-def test_recipients_are_told_by_their_id_in_pages(store, box):
+def test_recipients_are_paged_by_id(store, box):
     put(store, campaign(box, "c1"))
     made = store.campaign(box, "c1")
     assert store.deliver(made, [("bob", {"n": 2}), ("ann", {"n": 1})])
@@ -332,7 +332,7 @@ def test_recipients_are_told_by_their_id_in_pages(store, box):
     assert store.recipients(made, after="bob") == [("eve", {"n": 3})]
 
 
-def test_a_campaign_that_begins_anew_has_nobody(store, box):
+def test_a_restarted_campaign_has_no_recipients(store, box):
     put(store, campaign(box, "c1"), campaign(box, "c2"))
     first, second = store.campaigns(box)
     for made in (first, second):
@@ -342,7 +342,7 @@ def test_a_campaign_that_begins_anew_has_nobody(store, box):
 
 
 @pytest.mark.parametrize("gone", ["deleted", "reset"])
-def test_a_campaign_that_is_gone_gets_no_recipients_any_more(store, box, gone, tmp_path):
+def test_a_deleted_campaign_gets_no_recipients(store, box, gone, tmp_path):
     put(store, campaign(box, "c1"))
     made = store.campaign(box, "c1")
     store.deliver(made, [("ann", {})])
@@ -351,7 +351,7 @@ def test_a_campaign_that_is_gone_gets_no_recipients_any_more(store, box, gone, t
     assert rows(tmp_path, "recipients") == 0
 
 
-def test_a_campaign_that_is_evicted_takes_its_recipients_along(make, tmp_path):
+def test_an_evicted_campaign_loses_its_recipients(make, tmp_path):
     store = make(keep=1)
     box = store.inbox("key")
     put(store, campaign(box, "c1"))
@@ -360,10 +360,10 @@ def test_a_campaign_that_is_evicted_takes_its_recipients_along(make, tmp_path):
     assert (store.campaigns(box), rows(tmp_path, "recipients")) == ((), 0)
 
 
-# Again
+# Reopened files
 
 
-def test_a_file_that_is_opened_again_has_all_of_it(make):
+def test_a_reopened_file_is_complete(make):
     store = make()
     box = store.inbox("key")
     store.label(box, "mine")
@@ -379,7 +379,7 @@ def test_a_file_that_is_opened_again_has_all_of_it(make):
     assert store.totals() == {"users": 3, "duplicates": 1, "pushes": 3, "campaigns": 1}
 
 
-def test_ids_are_never_given_twice_not_even_over_a_reset(make):
+def test_ids_are_never_reused_even_after_a_reset(make):
     store = make()
     box = store.inbox("key")
     put(store, push(box, "ann"), push(box, "ann"))
@@ -388,7 +388,7 @@ def test_ids_are_never_given_twice_not_even_over_a_reset(make):
     assert put(store, push(store.inbox("key"), "ann")) == [3]
 
 
-def test_whether_it_can_be_written_is_told_without_a_trace(make):
+def test_check_leaves_no_trace(make):
     store = make()
     store.inbox("key")
     store.check()
@@ -397,7 +397,7 @@ def test_whether_it_can_be_written_is_told_without_a_trace(make):
         store.check()
 
 
-def test_a_store_that_was_never_used_makes_no_file(make, tmp_path):
+def test_an_unused_store_creates_no_file(make, tmp_path):
     make().close()
     assert list(tmp_path.iterdir()) == []
 
@@ -405,7 +405,7 @@ def test_a_store_that_was_never_used_makes_no_file(make, tmp_path):
 # Threads
 
 
-def test_counts_and_list_are_of_one_moment_however_fast_it_writes(store, box):
+def test_counts_and_list_are_one_snapshot(store, box):
     done, wrong, looks = threading.Event(), [], []
 
     def look():
@@ -444,7 +444,7 @@ def test_a_reader_sees_an_inbox_whole_or_empty_while_it_is_reset(store):
     assert seen <= {0, 5}
 
 
-def test_two_threads_that_ask_for_a_new_key_get_the_same_inbox(store):
+def test_two_threads_get_the_same_new_inbox(store):
     for key in range(30):
         boxes, barrier = [], threading.Barrier(4)
 

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of load: all that was answered with 204 is there afterwards, and nothing twice."""
+"""kill -9 under load: everything answered with 204 is stored, and nothing twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ asyncio.run(main())
 
 
 async def send_until_it_dies(port, number, answered, begun):
-    """Requests one after the other on one connection; the users of each, twice the first, and what was answered."""
+    """Send requests on one connection; return the users of each, twice the first, and the answered ones."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     count = 0
     try:
@@ -51,9 +51,9 @@ async def send_until_it_dies(port, number, answered, begun):
 
 
 @pytest.mark.parametrize("requests", [1, 40, 400])
-async def test_what_was_answered_is_there_after_a_kill(tmp_path, requests, until):
+async def test_every_answered_request_survives_a_kill(tmp_path, requests, until):
     answered, begun = Counter(), Counter()
-    for _ in range(2):  # the second life goes on with the file of the first
+    for _ in range(2):  # the second process continues with the same file
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", SERVE, str(tmp_path / "kept")),
             env={**os.environ, "PYTHONPATH": str(ROOT)},

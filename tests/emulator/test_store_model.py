@@ -1,4 +1,4 @@
-"""The store against a plain dictionary: whatever is written, deleted, reset and opened again."""
+"""The store against a dictionary as a model: writes, deletes, resets, reopened files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEEP = 4
 
 
 class Inboxes(RuleBasedStateMachine):
-    """Three keys, four requests kept."""
+    """Three keys, four stored requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Inboxes(RuleBasedStateMachine):
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         self.contents: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self.listed: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)  # ids, and users where accepted
-        self.former = []  # boxes from before a reset
+        self.former = []  # inboxes from before a reset
         self.last = 0
         self.open()
 

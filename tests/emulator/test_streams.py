@@ -1,4 +1,4 @@
-"""Who waits on the wire: for a number of requests, or for all that changes."""
+"""The control routes that wait: for a number of requests, or for every change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def inbox(emulator: Emulator):
 # Waiting for requests
 
 
-async def test_a_wait_ends_at_once_where_there_are_enough(api, wire):
+async def test_a_wait_with_enough_requests_ends_at_once(api, wire):
     for number in range(3):
         await wire.push(f"u{number}")
     answer = await api.get("/wait?count=2&timeout=60")
@@ -36,7 +36,7 @@ async def test_a_wait_ends_at_once_where_there_are_enough(api, wire):
     assert [each["first_user"] for each in answer["requests"]] == ["u2", "u1", "u0"]
 
 
-async def test_a_wait_ends_with_the_last_that_it_waits_for(api, wire, inbox, until):
+async def test_a_wait_ends_with_the_last_missing_request(api, wire, inbox, until):
     waiting = asyncio.ensure_future(api.get("/wait?count=2&timeout=60"))
     await until(lambda: inbox.events._waiters)
     await wire.push("ann")
@@ -47,7 +47,7 @@ async def test_a_wait_ends_with_the_last_that_it_waits_for(api, wire, inbox, unt
     assert (answer["matched"], answer["count"]) == (True, 2)
 
 
-async def test_a_wait_whose_time_is_over_says_what_there_was(api, wire):
+async def test_a_timed_out_wait_reports_the_requests(api, wire):
     await wire.push("ann")
     answer = await api.get("/wait?count=2&timeout=0")
     assert (answer["matched"], answer["count"], len(answer["requests"])) == (False, 1, 1)
@@ -86,15 +86,15 @@ async def test_the_end_of_the_emulator_ends_a_wait(running, until):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_client_that_leaves_gives_its_place_back(api, emulator, inbox, until):
+async def test_a_disconnected_client_leaves_no_waiter(api, emulator, inbox, until):
     async with api.connected() as (_, writer):
         writer.write(api.head("GET", "/_emulator/v1/wait?timeout=60"))
         await until(lambda: inbox.events._waiters)
     await until(lambda: not emulator._service.lost and asyncio.all_tasks() == {asyncio.current_task()})
 
 
-async def test_a_wait_looks_at_each_request_once_however_many_come(api, wire, emulator, inbox, until, monkeypatch):
-    """Counting all of them anew at each look would be quadratic work."""
+async def test_a_wait_counts_each_request_once(api, wire, emulator, inbox, until, monkeypatch):
+    """Counting all requests each time would be quadratic work."""
     spans = []
     count_new = emulator._store.count_new
 
@@ -122,10 +122,10 @@ async def _push(session: aiohttp.ClientSession, emulator: Emulator, user: str) -
         assert response.status == 204
 
 
-# Following what changes
+# Event streams
 
 
-async def test_a_stream_begins_with_hello_and_tells_each_request(api, wire):
+async def test_a_stream_begins_with_hello_and_sends_each_request(api, wire):
     async with api.events() as events:
         hello = await events.next()
         assert (hello.event, hello.data) == ("hello", {})
@@ -135,7 +135,7 @@ async def test_a_stream_begins_with_hello_and_tells_each_request(api, wire):
         assert told.data == (await api.get("/requests"))["requests"][0]
 
 
-async def test_a_stream_tells_every_kind_of_change(api, wire, emulator):
+async def test_a_stream_sends_every_kind_of_change(api, wire, emulator):
     async with api.events() as events:
         await events.until("hello")
         answer = await wire.campaign()
@@ -158,7 +158,7 @@ async def test_a_stream_tells_every_kind_of_change(api, wire, emulator):
         assert (await events.until("request"))[-1].data["first_user"] == "ann"
 
 
-async def test_a_stream_is_of_one_inbox(api, wire):
+async def test_a_stream_belongs_to_one_inbox(api, wire):
     async with api.events() as events:
         await events.until("hello")
         await wire.push("ann", Api_Key="other")
@@ -240,7 +240,7 @@ async def test_a_request_deleted_before_it_is_sent_is_left_out(api, wire, emulat
         assert (await events.next()).data["first_user"] == "bob"
 
 
-async def test_a_quiet_stream_says_that_it_is_there(api, monkeypatch):
+async def test_a_quiet_stream_sends_heartbeats(api, monkeypatch):
     monkeypatch.setattr(streams, "_HEARTBEAT", 0.01)
     async with api.events() as events:
         await events.until("hello")
@@ -257,14 +257,14 @@ async def test_the_end_of_the_emulator_ends_streams_at_once(running):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_reader_that_leaves_gives_its_place_back(api, emulator, inbox, until):
+async def test_a_disconnected_reader_leaves_no_waiter(api, emulator, inbox, until):
     async with api.events() as events:
         await events.until("hello")
         await until(lambda: inbox.events._waiters)
     await until(lambda: not inbox.events._waiters and not emulator._service.lost)
 
 
-async def test_a_reader_that_is_reset_while_it_is_written_to_is_no_trouble(api, wire, emulator, until, caplog):
+async def test_a_reset_of_the_reader_is_not_logged(api, wire, emulator, until, caplog):
     caplog.set_level(logging.DEBUG)
     async with api.events() as events:
         await events.until("hello")
@@ -275,8 +275,8 @@ async def test_a_reader_that_is_reset_while_it_is_written_to_is_no_trouble(api, 
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_reader_that_stalls_holds_up_nobody_and_nothing_piles_up(api, wire, emulator, inbox, until):
-    """It is written to until the socket is full; then its events are dropped, and it gets a resync."""
+async def test_a_stalled_reader_delays_no_other_and_is_bounded(api, wire, emulator, inbox, until):
+    """Writing stops when the socket is full; the dropped events are then a resync."""
     message = {"title": {f"l{number}": "x" * 300 for number in range(50)}}
     async with api.events() as stalled, api.events() as other:
         await stalled.until("hello")
@@ -324,7 +324,7 @@ async def test_a_stream_comes_in_chunks_over_one_connection(emulator, wire):
         assert json.loads(line[6:])["first_user"] == "ann"
 
 
-async def test_faults_do_not_keep_a_request_from_being_told(running):
+async def test_a_faulty_request_is_sent_to_streams(running):
     async with running(faults=[Fault.reset_after()]) as wire:
         api = Api(wire.emulator)
         async with api.events() as events:

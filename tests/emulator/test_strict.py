@@ -1,4 +1,4 @@
-"""What strict refuses that loose takes, and how it says so."""
+"""Requests that strict refuses and the shapes accept, and the errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GONE = object()
 
 
 def changed(body, path, value):
-    """The body with another value at ``message.title.en``, or without it."""
+    """Return the body with another value at the path, or without one."""
     copy = deepcopy(body)
     *above, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     node = copy
@@ -60,7 +60,7 @@ def changed(body, path, value):
 
 
 def refusal(body):
-    """What strict says of a push or a campaign, None where it takes it; loose takes all of them."""
+    """Return the error of strict, or None; asserts that the shapes accept the body."""
     data = json.dumps(body).encode()
     check, read = (check_push, read_push) if "userIds" in body else (check_campaign, read_campaign)
     read(data)
@@ -74,7 +74,7 @@ def refusal(body):
 
 
 @pytest.mark.parametrize("body", [PUSH, CAMPAIGN], ids=["push", "campaign"])
-def test_a_whole_request_of_what_the_interface_shows_is_taken(body):
+def test_a_complete_documented_request_is_accepted(body):
     assert refusal(body) is None
 
 
@@ -104,16 +104,16 @@ def test_a_whole_request_of_what_the_interface_shows_is_taken(body):
         (PUSH, "message." + "x" * 40, "unknown field `x"),
     ],
 )
-def test_an_unknown_field_is_named_with_its_place_and_what_it_may_be_a_slip_of(body, path, text):
+def test_an_unknown_field_is_named_with_path_and_suggestion(body, path, text):
     assert text in refusal(changed(body, path, None if path == "message.zzz" else 1))
 
 
-def test_a_misspelt_required_field_is_told_as_itself():
+def test_a_misspelled_required_field_is_unknown():
     with pytest.raises(Unreadable, match="`userIDs` - did you mean userIds"):
         check_push(b'{"userIDs": ["ann"], "message": {}}')
 
 
-def test_the_second_of_two_buttons_is_told_apart():
+def test_the_path_names_the_second_button():
     assert refusal(changed(PUSH, "message.androidActionButtons.1.lable", 1)).endswith("androidActionButtons[1]`")
 
 
@@ -157,18 +157,18 @@ NEEDED = [
 
 
 @pytest.mark.parametrize(("body", "path", "text"), NEEDED)
-def test_what_a_request_makes_no_sense_without_is_missing(body, path, text):
+def test_a_necessary_field_is_missing(body, path, text):
     assert refusal(changed(body, path, GONE)).startswith(text)
 
 
 @pytest.mark.parametrize("path", ["name", "segment", "segment.query", "segment.primaryKey", "schedule", "message"])
-def test_what_is_empty_is_missing(path):
+def test_an_empty_field_is_missing(path):
     empty = {} if isinstance(CAMPAIGN.get(path), dict) else ""
     assert refusal(changed(CAMPAIGN, path, empty)).startswith(f"missing {path.rpartition('.')[2]}")
 
 
 @pytest.mark.parametrize("path", ["externalId", "schedule.startTs", "message.actionCategory", "message.subtitle"])
-def test_what_a_request_can_do_without_is_not_missed(path):
+def test_an_optional_field_is_not_missing(path):
     assert refusal(changed(CAMPAIGN, path, GONE)) is None
 
 
@@ -184,11 +184,11 @@ def test_what_a_request_can_do_without_is_not_missed(path):
         (b"[]", "Expected `object`, got `array`"),
         (b"{", "truncated - at `$`"),
         (b'{"userIds": ["\xff"]}', "not UTF-8"),
-        # Deeper than any interpreter goes, in a body that is small enough to be decoded.
+        # Deeper than the recursion limit, in a body small enough to be decoded.
         (b'{"customFields":' + b'{"":' * 12_500, "nested too deeply"),
     ],
 )
-def test_what_loose_refuses_strict_refuses_too(body, text):
+def test_strict_refuses_everything_that_shapes_refuse(body, text):
     for read in (read_push, check_push):
         with pytest.raises(Unreadable) as told:
             read(body)
@@ -229,7 +229,7 @@ def test_a_message_needs_a_platform(flags, taken):
 
 
 def children(shape):
-    """The objects below this shape, as its types say."""
+    """Return the objects below this shape, by its types."""
     for field in msgspec.inspect.type_info(shape).fields:
         types = getattr(field.type, "types", [field.type])
         for kind in [*types, *(each.item_type for each in types if isinstance(each, msgspec.inspect.ListType))]:
@@ -238,7 +238,7 @@ def children(shape):
 
 
 @pytest.mark.parametrize("shape", shapes.Shape.__subclasses__())
-def test_every_object_of_the_shapes_is_looked_into(shape):
+def test_every_object_of_the_shapes_is_checked(shape):
     assert dict(children(shape)) == strict.CHILDREN.get(shape, {})
 
 
@@ -257,7 +257,7 @@ anything = st.recursive(
 
 
 @given(anything)
-def test_no_json_at_all_makes_it_fail_otherwise(value):
+def test_no_json_raises_another_error(value):
     for check in (check_push, check_campaign):
         with pytest.raises(Unreadable, match=r" - at `\$"):
             check(json.dumps(value).encode())

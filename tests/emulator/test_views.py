@@ -1,4 +1,4 @@
-"""What the control routes answer, made from what is stored: also of bodies that nobody could have meant."""
+"""The views of the control routes, even for strange bodies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def request(**fields: Any) -> RequestSummary:
 
 
 def whole(body: object, **fields: Any) -> dict[str, Any]:
-    """The view of a body as its JSON says it."""
+    """Return the view of a body as JSON."""
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     encoded = msgspec.json.encode(request_view(request(**fields), sent))
     msgspec.json.decode(encoded, type=RequestView)
@@ -84,7 +84,7 @@ def user(*pushes: Delivered, now: float = 2000.0) -> dict[str, Any]:
         (b"[" * 100_000, None),
     ],
 )
-def test_a_body_is_shown_as_json_where_it_is_any(body, shown):
+def test_a_json_body_is_shown_as_json(body, shown):
     assert whole(body)["body"] == shown
 
 
@@ -93,7 +93,7 @@ def test_a_body_keeps_its_spelling():
     assert body in msgspec.json.encode(request_view(request(), body))
 
 
-def test_of_many_users_the_first_thousand_are_shown():
+def test_the_first_thousand_users_are_shown():
     ids = [f"u{number}" for number in range(1001)]
     view = whole({"userIds": ids, "message": {"title": {"en": "x"}}})
     assert view["user_ids"] == view["body"]["userIds"] == ids[:1000]
@@ -103,7 +103,7 @@ def test_of_many_users_the_first_thousand_are_shown():
     assert len(view["body"]["userIds"]) == 1000
 
 
-def test_what_is_too_long_to_be_copied_is_no_command_and_no_program():
+def test_a_too_long_body_has_no_snippets():
     body = {"userIds": [f"{number:0>20}" for number in range(50_000)], "message": {"title": {"en": "x"}}}
     view = whole(body)
     assert view["curl"] == view["python"] == "# This request is too long to be copied from here.\n"
@@ -151,11 +151,11 @@ def test_a_large_campaign_shows_no_segment():
     assert campaign_view(campaign).segment is None
 
 
-def test_bytes_that_are_no_text_are_shown_as_far_as_they_are():
+def test_invalid_utf_8_is_shown_with_replacements():
     assert whole(b"a\xffb")["text"] == "a\ufffdb"
 
 
-def test_the_advice_of_lint_is_part_of_it():
+def test_a_request_view_contains_the_advice_of_lint():
     found = whole({"userIds": ["ann"], "message": {"title": {"en": "{{ broken"}}})["lint"]
     assert found
     assert all(set(each) == {"path", "code", "message"} for each in found)
@@ -184,7 +184,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("endpoint", ["push", "campaigns"])
 @pytest.mark.parametrize("body", SHAPES, ids=json.dumps)
-def test_any_body_that_was_refused_can_be_shown(body, endpoint):
+def test_any_refused_body_can_be_shown(body, endpoint):
     assert whole(body, endpoint=endpoint, accepted=False, status=400)["body"] == body
 
 
@@ -208,7 +208,7 @@ def test_no_bytes_are_too_strange_to_be_shown(body):
     whole(body, accepted=False)
 
 
-def test_a_user_shows_what_was_sent_and_how_often():
+def test_a_user_view_has_the_pushes_and_their_counts():
     message = {"title": {"en": "x"}, "iosEnabled": True}
     view = user(got({"message": message, "customFields": {"a": 1}}, times=2))
     (push,) = view["pushes"]
@@ -235,11 +235,11 @@ def test_a_campaign_without_a_message_shows_nothing_on_a_device():
 @pytest.mark.parametrize(
     "body", [b'{"message":{},"other":"\xff"}', b'{"message":{},"other":' + b"[" * 500 + b"]" * 500 + b"}"]
 )
-def test_what_was_skipped_on_the_way_in_is_skipped_on_the_way_out(body):
+def test_ignored_fields_are_not_shown(body):
     assert user(got(body))["pushes"][0]["message"] == {}
 
 
-def test_a_body_that_can_not_be_read_shows_no_message():
+def test_an_unreadable_body_shows_no_message():
     assert user(got(b'{"message":{"x":"\xff"}}'))["pushes"][0]["message"] is None
 
 
@@ -266,7 +266,7 @@ def test_a_field_beside_the_segment_does_not_hide_it():
     assert campaign_view(campaign(body=b'{"x":"\xff","segment":{"query":"q"}}')).segment == {"query": "q"}
 
 
-def test_rules_are_shown_as_they_would_be_written():
+def test_rules_are_shown_as_they_are_written():
     rules = Rules([Fault.status(429, headers={"Retry-After": "1"}, first=3), Fault.hang(name="h")], seed=5)
     rules.enable("h", False)
     view = json.loads(msgspec.json.encode(faults(rules)))

@@ -1,4 +1,4 @@
-// A notification as Android shows it: one line and a picture at the side; expanded with large image and buttons.
+// A notification on Android: one line and a picture at the side; expanded, with large image and buttons.
 
 import { bdi, h } from "./dom.js";
 import { icon } from "./icons.js";
@@ -51,7 +51,7 @@ function head(shown, expanded) {
   );
 }
 
-// The icon is a resource of the app: its name's first letter stands for it.
+// The icon is a resource of the app; the first letter of its name is a substitute.
 const initial = (resource) => ([...resource.replace(/^(ic_|icon_)/i, "")][0] ?? "?").toUpperCase();
 
 function actions(message) {

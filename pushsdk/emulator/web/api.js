@@ -2,7 +2,7 @@
 
 const ROOT = "/_emulator/v1";
 
-/** An answer that is no success; `message` is the server's own text. */
+/** An unsuccessful response; `message` is the server's error text. */
 export class ApiError extends Error {
   constructor(status, text) {
     super(text);
@@ -17,7 +17,7 @@ function takeToken() {
   try {
     if (match) sessionStorage.setItem("token", decodeURIComponent(match[1]));
   } catch {
-    // Malformed, or storage is forbidden: use it for this page load.
+    // Malformed, or storage is forbidden: use the token for this page load only.
   }
   if (match) history.replaceState(null, "", location.pathname + location.search);
   try {
@@ -27,17 +27,17 @@ function takeToken() {
   }
 }
 
-/** Take a token typed in by hand. */
+/** Set a token from the form. */
 export function setToken(token) {
   session.token = token;
   try {
     sessionStorage.setItem("token", token);
   } catch {
-    // It lasts as long as the page then.
+    // Without storage the token lasts until the page is closed.
   }
 }
 
-/** Which inbox the calls are about: its public name, never a key. */
+/** The public name of the chosen inbox, never a key. */
 export const inbox = () => session.inbox;
 export function setInbox(name) {
   session.inbox = name;
@@ -47,7 +47,7 @@ export function headers() {
   return session.token ? { Authorization: `Bearer ${session.token}` } : {};
 }
 
-/** The address of a route; null and "" leave a parameter out. */
+/** The address of a route; parameters that are null or "" are omitted. */
 export function address(path, query = {}) {
   const parameters = new URLSearchParams();
   if (session.inbox) parameters.set("inbox", session.inbox);
@@ -66,7 +66,7 @@ export function address(path, query = {}) {
  */
 export async function call(method, path, { query, body, signal } = {}) {
   const sent = { ...headers(), Accept: "application/json" };
-  // Also without a body: the server takes no change that a form of another site could send.
+  // Even without a body: the server requires JSON, which a form of another site can't send.
   if (method !== "GET") sent["Content-Type"] = "application/json";
   const response = await fetch(address(path, query), {
     method,

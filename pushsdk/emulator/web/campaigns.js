@@ -1,4 +1,4 @@
-// The view of the campaigns: their list, and of one its schedule, its segment and whom it reached.
+// The view of the campaigns: the list; the schedule, segment and recipients of the chosen campaign.
 
 import { call, get, inbox, part } from "./api.js";
 import { bdi, clipped, fill, h, simulated, toast } from "./dom.js";
@@ -14,7 +14,7 @@ const STATES = {
   running: "its segment is being run",
   done: "its segment was run, its users are stored",
   failed: "its segment could not be run",
-  "not run": "nothing here runs it",
+  "not run": "cannot run here",
 };
 const RECIPIENTS = 50;
 
@@ -86,9 +86,9 @@ export class Campaigns {
 
   async load(uuid) {
     const campaign = await get(`/campaigns/${part(uuid)}`);
-    // The request itself holds the segment, the schedule and the message.
+    // The request contains the segment, the schedule and the message.
     if (this.key !== campaign.id) {
-      const request = await get(`/requests/${campaign.id}`).catch(() => null); // it may have been deleted
+      const request = await get(`/requests/${campaign.id}`).catch(() => null); // the request may be deleted
       this.sent = request?.body ?? null;
       this.key = campaign.id;
     }
@@ -170,7 +170,7 @@ export class Campaigns {
     return h(
       "section",
       { class: "block" },
-      h("h3", null, "First recipients ", simulated("Who the query selects on this machine's tables, not on the service's.")),
+      h("h3", null, "First recipients ", simulated("The users that the query selects on this machine's tables, not on the service's.")),
       stage,
       h("p", { class: "hint" }, "Choose one to see the push as this user does."),
       h("div", { class: "scroll-x few", tabindex: "0", role: "region", "aria-label": "First recipients" }, h("table", { class: "fields" }, h("thead", null, head), body)),
@@ -198,7 +198,7 @@ function schedule(campaign, sent) {
       ["type", "type" in given ? bdi(plain(given.type).slice(0, 80), "mono") : h("span", { class: "quiet" }, "not set")],
       ["startTs", "startTs" in given ? h("span", { class: "mono" }, plain(given.startTs).slice(0, 80)) : h("span", { class: "quiet" }, "not set")],
       ["Read as", [bdi(campaign.reading || "–"), " ", simulated("The unit of startTs is not shown in the interface.")]],
-      ["Starts", typeof campaign.start === "number" ? `${new Date(campaign.start * 1000).toLocaleString("en-GB")}` : "nothing says when"],
+      ["Starts", typeof campaign.start === "number" ? `${new Date(campaign.start * 1000).toLocaleString("en-GB")}` : "when started by hand"],
     ]),
   );
 }

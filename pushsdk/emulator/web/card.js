@@ -1,4 +1,4 @@
-// What both kinds of notification are made of: the app's icon, and texts with their placeholders filled and marked.
+// Parts of both kinds of notification: the app's icon, and texts with their placeholders filled and marked.
 
 import { h } from "./dom.js";
 import { locale } from "./format.js";
@@ -7,14 +7,14 @@ import { textOf } from "./message.js";
 import { pieces } from "./placeholders.js";
 
 export const APP = "Your app";
-const LONGEST = 1500; // characters of one text that a phone is given; phones cut far earlier
+const LONGEST = 1500; // characters of a text on a phone; real phones cut far earlier
 
 /**
- * What a notification is drawn from.
+ * The data of a drawn notification.
  * @typedef {{message: import("./message.js").Message, language: string, values: object, time: number}} Shown
  */
 
-/** A text of the message with its placeholders filled and marked, isolated from what is around it. */
+/** A text of the message with its placeholders filled and marked, isolated from the text around. */
 export function words(shown, field, className, tag = "p") {
   const text = textOf(shown.message, field, shown.language);
   if (text === "") return null;
@@ -26,7 +26,7 @@ export function words(shown, field, className, tag = "p") {
   return h(tag, { class: className, dir: "auto", lang: locale(shown.language) }, nodes); // dir=auto isolates too
 }
 
-/** The app's own icon: which one it is only the app knows. */
+/** A substitute for the app's icon, which is not in the push. */
 export function appIcon(count = null) {
   return h(
     "span",
@@ -36,7 +36,7 @@ export function appIcon(count = null) {
   );
 }
 
-/** A card that can be pressed has a button of its own on it: the text inside stays text. */
+/** Make a card pressable by a button above its text, so that the text stays selectable. */
 export function pressable(card, open, label) {
   if (open) card.append(h("button", { type: "button", class: "press", "aria-label": label, onclick: open }));
   return card;

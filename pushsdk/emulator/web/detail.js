@@ -15,14 +15,14 @@ export class Detail {
   /** @param {{back: () => void, deleted: (id: number) => void}} events */
   constructor(events) {
     this.events = events;
-    this.expanded = false; // kept from push to push, as the language is
+    this.expanded = false; // kept for the next push, like the language
     this.language = null;
     this.tab = "overview";
     this.root = h("section", { class: "detail", "aria-label": "Chosen push" });
     this.id = null;
   }
 
-  /** Show one request; only the answer to the last choice is drawn. */
+  /** Show one request; the response for an earlier choice is ignored. */
   async show(id) {
     this.id = id;
     this.asked?.abort();
@@ -45,7 +45,7 @@ export class Detail {
     );
   }
 
-  /** Show that there is nothing to show. */
+  /** Show the empty state. */
   empty(...content) {
     this.id = null;
     this.asked?.abort();
@@ -76,13 +76,13 @@ export class Detail {
       h("div", { class: "detail-body" }, h("div", { class: "stage" }, this.toolbar(), this.stage), this.side),
     );
     const why = request.accepted ? unsent(this.message) : refused(request);
-    if (why) fill(this.stage.parentElement, why); // what reaches no phone is told, not drawn
+    if (why) fill(this.stage.parentElement, why); // a push that reaches no phone is explained instead of drawn
     this.redraw(false);
   }
 
-  /** What changes with the language, the view and the values. */
+  /** Draw the parts that depend on the language, the view and the values. */
   redraw(still = true) {
-    this.stage.classList.toggle("still", still); // only a push that is new here drops in
+    this.stage.classList.toggle("still", still); // animate a new push only
     this.drawHead();
     if (!this.stage.isConnected) return;
     const shown = { message: this.message, language: this.language, values: this.values, time: this.request.time };
@@ -150,7 +150,7 @@ export class Detail {
 
   async remove() {
     const { id } = this.request;
-    if (!(await confirmed(`Delete request ${id} from this inbox? What was accepted per user stays counted.`, "Delete"))) return;
+    if (!(await confirmed(`Delete request ${id} from this inbox? The counts per user stay.`, "Delete"))) return;
     try {
       await call("DELETE", `/requests/${id}`);
       toast("Deleted");
@@ -211,7 +211,7 @@ function trouble(request) {
   );
 }
 
-// Custom fields of a push are the only values that come with it. That placeholders take them is simulated.
+// Custom fields are the only values in a push. That placeholders use them is simulated.
 function initialValues(request, message) {
   const given = request.body?.customFields;
   const values = Object.create(null); // names come from the push and may be anything
@@ -221,7 +221,7 @@ function initialValues(request, message) {
   return values;
 }
 
-/** What a picture of a phone can't show: sound, badge, what a tap opens. */
+/** The effects that a picture of a phone can't show: sound, badge, the target of a tap. */
 function effects(message, platform, language) {
   const url = target(message, platform);
   const sound = text(message, "soundFileName");

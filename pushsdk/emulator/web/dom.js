@@ -1,4 +1,4 @@
-// Elements made of data. Text only ever becomes a text node: no function here, nor anywhere in the page, parses HTML.
+// Elements from data. Text always becomes a text node: nothing in the page parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -15,7 +15,7 @@ export function h(tag, attributes, ...children) {
   return build(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Make an SVG element, as `h` does for HTML. */
 export function s(tag, attributes, ...children) {
   return build(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -30,7 +30,7 @@ function build(element, attributes, children) {
   return element;
 }
 
-// The last line of defence: whatever a caller forgot, no address of another kind gets into the page.
+// The last line of defense: other kinds of addresses never get into the page.
 function checked(name, value) {
   if ((name === "href" || name === "src") && !/^(#|https?:|[\w-]+\.(svg|js|css)$|\?)/i.test(value)) {
     throw new TypeError(`${name} must be an http(s) address`);
@@ -38,7 +38,7 @@ function checked(name, value) {
   return value;
 }
 
-/** Append children; arrays are flattened, null and false left out. */
+/** Append children; arrays are flattened, null and false omitted. */
 export function add(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
@@ -53,13 +53,13 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** Text of somebody else's, isolated: it can't turn the direction of what stands around it. */
+/** Foreign text, isolated so that it can't change the direction of the text around. */
 export function bdi(text, className) {
   return h("bdi", { class: className, dir: "auto" }, text);
 }
 
-/** What the interface does not define and the emulator made up says so where it shows. */
-export function simulated(why = "The interface does not define this: it is how this emulator reads it.") {
+/** A mark on everything that the interface does not define and the emulator simulates. */
+export function simulated(why = "The interface does not define this; the emulator simulates it.") {
   return h("span", { class: "sim", title: why }, "simulated");
 }
 
@@ -71,7 +71,7 @@ export function toast(text, kind = "info") {
   setTimeout(() => note.remove(), kind === "error" ? 8000 : 2500);
 }
 
-/** Ask before something is lost. @returns {Promise<boolean>} */
+/** Ask for confirmation of a deletion. @returns {Promise<boolean>} */
 export function confirmed(question, verb) {
   return new Promise((resolve) => {
     const cancel = h("button", { type: "button", class: "button", autofocus: true }, "Cancel");
@@ -104,7 +104,7 @@ export function dialog(title, ...content) {
   return box;
 }
 
-/** Text that may be very long: cut, with a way to all of it. */
+/** Possibly very long text: cut, with a button for the rest. */
 export function clipped(text, length, title = "Full text") {
   if (text.length <= length) return bdi(text);
   const more = h("button", { type: "button", class: "more", "aria-label": `${title}: show all` }, "show all");

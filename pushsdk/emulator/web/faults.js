@@ -1,4 +1,4 @@
-// The view of the fault rules and the limits: switch the service's failures on and watch them hit.
+// The view of the fault rules and the limits: enable rules, see their hits.
 
 import { call, get, inbox, part } from "./api.js";
 import { Clock } from "./clock.js";
@@ -161,7 +161,7 @@ export class Faults {
     return this.change(act, `${name} is ${on ? "off" : "on"}`).catch(() => {});
   }
 
-  /** A preset is on while the rules are its own. */
+  /** A preset is on while the inbox has exactly its rules. */
   markPresets() {
     for (const { key, button } of this.known ?? []) button.setAttribute("aria-pressed", String(key !== "[]" && key === this.rulesKey));
   }
@@ -171,7 +171,7 @@ export class Faults {
     try {
       faults = JSON.parse(this.editor.value);
     } catch (error) {
-      return this.complain(`This is no JSON: ${error.message}`);
+      return this.complain(`This is not JSON: ${error.message}`);
     }
     return this.change(() => call("PUT", "/faults", { body: { faults, seed: Number(this.seed.value) || 0 } }), "Rules applied").catch(() => {});
   }
@@ -199,12 +199,12 @@ export class Faults {
   }
 }
 
-// Rules as text, to compare: what is left out is as good as null.
+// Rules as comparable text: an omitted field equals null.
 const same = (rules) => JSON.stringify(rules.map((rule) => Object.entries(rule).filter(([, value]) => value !== null).sort()));
 
 const clipPlain = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : text);
 
-// What the server adds to a rule is no part of the rule.
+// The fields that the server adds are not part of a rule.
 function ruleOf(rule) {
   const { hits: _hits, enabled: _enabled, name, ...rest } = rule;
   return name === undefined || /^\d+: \w+$/.test(name) ? rest : { name, ...rest };
@@ -217,8 +217,8 @@ const EFFECTS = {
   delay: (rule) => `Waits ${duration(rule.seconds)}`,
   reset_before: () => "Resets the connection before accepting",
   reset_after: () => "Accepts, then resets the connection",
-  hang: (rule) => (rule.accepted ? "Accepts, then never answers" : "Never answers"),
-  truncated: (rule) => `Accepts, then cuts the answer in its ${rule.at ?? "headers"}`,
+  hang: (rule) => (rule.accepted ? "Accepts, then never responds" : "Never responds"),
+  truncated: (rule) => `Accepts, then cuts the response in its ${rule.at ?? "headers"}`,
 };
 
 const effect = (rule) => (Object.hasOwn(EFFECTS, rule.fault) ? EFFECTS[rule.fault](rule) : String(rule.fault));

@@ -1,7 +1,7 @@
-// The rows of the list as a window on the server's: contiguous, newest first, bounded. Knows no element.
+// A window on the server's rows: contiguous, newest first, bounded. Contains no elements.
 //
-// `above` and `below` say how many rows there are outside the window: exactly where the window grew or was trimmed,
-// estimated after a jump. Ids are the cursor; those of one inbox may have gaps, so distances in rows are mended by ids.
+// `above` and `below` count the rows outside the window: exact if the window grew or was trimmed, estimated
+// after a jump. Ids are the cursor; the ids of an inbox may have gaps, so distances in rows are corrected by ids.
 
 const PAGE = 100;
 const MOST = 1200; // rows kept; trimmed at the far end
@@ -12,12 +12,12 @@ const HOPS = 12; // pages that one call follows at most
 export class Feed {
   /**
    * @param {(query: {before?: number, limit: number}) => Promise<{requests: Row[], next: number|null}>} load
-   * @param {(shift: number) => void} changed told after each change; `shift` rows came in above what was there
+   * @param {(shift: number) => void} changed called after each change; `shift` rows were added above the existing ones
    */
   constructor(load, changed) {
     this.load = load;
     this.changed = changed;
-    this.turn = 0; // each reset makes the answers before it void
+    this.turn = 0; // counts resets; responses from before a reset are ignored
     this.clear();
   }
 
@@ -28,7 +28,7 @@ export class Feed {
     this.below = 0;
     this.newest = 0;
     this.busy = false;
-    this.loaded = false; // whether the rows are the server's, if there are none too
+    this.loaded = false; // true after the first response, even if there are no rows
     this.turn += 1;
   }
 
@@ -36,12 +36,12 @@ export class Feed {
     return this.above + this.rows.length + this.below;
   }
 
-  /** The row at a place of the whole list, or undefined where it isn't loaded. */
+  /** The row at an index of the whole list; undefined if it isn't loaded. */
   at(index) {
     return this.rows[index - this.above];
   }
 
-  /** Start anew at the newest row. `total` is the number of rows where it is known. */
+  /** Restart at the newest row. `total` is the number of rows if it is known. */
   async reset(total = 0) {
     const turn = ++this.turn;
     this.busy = false;
@@ -55,7 +55,7 @@ export class Feed {
     this.changed(0);
   }
 
-  /** Make sure that the rows from `first` to `last` are there, or on their way. */
+  /** Load the rows from `first` to `last` if they are missing. */
   async need(first, last) {
     if (this.busy || !this.count) return;
     const end = this.above + this.rows.length;
@@ -103,7 +103,7 @@ export class Feed {
     this.rows.unshift(...fresh);
     const ended = !fresh.length || fresh[0].id >= this.newest;
     const left = ended ? 0 : atLeast(this.above - fresh.length);
-    const shift = left + fresh.length - this.above; // where the estimate was wrong, what is seen must stay put
+    const shift = left + fresh.length - this.above; // if the estimate was wrong, the visible rows must not move
     this.above = left;
     const extra = Math.max(0, this.rows.length - MOST);
     this.rows.length -= extra;
@@ -125,7 +125,7 @@ export class Feed {
     return found;
   }
 
-  /** Go to a place far from the window: its id is guessed from the distance, then the window starts there. */
+  /** Jump to an index far from the window: estimate its id from the distance, and start the window there. */
   async jump(index) {
     const anchor = index < this.above ? this.rows[0] : this.rows.at(-1);
     const distance = index < this.above ? index - this.above : index - (this.above + this.rows.length - 1);
@@ -135,7 +135,7 @@ export class Feed {
     for (let hop = 0; hop < HOPS; hop++) {
       if ((page = await this.page(Math.max(1, Math.min(before, this.newest + 1)))) === null) return;
       if (page.requests.length) break;
-      before = Math.round((before + anchor.id) / 2); // past the end: half the way back
+      before = Math.round((before + anchor.id) / 2); // past the end: halve the distance
     }
     if (!page.requests.length) return;
     this.rows = page.requests;
@@ -153,7 +153,7 @@ export class Feed {
   }
 
   /**
-   * New requests came.
+   * Add new requests.
    * @param {Row[]} rows the newest of them, newest first
    * @param {number} count how many there were in all
    */
@@ -164,7 +164,7 @@ export class Feed {
     if (this.above > 0) {
       this.above += fresh.length + skipped;
     } else if (skipped > 0) {
-      this.below += this.rows.length + skipped; // more than a window in one frame: the older ones are paged in
+      this.below += this.rows.length + skipped; // more than a window in one frame: older rows are loaded on demand
       this.rows = fresh;
     } else {
       this.rows.unshift(...fresh);
@@ -176,7 +176,7 @@ export class Feed {
     this.changed(fresh.length + skipped);
   }
 
-  /** A row that is known here was deleted. */
+  /** Remove a deleted row. */
   removed(id) {
     const place = this.rows.findIndex((row) => row.id === id);
     if (place >= 0) this.rows.splice(place, 1);
@@ -184,5 +184,5 @@ export class Feed {
   }
 }
 
-// There are more, but where the estimate is used up nobody knows how many.
+// There are more rows, but the estimate is used up.
 const atLeast = (estimate) => (estimate > 0 ? estimate : PAGE);

@@ -1,4 +1,4 @@
-// The 'All fields' table: every field of sections 2.1-2.9, what it holds here, and where it shows.
+// The 'All fields' table: every documented field, its value, and where the page shows it.
 
 import { bdi, clipped, h } from "./dom.js";
 import { plain } from "./format.js";

@@ -8,7 +8,7 @@ export const number = (value) => (typeof value === "number" ? NUMBERS.format(val
 
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
-/** Seconds since 1970 as a clock time; the day in front where it isn't today. */
+/** Seconds since 1970 as a clock time, with the day unless it is today. */
 export function clock(seconds) {
   if (typeof seconds !== "number" || !Number.isFinite(seconds)) return "–";
   const date = new Date(seconds * 1000);
@@ -16,7 +16,7 @@ export function clock(seconds) {
   return date.toDateString() === new Date().toDateString() ? CLOCK.format(date) : `${DAY.format(date)} ${CLOCK.format(date)}`;
 }
 
-/** Seconds as people say them. */
+/** Seconds in a readable unit. */
 export function duration(seconds) {
   const units = [[86_400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
   const [size, name] = units.find(([unit]) => Math.abs(seconds) >= unit) ?? [1, "second"];
@@ -24,7 +24,7 @@ export function duration(seconds) {
 }
 
 /**
- * What became of a request, as one of five words, for colour and stamp.
+ * The result of a request, one of five words, for color and stamp.
  * @param {{status: number|null, accepted: boolean|number, fault: string|null}} request
  */
 export function fate(request) {
@@ -34,11 +34,11 @@ export function fate(request) {
 }
 
 export const FATES = {
-  accepted: { word: "Accepted", says: "accepted, and the client was told" },
-  lost: { word: "Accepted, unsaid", says: "accepted, but the client got no success: it can't know" },
+  accepted: { word: "Accepted", says: "accepted, and the client got a success" },
+  lost: { word: "Accepted, unsaid", says: "accepted, but the client got no success and can't know" },
   refused: { word: "Refused", says: "not accepted" },
   failed: { word: "Failed", says: "not accepted: the service failed" },
-  silent: { word: "No answer", says: "not accepted, and no answer was given" },
+  silent: { word: "No answer", says: "not accepted, and no response was sent" },
 };
 
 /** Any JSON value on one line. */
@@ -47,7 +47,7 @@ export function plain(value) {
   try {
     return typeof value === "string" ? value : JSON.stringify(value);
   } catch {
-    return "(nested too deeply)"; // it can be read, but not written
+    return "(nested too deeply)"; // can be parsed, but not serialized
   }
 }
 
@@ -60,7 +60,7 @@ export function direction(language) {
   return RTL.has(base) || script === "arab" || script === "hebr" ? "rtl" : "ltr";
 }
 
-/** A language code that `lang=` and Intl take, or null: codes come from the push and may be anything. */
+/** A valid language code for `lang=` and Intl, or null: codes in a push may be anything. */
 export function locale(language) {
   try {
     return Intl.getCanonicalLocales(String(language).replaceAll("_", "-"))[0] ?? null;
@@ -69,7 +69,7 @@ export function locale(language) {
   }
 }
 
-/** The language's own name, as far as the browser knows it. */
+/** The language's own name, if the browser has one. */
 export function languageName(language) {
   const known = locale(language);
   if (known === null) return String(language);

@@ -1,4 +1,4 @@
-// The help: keys, the language of the search, and what is simulated.
+// The help: keys, search terms, simulated behavior.
 
 import { dialog, h } from "./dom.js";
 
@@ -20,8 +20,8 @@ const TERMS = [
   ['title:"black friday"', "words of the title, in any language"],
   ["lang:de", "has a text in this language"],
   ["campaign:UUID", "the request of a campaign"],
-  ["status:429", "how it was answered"],
-  ["is:accepted", "what became of it"],
+  ["status:429", "response status"],
+  ["is:accepted", "result of the request"],
   ["spring sale", "words of any text"],
 ];
 
@@ -39,7 +39,7 @@ export function help() {
     h(
       "p",
       null,
-      "The interface says what a push holds, not how a phone shows it, nor when a push expires or replaces another. All of that is this emulator's reading and is marked ",
+      "The interface defines the fields of a push, not how a phone shows a push, nor when it expires or replaces another. All of that is simulated and marked ",
       h("span", { class: "sim" }, "simulated"),
       " where it shows. Real phones differ: by maker, version, settings, and by what the app does.",
     ),

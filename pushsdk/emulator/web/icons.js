@@ -1,4 +1,4 @@
-// The page's icons: one stroke path each on a 24 grid, drawn by this page, decoration only.
+// The page's icons: one stroke path each on a 24 grid, for decoration only.
 
 import { s } from "./dom.js";
 

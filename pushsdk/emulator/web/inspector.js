@@ -1,4 +1,4 @@
-// What is to know of the chosen push beside its picture: advice, placeholders, facts, fields, users, code.
+// The details of the chosen push: advice, placeholders, facts, fields, users, code.
 
 import { bdi, clipped, copy, h, simulated } from "./dom.js";
 import { fieldsTable } from "./fields.js";
@@ -86,8 +86,8 @@ function arrival(request, message) {
     h("h3", null, "How it arrives"),
     facts([
       ["Platforms", ["ios", "android"].map((one) => platform(raw, one))],
-      ["Interruption level", guess("interruptionLevel", "Only PASSIVE is shown in the interface; what a level does is how iOS does it.")],
-      ["Priority", guess("priority", "Only NORMAL is shown in the interface; what a priority does is how Android does it.")],
+      ["Interruption level", guess("interruptionLevel", "Only PASSIVE is shown in the interface; the effect of a level is that of iOS.")],
+      ["Priority", guess("priority", "Only NORMAL is shown in the interface; the effect of a priority is that of Android.")],
       ["Relevance score", set("relevanceScore")],
       ["Android channel", set("androidChannel")],
       ["Sound", set("soundFileName")],
@@ -109,7 +109,7 @@ function platform(raw, one) {
 
 function lifetime(raw, time) {
   if (!Object.hasOwn(raw, "ttl")) return null;
-  const why = "The unit of ttl is not shown: read as seconds.";
+  const why = "The interface does not show the unit of ttl; here it is seconds.";
   if (!Number.isFinite(raw.ttl)) return [plain(raw.ttl), " ", simulated(why)];
   return [h("span", { class: "mono" }, String(raw.ttl)), ` (${duration(raw.ttl)}, until ${clock(time + raw.ttl)}) `, simulated(why)];
 }

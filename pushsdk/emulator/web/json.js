@@ -1,4 +1,4 @@
-// JSON as a tree that folds. Large values are cut where they are opened, so that no request can freeze the page.
+// JSON as a folding tree. Large values are cut when opened, so that no request can freeze the page.
 
 import { bdi, clipped, h } from "./dom.js";
 
@@ -26,7 +26,7 @@ function node(value, key, depth) {
     close,
   );
   const box = h("details", { open: depth < OPEN && entries.length <= 60 }, summary, inside);
-  // Filled when first opened: a body of 16 MB costs nothing until somebody looks into it.
+  // Filled when first opened, because a body may have 16 MB.
   const grow = () => {
     if (box.open && !inside.childElementCount) more(inside, entries, 0, depth);
   };

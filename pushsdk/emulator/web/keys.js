@@ -1,4 +1,4 @@
-// The keyboard. Nothing acts while somebody types, save Escape.
+// The keyboard. While the user types, only Escape acts.
 
 import { help } from "./help.js";
 
@@ -17,14 +17,14 @@ export function listen(app) {
 
 function escape(event, app, typing) {
   if (typing) {
-    typing.blur(); // and the filter stays: only an empty field shows all again
+    typing.blur(); // the filter stays until the field is emptied
   } else if (location.hash.split("/").length > 2) {
     app.go(`#/${app.view}`);
   }
   event.preventDefault();
 }
 
-/** @returns {boolean} whether the key meant something */
+/** @returns {boolean} true if the key had an effect */
 function act(event, app) {
   const { pushes } = app.views;
   const { key } = event;
@@ -41,13 +41,13 @@ function act(event, app) {
   return true;
 }
 
-// Arrows scroll whatever else has the focus.
+// Arrows scroll any other focused element.
 const inList = (event) => event.target === document.body || event.target.closest(".side") !== null || event.target.id === "main";
 
 function focusSearch(app) {
   if (!app.views[app.view].input) {
     location.hash = "#/pushes";
-    app.route(); // at once: a hidden field takes no focus
+    app.route(); // immediately, because a hidden field can't be focused
   }
   const { input } = app.views[app.view];
   input.focus();

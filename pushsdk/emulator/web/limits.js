@@ -3,7 +3,7 @@
 import { call, get } from "./api.js";
 import { bdi, fill, h, simulated, toast } from "./dom.js";
 
-/** Name, label, step, hint: as in the server's Limits; an empty number is no limit. */
+/** Name, label, step, hint: as in the server's Limits; an empty number means no limit. */
 const NUMBERS = [
   ["max_users", "Users per request", "1", "1000"],
   ["max_body_bytes", "Body, bytes", "1", "1048576"],
@@ -30,7 +30,7 @@ export class LimitsForm {
           this.save();
         },
       },
-      h("h3", null, "Limits ", simulated("The interface shows no limit and no error status: all of these are the emulator's.")),
+      h("h3", null, "Limits ", simulated("The interface shows no limits and no error statuses; all of these are simulated.")),
       h("div", { class: "grid" }, NUMBERS.map((one) => this.number(one))),
       h("label", { class: "field", for: "limit-ids" }, "User ids that are refused", this.ids),
       h("fieldset", null, h("legend", null, "Refused with the status"), h("div", { class: "grid tight" }, STATUSES.map(([name, label]) => this.status(name, label)))),

@@ -3,10 +3,10 @@
 import { bdi, h } from "./dom.js";
 import { icon } from "./icons.js";
 
-/** Whether the page was opened with remote images on: the server's policy allows them only then. */
+/** True if the page was opened with remote images on, which the server's policy then allows. */
 export const imagesOn = new URLSearchParams(location.search).get("images") === "1";
 
-/** The address as the browser would follow it, or null where it must not be followed. */
+/** The address as the browser would follow it; null if it must not be followed. */
 export function followable(text) {
   if (typeof text !== "string" || !/^https?:\/\//i.test(text.trim())) return null;
   try {
@@ -17,7 +17,7 @@ export function followable(text) {
   }
 }
 
-/** An address in a text: a link where it can be followed, else text that says what it is. */
+/** An address in a text: a link if it can be followed, else text with a reason. */
 export function link(text) {
   const href = followable(text);
   const shown = text.length > 160 ? `${text.slice(0, 160)}…` : text;
@@ -32,14 +32,14 @@ export function link(text) {
   );
 }
 
-/** The host of an address, to say where an image would come from. */
+/** The host that an image would come from. */
 export function hostOf(text) {
   const href = followable(text);
   return href === null ? "not an http(s) address" : new URL(href).host;
 }
 
 /**
- * A remote image, or what stands for it while images are off or where it can't be loaded.
+ * A remote image, or a substitute while images are off or if it can't be loaded.
  * @param {string} url
  * @param {string} className
  * @param {string} what for its alternative text
@@ -60,7 +60,7 @@ export function picture(url, className, what) {
   return image;
 }
 
-/** Turn remote images on or off: the policy is the server's, so the page is opened anew. */
+/** Turn remote images on or off by reloading the page, because the policy is the server's. */
 export function switchImages() {
   const query = new URLSearchParams(location.search);
   if (imagesOn) query.delete("images");

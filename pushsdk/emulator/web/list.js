@@ -1,4 +1,4 @@
-// The live list, drawn from a Feed: only the rows in sight have elements, whatever the number of pushes.
+// The live list of a Feed: only visible rows have elements, for any number of pushes.
 
 import { bdi, fill, h } from "./dom.js";
 import { FATES, clock, direction, fate, number } from "./format.js";
@@ -6,7 +6,7 @@ import { icon } from "./icons.js";
 import { pieces } from "./placeholders.js";
 
 const HEIGHT = 84; // of a row, as in the style sheet
-const SPARE = 6; // rows drawn outside of what is seen
+const SPARE = 6; // rows drawn beyond the visible ones
 
 export class List {
   /**
@@ -17,10 +17,10 @@ export class List {
     this.feed = feed;
     this.choose = choose;
     this.chosen = null;
-    this.unseen = 0; // rows that came in above while the list was scrolled
+    this.unseen = 0; // rows added above while the list was scrolled
     this.frame = 0;
     this.drawn = new Map(); // id -> row element
-    this.fresh = new Set(); // ids that came live, to light up once
+    this.fresh = new Set(); // ids of live rows, highlighted once
     this.canvas = h("div", { class: "canvas", role: "presentation" });
     this.root = h(
       "div",
@@ -38,7 +38,7 @@ export class List {
     if (row) this.choose(Number(row.dataset.id));
   }
 
-  /** The feed changed; `shift` rows came in above. */
+  /** Redraw after a change; `shift` rows were added above. */
   changed(shift) {
     const held = this.root.scrollTop > HEIGHT / 2;
     this.size();
@@ -57,7 +57,7 @@ export class List {
     if (this.canvas.style.height !== height) this.canvas.style.height = height;
   }
 
-  /** Draw at the next frame, once however often it is asked for. */
+  /** Draw once at the next frame. */
   draw() {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
@@ -102,7 +102,7 @@ export class List {
     this.mark();
   }
 
-  /** The id `step` rows from the chosen one; the first where none is chosen. */
+  /** The id `step` rows from the chosen one; the first if none is chosen. */
   neighbour(step) {
     const place = this.feed.rows.findIndex((row) => row.id === this.chosen);
     return this.feed.rows[place < 0 ? 0 : place + step]?.id ?? null;
@@ -125,7 +125,7 @@ export class List {
     this.draw();
   }
 
-  /** Forget what was drawn: rows are another inbox's, or another search's. */
+  /** Remove all rows, before those of another inbox or search. */
   clear() {
     for (const element of this.drawn.values()) element.remove();
     this.drawn.clear();

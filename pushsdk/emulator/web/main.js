@@ -1,4 +1,4 @@
-// Where the page starts: puts the parts together, follows the address, the keys and the stream.
+// The start of the page: wires the parts, follows the address, the keys and the stream.
 
 import { address, call, get, headers, inbox, setInbox, setToken } from "./api.js";
 import { Campaigns } from "./campaigns.js";
@@ -13,7 +13,7 @@ import { Top } from "./top.js";
 import { Users } from "./users.js";
 import { showUnmatched } from "./welcome.js";
 
-const LOOK = 1500; // ms between looks at all inboxes; sooner while there is none
+const LOOK = 1500; // ms between two requests for all inboxes; shorter while there is none
 const LOOK_EMPTY = 600;
 
 class App {
@@ -33,7 +33,7 @@ class App {
     this.start();
   }
 
-  /** Requests of the chosen inbox, as far as known. */
+  /** The number of requests of the chosen inbox, if known. */
   total() {
     return this.list.find((one) => one.inbox === inbox())?.requests ?? 0;
   }
@@ -60,7 +60,7 @@ class App {
     }
   }
 
-  /** Look at the inboxes; take one when none is chosen yet. */
+  /** Load the inboxes; choose one if none is chosen. */
   async look(wanted) {
     try {
       [this.list, this.unmatched] = await Promise.all([get("/inboxes"), get("/unmatched")]);
@@ -82,7 +82,7 @@ class App {
     this.notices.show(this.list, inbox(), this.total() ? this.unmatched : []); // the empty page shows them itself
   }
 
-  /** The emulator was started anew, and has not this inbox any more. */
+  /** Restart the page: a restarted emulator may not have the chosen inbox. */
   lost() {
     setInbox(null);
     this.close?.();
@@ -113,7 +113,7 @@ class App {
     this.route();
   }
 
-  /** Labels are made of nothing: the server never shows a key. People know theirs by a name. */
+  /** Rename the inbox: the server never shows a key, so a label tells inboxes apart. */
   rename() {
     const old = this.list.find((one) => one.inbox === inbox())?.label ?? "";
     const box = h("input", { type: "text", id: "inbox-name", maxlength: "200", value: old, autofocus: true });
@@ -133,6 +133,7 @@ class App {
 
   connect() {
     this.close?.();
+    this.greeted = false;
     this.close = follow({
       address: () => address("/events"),
       headers,
@@ -148,9 +149,11 @@ class App {
 
   happened(event, data) {
     const { pushes } = this.views;
-    if (event === "hello" || event === "reset") pushes.reload().then(() => this.route());
-    else if (event === "resync") pushes.behind();
+    // A second hello follows a reconnect: keep the scrolled list, and load the rest.
+    if (event === "reset" || (event === "hello" && !this.greeted)) pushes.reload().then(() => this.route());
+    else if (event === "hello" || event === "resync") pushes.behind();
     else if (event === "deleted") this.deleted(data);
+    if (event === "hello") this.greeted = true;
     this.refresh();
   }
 
@@ -160,7 +163,7 @@ class App {
     else if (pushes.feed.rows.some((row) => row.id === data.id)) pushes.gone(data.id);
   }
 
-  /** The server wants a token that the address did not bring. */
+  /** Ask for the token if the address had none. */
   askToken(why) {
     const box = h("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
     const form = h(
@@ -173,7 +176,7 @@ class App {
           location.reload();
         },
       },
-      h("h2", null, "This emulator asks for its token"),
+      h("h2", null, "This emulator needs its token"),
       h("p", null, why),
       h("div", { class: "row" }, box, h("button", { class: "button primary" }, "Open")),
     );
@@ -201,7 +204,7 @@ function store(name) {
   try {
     sessionStorage.setItem("inbox", name);
   } catch {
-    // The newest inbox it is, the next time.
+    // Without storage the next page opens the newest inbox.
   }
 }
 

@@ -1,4 +1,4 @@
-// A message read loosely: hostile or broken as it may be, it becomes something that can be shown. Pure.
+// A message of any form, even a hostile or broken one, as values that can be shown. Pure.
 
 import { plain } from "./format.js";
 
@@ -7,8 +7,8 @@ const TEXTS = ["title", "subtitle", "body"];
 
 /**
  * @typedef {object} Message
- * @property {Record<string, unknown>} raw the fields as they came
- * @property {string[]} languages of all texts, in the order they came
+ * @property {Record<string, unknown>} raw the unchanged fields
+ * @property {string[]} languages of all texts, in their order
  */
 
 /** @param {unknown} body a push or a campaign request @returns {Message} */
@@ -19,7 +19,7 @@ export function readMessage(body) {
   return { raw, languages: [...languages] };
 }
 
-/** The text of a field in a language; "" where there is none. */
+/** The text of a field in a language, or "". */
 export function textOf(message, field, language) {
   const texts = message.raw[field];
   if (!isObject(texts) || !Object.hasOwn(texts, language)) return "";
@@ -34,13 +34,13 @@ export function texts(message) {
   );
 }
 
-/** A text field, or "" where it is unset or no text. */
+/** A text field; "" if it is unset or not a text. */
 export const text = (message, field) => (typeof message.raw[field] === "string" ? message.raw[field] : "");
 
-/** Whether the message goes to a platform: a flag that is left out counts as false, here and on the server. */
+/** True if the message goes to a platform; a missing flag is false, as on the server. */
 export const enabled = (message, platform) => message.raw[`${platform}Enabled`] === true;
 
-/** The image a platform shows large, and the one it shows small. Which is which is the emulator's reading. */
+/** The large and the small image of a platform, as the emulator interprets the fields. */
 export function images(message, platform) {
   const rich = text(message, "mediaType") === "IMAGE" || text(message, "mediaType") === "" ? text(message, "richMediaUrl") : "";
   const big = text(message, "bigImageUrl");
@@ -48,12 +48,12 @@ export function images(message, platform) {
   return { large: big || rich, small: text(message, "largeIconUrl") };
 }
 
-/** What a tap opens. */
+/** The target of a tap. */
 export const target = (message, platform) => text(message, `${platform}ActionUrl`);
 
 /** @typedef {{label: string, url: string, clickAction: string, raw: object, webview?: boolean}} Button */
 
-/** The buttons of a platform: Android's are its own, iOS takes the action category's. @returns {Button[]} */
+/** The buttons of a platform: Android's own, or those of the action category for iOS. @returns {Button[]} */
 export function buttons(message, platform) {
   const category = message.raw.actionCategory;
   const list = platform === "android" ? message.raw.androidActionButtons : isObject(category) ? category.actionComponents : [];
@@ -66,10 +66,10 @@ export function buttons(message, platform) {
   }));
 }
 
-/** Whether nothing would be seen: a background push. */
+/** True for a background push, which shows nothing. */
 export const isSilent = (message) => message.raw.contentAvailable === true && texts(message).every((one) => one === "");
 
-/** How loudly it arrives, from 0 (in silence) to 3; the values beside PASSIVE and NORMAL are open (section 2.10). */
+/** The loudness from 0 (silent) to 3; the interface shows no values beside PASSIVE and NORMAL. */
 export function loudness(message, platform) {
   if (platform === "ios") {
     const level = text(message, "interruptionLevel").toUpperCase().replaceAll("-", "_");

@@ -1,4 +1,4 @@
-// Notices above every view: pushes that came to other inboxes, and requests that reached none.
+// Notices above every view: pushes to other inboxes, and requests that reached no inbox.
 
 import { bdi, dialog, fill, h } from "./dom.js";
 import { clock, plural } from "./format.js";
@@ -9,8 +9,8 @@ export class Notices {
   constructor(choose) {
     this.choose = choose;
     this.root = document.getElementById("notices");
-    this.seen = null; // inbox -> what it had when it was open, or when the page was
-    this.read = 0; // the time of the newest request without an inbox that was looked at
+    this.seen = null; // inbox -> its state when the inbox or the page was opened
+    this.read = 0; // time of the newest seen request without an inbox
   }
 
   /**
@@ -32,7 +32,7 @@ export class Notices {
         continue;
       }
       this.others.push(one);
-      pushes += Math.max(1, one.requests - seen.requests); // old ones may have gone meanwhile
+      pushes += Math.max(1, one.requests - seen.requests); // old requests may have been dropped
     }
     const lost = unmatched.filter((one) => one.time > this.read).length;
     const elsewhere = this.others.length === 1 ? "another inbox" : `${this.others.length} other inboxes`;
@@ -42,7 +42,7 @@ export class Notices {
       pushes || lost ? h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", title: "Dismiss", onclick: () => this.dismiss() }, "✕") : null,
     ];
     const key = JSON.stringify([pushes, elsewhere, lost]);
-    if (key !== this.shown) fill(this.root, notices); // else what has the focus stays
+    if (key !== this.shown) fill(this.root, notices); // a redraw would lose the focus
     this.shown = key;
   }
 
@@ -60,7 +60,7 @@ export class Notices {
 
 const link = (name, text, act) => h("button", { type: "button", class: "link", onclick: act }, icon(name), text);
 
-/** Requests that reached no inbox, and why. */
+/** The requests that reached no inbox, with the reasons. */
 export function turnedAway(requests) {
   const row = (one) =>
     h("li", null, h("span", { class: "code refused" }, one.status), h("span", null, h("span", { class: "mono" }, `${clock(one.time)} `, bdi(`${one.method} ${one.path}`)), h("br"), bdi(one.error)));

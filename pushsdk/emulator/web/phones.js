@@ -54,7 +54,7 @@ export function phone(platform, shown, options) {
   return h("div", { class: classes.join(" "), role: "group", "aria-label": `${name}, ${options.expanded ? "expanded" : "lock screen"}` }, node);
 }
 
-/** Words in place of the phones for a message that is for no platform, else null. */
+/** An explanation instead of the phones if the message is for no platform, else null. */
 export function unsent(message) {
   if (enabled(message, "ios") || enabled(message, "android")) return null;
   return h("div", { class: "nothing" }, icon("alert"), h("h2", null, "For no platform"), h("p", null, "Neither iosEnabled nor androidEnabled is true: no phone shows this push."));

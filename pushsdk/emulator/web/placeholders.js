@@ -1,11 +1,11 @@
-// Personalization placeholders, `{{ first_name | 'there' }}` (section 2.5), found and filled as the emulator does.
+// Personalization placeholders, `{{ first_name | 'there' }}`, found and filled as in the emulator.
 
-// No part can run past the next "{{": each character of a hostile text is looked at a bounded number of times.
+// No part can match beyond the next "{{", so a hostile text can't cause backtracking.
 const PLACEHOLDER = /\{\{\s*([^\s{}|'][^{}|'\r\n]*)\|\s*'((?:[^'{}]|\{(?!\{)|\}(?!\}))*)'\s*\}\}/g;
 
 /** @typedef {{text: string, kind: "plain" | "fallback" | "value", name?: string}} Piece */
 
-/** Text, cut at its placeholders, each filled. @returns {Piece[]} */
+/** The text split at its placeholders, each filled. @returns {Piece[]} */
 export function pieces(text, values = {}) {
   const found = [];
   let end = 0;
@@ -21,7 +21,7 @@ export function pieces(text, values = {}) {
   return found;
 }
 
-/** The text as a user with these values sees it. */
+/** The text for a user with these values. */
 export const rendered = (text, values = {}) => pieces(text, values).map((piece) => piece.text).join("");
 
 /** The names in these texts, each with its fallbacks. @returns {Map<string, Set<string>>} */

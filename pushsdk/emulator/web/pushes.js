@@ -79,7 +79,7 @@ export class Pushes {
     this.find(this.input.value);
   }
 
-  /** Enter: search now, and give the keys back to the list. */
+  /** Enter: search now, and focus the list. */
   submit(event) {
     event.preventDefault();
     this.find(this.input.value);
@@ -92,19 +92,19 @@ export class Pushes {
     this.reload();
   }
 
-  /** Show nothing: another inbox is on its way. */
+  /** Show nothing until another inbox is loaded. */
   clear() {
     this.feed.clear();
     this.list.clear();
   }
 
-  /** Read the list anew, from its top. */
+  /** Load the list again, from its top. */
   async reload() {
     this.clear();
     await this.freshen();
   }
 
-  /** Read the newest page in place of what is shown. */
+  /** Replace the shown rows by the newest page. */
   async freshen() {
     try {
       await this.feed.reset(this.search ? 0 : this.app.total());
@@ -113,19 +113,19 @@ export class Pushes {
     }
   }
 
-  // The stream tells no single requests while there are too many, or where it lost count.
+  /** Load what the stream left out: too many requests, or those during a reconnect. */
   behind() {
     this.requery();
     clearTimeout(this.calm);
     this.calm = setTimeout(() => this.list.atTop && this.freshen(), 1500);
   }
 
-  /** @param {string | undefined} id of the push to show; the newest where the page has room and none is chosen */
+  /** @param {string | undefined} id of the push to show; by default the newest if the page is wide */
   show(id) {
     const chosen = /^\d{1,15}$/.test(id) ? Number(id) : null;
     this.root.classList.toggle("chosen", chosen !== null);
     this.list.select(chosen);
-    if (!inbox()) return; // asked again once there is one
+    if (!inbox()) return; // called again once there is one
     if (chosen !== null && chosen !== this.detail.id) this.detail.show(chosen);
     if (chosen === null) this.suggest();
     this.list.reveal();
@@ -160,13 +160,13 @@ export class Pushes {
     if (!this.root.classList.contains("chosen")) this.suggest();
   }
 
-  /** Requests came live: the newest of them, and how many in all. */
+  /** Add live requests: the newest of them, and the number of all. */
   arrived(rows, count) {
     if (this.search) this.requery();
     else this.feed.arrived(rows, count);
   }
 
-  // Only the server knows what matches a search, and what came while the stream was silent.
+  // Only the server knows the matches of a search and the requests that the stream left out.
   async newMatches() {
     const turn = this.feed.turn;
     const page = await get("/requests", { search: this.search, limit: 100 }).catch(() => null);
@@ -175,7 +175,7 @@ export class Pushes {
     const fresh = page.requests.filter((row) => row.id > newest);
     const gap = fresh.length === page.requests.length && page.next !== null;
     if (gap && this.search) this.reload();
-    else this.feed.arrived(fresh, gap ? Math.max(fresh[0].id - newest, fresh.length) : fresh.length); // ids as a measure
+    else this.feed.arrived(fresh, gap ? Math.max(fresh[0].id - newest, fresh.length) : fresh.length); // estimated by ids
   }
 
   say(trouble) {
@@ -193,8 +193,8 @@ export class Pushes {
   }
 
   async removeAll() {
-    const what = this.search ? `all that matches ${this.search.slice(0, 100)}` : "all requests of this inbox";
-    if (!(await confirmed(`Delete ${what}? What was accepted per user stays counted.`, "Delete all"))) return;
+    const what = this.search ? `all requests that match ${this.search.slice(0, 100)}` : "all requests of this inbox";
+    if (!(await confirmed(`Delete ${what}? The counts per user stay.`, "Delete all"))) return;
     try {
       const { deleted } = await call("DELETE", "/requests", { query: this.search ? { search: this.search } : { all: true } });
       toast(`${number(deleted)} deleted`);
@@ -206,7 +206,7 @@ export class Pushes {
     }
   }
 
-  /** Move the choice by `step` rows. */
+  /** Choose the push `step` rows away. */
   move(step) {
     const next = this.list.neighbour(step);
     if (next !== null) this.app.go(`#/pushes/${next}`);

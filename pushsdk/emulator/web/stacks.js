@@ -1,4 +1,4 @@
-// A user's devices: the notifications that an iPhone and an Android phone show now, and those that they don't.
+// A user's devices: the notifications that an iPhone and an Android phone show now, and the hidden ones.
 
 import { bdi, h, simulated } from "./dom.js";
 import { androidCard } from "./android.js";
@@ -7,7 +7,7 @@ import { icon } from "./icons.js";
 import { iosCard } from "./ios.js";
 import { readMessage } from "./message.js";
 
-const MOST = 8; // cards of one phone, until more are asked for
+const MOST = 8; // cards of one phone before "more"
 const NAMES = { ios: "iPhone", android: "Android" };
 const STATES = { enqueued: "on its way", delivered: "shown", replaced: "replaced", expired: "expired" };
 

@@ -1,28 +1,27 @@
-// Server-sent events over fetch: EventSource can't send an Authorization header. Reconnects with Last-Event-ID.
+// Server-sent events over fetch, because EventSource can't send an Authorization header.
 
-/** @typedef {{event: string, id: string, data: string}} Message */
+/** @typedef {{event: string, data: string}} Message */
 
-const SILENCE = 60_000; // no byte for this long: the connection is dead, whatever the socket says
+const SILENCE = 60_000; // without a byte for so long the connection is dead
 const SHORTEST = 300;
 const LONGEST = 5000;
 
-/** Reads `text/event-stream` piece by piece. */
+/** An incremental parser of `text/event-stream`. */
 export class Parser {
   constructor() {
     this.rest = "";
     this.event = "";
     this.data = [];
-    this.id = "";
   }
 
-  /** @param {string} text @returns {Message[]} the messages that are complete now */
+  /** @param {string} text @returns {Message[]} the messages completed by this text */
   feed(text) {
     const lines = (this.rest + text).split(/\r\n|\n|\r(?!$)/);
     this.rest = lines.pop();
     const messages = [];
     for (const line of lines) {
       if (line === "") {
-        if (this.data.length) messages.push({ event: this.event || "message", id: this.id, data: this.data.join("\n") });
+        if (this.data.length) messages.push({ event: this.event || "message", data: this.data.join("\n") });
         this.event = "";
         this.data = [];
       } else {
@@ -34,12 +33,11 @@ export class Parser {
 
   field(line) {
     const colon = line.indexOf(":");
-    if (colon === 0) return; // a comment: the server's sign of life
+    if (colon === 0) return; // a comment: the server's heartbeat
     const name = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (name === "data") this.data.push(value);
     else if (name === "event") this.event = value;
-    else if (name === "id") this.id = value;
   }
 }
 
@@ -51,7 +49,6 @@ export class Parser {
  */
 export function follow({ address, headers, received, state }) {
   const closing = new AbortController();
-  let last = "";
   let wait = SHORTEST;
 
   async function read() {
@@ -61,7 +58,7 @@ export function follow({ address, headers, received, state }) {
     let watch = setTimeout(end, SILENCE);
     try {
       const response = await fetch(address(), {
-        headers: { ...headers(), Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) },
+        headers: { ...headers(), Accept: "text/event-stream" },
         signal: attempt.signal,
         cache: "no-store",
         credentials: "omit",
@@ -77,7 +74,6 @@ export function follow({ address, headers, received, state }) {
         clearTimeout(watch);
         watch = setTimeout(end, SILENCE);
         const messages = parser.feed(value);
-        if (parser.id) last = parser.id;
         if (messages.length) received(messages);
       }
     } finally {

@@ -1,6 +1,6 @@
-// When things happen: calls that are put together, and live rows handed on once a frame.
+// Timing: delayed calls that coalesce, and live rows delivered once per frame.
 
-/** A function that runs `ms` after its first call, once however often it is called until then. */
+/** A function that runs once, `ms` after its first call. */
 export function later(ms, run) {
   let timer = 0;
   return () => {
@@ -11,14 +11,14 @@ export function later(ms, run) {
   };
 }
 
-/** Whether list and push stand side by side. */
+/** True if the page has room for list and push side by side. */
 export const wide = () => matchMedia("(min-width: 761px)").matches;
 
-const KEPT = 400; // newest rows of one frame that are read; the list pages in the others
+const KEPT = 400; // newest rows of one frame to parse; the list loads the others
 
 /**
- * Collects what the stream brings and hands it on once per frame: at 5,000 requests a second the page parses and
- * draws only what can be seen, and counts the rest.
+ * Collects messages of the stream and delivers them once per frame: at 5,000 requests a second the page parses and
+ * draws visible rows only, and counts the rest.
  */
 export class Frames {
   /** @param {{requests: (rows: object[], count: number) => void, other: (event: string, data: unknown) => void}} to */
@@ -48,7 +48,7 @@ export class Frames {
     if (this.rows.length > 4 * KEPT) this.rows.splice(0, this.rows.length - KEPT);
     if (this.planned) return;
     this.planned = true;
-    // A page in the background gets no frames.
+    // Browsers draw no frames for a page in the background.
     if (document.hidden) setTimeout(() => this.flush(), 500);
     else requestAnimationFrame(() => this.flush());
   }

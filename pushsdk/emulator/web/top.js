@@ -58,7 +58,7 @@ export class Top {
   }
 
   inboxes(list, chosen) {
-    // Rebuilt only when something changed: an open list must not close.
+    // Rebuilt only after a change, because that closes an open list.
     const key = JSON.stringify([list.map((one) => [one.inbox, one.label, one.requests]), chosen]);
     if (key === this.shown) return;
     this.shown = key;
@@ -77,7 +77,7 @@ export class Top {
     try {
       localStorage.setItem("theme", now);
     } catch {
-      // It lasts as long as the page then.
+      // Without storage the theme lasts until the page is closed.
     }
     this.paint();
   }

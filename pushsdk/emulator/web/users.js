@@ -1,4 +1,4 @@
-// The view of the users: how many pushes each got, duplicates marked; of one user what the devices show.
+// The view of the users: the counts of pushes with duplicates marked; the devices of the chosen user.
 
 import { get, inbox, part } from "./api.js";
 import { bdi, fill, h } from "./dom.js";
@@ -40,7 +40,7 @@ export class Users {
     );
   }
 
-  /** Enter: search now, and give the keys back to the page. */
+  /** Enter: search now, and focus the page. */
   submit(event) {
     event.preventDefault();
     this.refresh();
@@ -104,7 +104,7 @@ export class Users {
   }
 
   nothing() {
-    const why = this.doubles ? "No user got the same push twice: a duplicate has the same message and the same custom fields." : "Users show up here with their first accepted push.";
+    const why = this.doubles ? "No user got the same push twice. A duplicate has the same message and the same custom fields." : "Users show up here with their first accepted push.";
     fill(this.detail, h("div", { class: "nothing" }, icon("users"), h("h2", null, this.doubles ? "None" : "Nobody yet"), h("p", null, why)));
   }
 

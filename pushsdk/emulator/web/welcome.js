@@ -1,4 +1,4 @@
-// What an empty inbox shows: how to send the first push to this very server.
+// The contents of an empty inbox: instructions to send the first push to this server.
 
 import { fill, h } from "./dom.js";
 import { snippet } from "./inspector.js";
@@ -38,26 +38,26 @@ asyncio.run(main())`;
 
 const knocked = h("div", { class: "knocked", role: "status" });
 
-/** What reached no inbox, and why: a newcomer's first push is often among it. */
+/** The requests that reached no inbox, often including a new user's first push. */
 export function showUnmatched(requests) {
   const newest = requests.slice(0, 4);
   const key = JSON.stringify(newest);
   if (knocked.dataset.shown === key) return;
   knocked.dataset.shown = key;
-  fill(knocked, newest.length ? h("h3", null, "Something knocked, and was turned away") : null, turnedAway(newest));
+  fill(knocked, newest.length ? h("h3", null, "Requests were refused") : null, turnedAway(newest));
 }
 
-/** Big, beside the empty list. */
+/** Large, beside the empty list. */
 export function welcome() {
   return h(
     "div",
     { class: "welcome" },
     h("p", { class: "eyebrow" }, "Nothing here yet"),
-    h("h2", null, "Send a push. It lands here."),
+    h("h2", null, "Send a push. It appears here."),
     h(
       "p",
       { class: "lead" },
-      "Nothing leaves this machine: no phone rings, whatever you send. Any text will do as the Api-Key, and each opens an inbox of its own.",
+      "Nothing leaves this machine, and no phone rings. Any text works as the Api-Key, and each key has its own inbox.",
     ),
     h(
       "dl",
@@ -79,7 +79,7 @@ export function welcome() {
   );
 }
 
-/** Small, in place of the list. */
+/** Small, instead of the list. */
 export function waiting() {
   return h("div", { class: "radar" }, h("span", { class: "rings", "aria-hidden": "true" }), h("p", null, "Listening for pushes"));
 }

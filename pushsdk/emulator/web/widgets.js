@@ -1,9 +1,9 @@
-// Controls that more than one view has: segmented choices, switches, tabs, tables of facts.
+// Controls of several views: segmented choices, switches, tabs, tables of facts.
 
 import { bdi, fill, h } from "./dom.js";
 
 /**
- * A row of buttons of which one is pressed.
+ * A row of buttons, one of them pressed.
  * @param {string} label
  * @param {[string, string, string?][]} options value, text, longer text
  * @param {string} chosen
@@ -25,7 +25,7 @@ export function segmented(label, options, chosen, changed) {
   return { root, choose };
 }
 
-/** An on/off switch. `changed` may fail: the switch then goes back. */
+/** An on/off switch that switches back if `changed` fails. */
 export function toggle(label, on, changed, visible = true) {
   const button = h(
     "button",
@@ -49,9 +49,9 @@ export function toggle(label, on, changed, visible = true) {
 let counter = 0;
 
 /**
- * Tabs after the pattern of WAI-ARIA: arrows move, one panel shows.
+ * Tabs as in the pattern of WAI-ARIA: arrows move, one panel is visible.
  * @param {string} label
- * @param {[string, import("./dom.js").Child, () => import("./dom.js").Child[]][]} tabs key, title, content made when first shown
+ * @param {[string, import("./dom.js").Child, () => import("./dom.js").Child[]][]} tabs key, title, content created when first shown
  */
 export function tabs(label, list, chosen, switched) {
   const group = `tabs-${++counter}`;
@@ -88,7 +88,7 @@ export function tabs(label, list, chosen, switched) {
   return h("div", { class: "tabbed" }, bar, panels);
 }
 
-/** Facts as a description list; rows without a value are left out. @param {[string, import("./dom.js").Child][]} rows */
+/** Facts as a description list; rows without a value are omitted. @param {[string, import("./dom.js").Child][]} rows */
 export function facts(rows) {
   return h(
     "dl",

@@ -19,7 +19,7 @@ import pytest
 
 from pushsdk.emulator import Emulator
 
-# Nothing that a browser does by itself: these tests are about what the page does.
+# No background activity of the browser.
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-quic",
@@ -38,7 +38,7 @@ def chromium() -> str | None:
 
 
 def missing() -> str | None:
-    """Why there is no browser, or None."""
+    """Return the reason why there is no browser, or None."""
     try:
         import playwright.async_api  # noqa: F401
     except ImportError:
@@ -105,7 +105,7 @@ class Desk:
         await dialog.dismiss()
 
     async def send(self, body: Any, *, path: str = "/v1/push", api_key: str | None = None) -> int:
-        """POST to the service; the status, 0 where no answer came."""
+        """POST to the service; return the status, 0 without a response."""
         headers = {"Api-Key": api_key or self.emulator.api_key, "Content-Type": "application/json"}
         data = io.BytesIO(json.dumps(body).encode())
         try:
@@ -149,7 +149,7 @@ async def open_desk() -> AsyncIterator[Callable[..., Any]]:
 
 @pytest.fixture
 async def desk(open_desk: Callable[..., Any]) -> AsyncIterator[Desk]:
-    """A desk that nothing strange may happen on."""
+    """A desk that fails the test for any console message or unexpected request."""
     opened = await open_desk()
     yield opened
     assert opened.complaints == []

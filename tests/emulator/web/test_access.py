@@ -1,4 +1,4 @@
-"""axe finds nothing: on each view, in both themes, on a wide and on a narrow screen."""
+"""Accessibility: axe has no findings on any view, in both themes, on wide and narrow screens."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ TABS = ("All fields", "Users", "Code", "Raw")
 
 
 async def violations(page: Any) -> list[str]:
-    """What axe has to say, a line for each."""
+    """Return the findings of axe, one line each."""
     try:
         from axe_playwright_python.async_playwright import Axe
     except ImportError:
         if os.environ.get("PUSHSDK_REQUIRE_BROWSER") == "1":
             raise
         pytest.skip("axe is not installed: pip install axe-playwright-python")
-    await page.locator(".detail.waiting").wait_for(state="detached")  # pale until its push is there
+    await page.locator(".detail.waiting").wait_for(state="detached")  # pale until the push is loaded
     found = (await Axe().run(page, options={"runOnly": RULES})).response["violations"]
     return [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in found]
 
 
 async def filled(desk: Any) -> None:
-    """An inbox with a bit of everything."""
+    """An inbox with every kind of content."""
     texts = {"en": "Hey {{ name | 'you' }}", "ar": "مرحبا"}
     await desk.push(texts, "u-1", "u-2", body=texts, collapseId="c", ttl=60, badgeCount=3, keyVals={"a": "b"})
-    await desk.push("Later", "u-1", collapseId="c")  # replaces the one before
+    await desk.push("Later", "u-1", collapseId="c")  # replaces the previous push
     await desk.push("Second", "u-1", bigImageUrl="https://example.com/i.png", interruptionLevel="PASSIVE", odd="x")
     await desk.control("PUT", "/limits", {"max_users": 2})
     await desk.push("Refused", "a", "b", "c")

@@ -1,4 +1,4 @@
-"""The stream and what it has to bear: a lost connection, a token, a flood, a hundred thousand pushes."""
+"""The stream: a lost connection, a token, a flood, a hundred thousand pushes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pushsdk.emulator.store.records import Preview, RequestRecord
 MANY = 100_000
 
 
-async def test_a_lost_connection_is_shown_and_taken_up_again(open_desk: Any, tmp_path: Path) -> None:
+async def test_a_lost_connection_is_shown_and_restored(open_desk: Any, tmp_path: Path) -> None:
     store = tmp_path / "inbox.db"
     async with Emulator(store=store, api_key="the-key-of-both") as first:
         desk = await open_desk()  # for its browser and its session
@@ -33,7 +33,7 @@ async def test_a_lost_connection_is_shown_and_taken_up_again(open_desk: Any, tmp
         await page.close()
 
 
-async def test_an_emulator_without_the_inbox_of_before_starts_the_page_anew(open_desk: Any) -> None:
+async def test_an_emulator_without_the_former_inbox_restarts_the_page(open_desk: Any) -> None:
     desk = await open_desk()
     async with Emulator() as first:
         desk.emulator, desk.origin = first, first.base_url.removesuffix("/external/api")
@@ -60,7 +60,7 @@ async def test_the_token_is_taken_from_the_address_and_kept_out_of_it(open_desk:
     assert desk.complaints == []
 
 
-async def test_without_its_token_the_page_asks_for_it(open_desk: Any) -> None:
+async def test_without_a_token_the_page_asks_for_it(open_desk: Any) -> None:
     desk = await open_desk(token="the-token")
     await desk.push("Secret")
     page = await desk.browser.new_page()
@@ -74,13 +74,13 @@ async def test_a_reset_empties_the_page(desk: Any) -> None:
     await desk.push("Gone soon")
     page = await desk.page()
     await page.get_by_role("option", name="Gone soon").wait_for()
-    await page.locator(".card").first.wait_for()  # else what the page still asks for is gone
+    await page.locator(".card").first.wait_for()  # otherwise the page requests deleted pushes
     await desk.control("POST", "/reset")
     await page.get_by_role("option", name="Gone soon").wait_for(state="detached")
     await page.get_by_role("heading", name="Send a push").wait_for()
 
 
-async def test_a_scrolled_list_stays_where_it_is_and_says_what_is_new(desk: Any) -> None:
+async def test_a_scrolled_list_does_not_move_and_counts_new_rows(desk: Any) -> None:
     for number in range(40):
         await desk.push(f"Push number {number}")
     page = await desk.page()
@@ -114,7 +114,7 @@ async def test_a_flood_is_shown_to_its_last_push_with_few_elements(desk: Any) ->
 
 
 def fill(path: Path, api_key: str, count: int) -> None:
-    """Put so many pushes into a store, as the service would have."""
+    """Fill a store with pushes, as the service would."""
     store = Store(path, keep=count)
     inbox = store.inbox(api_key).id
     body = json.dumps({"userIds": ["u"], "message": {"title": {"en": "Push"}}}).encode()
@@ -156,13 +156,13 @@ async def test_a_hundred_thousand_pushes_are_scrolled_through(open_desk: Any, tm
         await page.wait_for_function(seen)
         assert await page.locator(".push-row").count() < 60
     await page.get_by_role("option", name="Push number 99999").wait_for()
-    assert sum("/requests?" in url for url in asked) < 40  # it jumps, and does not read all in between
+    assert sum("/requests?" in url for url in asked) < 40  # the page jumps, without loading all rows in between
     await page.get_by_role("searchbox", name="Search pushes").fill("number 77777")
     await page.get_by_role("option", name="Push number 77777").wait_for()
     assert desk.complaints == []
 
 
-async def test_deep_in_the_list_what_is_seen_stays_when_a_push_comes(open_desk: Any, tmp_path: Path) -> None:
+async def test_deep_in_the_list_visible_rows_do_not_move(open_desk: Any, tmp_path: Path) -> None:
     fill(tmp_path / "many.db", "the-key", 10_000)
     desk = await open_desk(store=tmp_path / "many.db", api_key="the-key")
     page = await desk.page()

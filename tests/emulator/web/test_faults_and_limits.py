@@ -1,4 +1,4 @@
-"""Fault rules, limits and the clock, set on the page and felt on the wire."""
+"""Fault rules, limits and the clock: set on the page, effective on the wire."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_rules_are_edited_as_json(desk: Any) -> None:
     assert await desk.push() == 418
 
 
-async def test_rules_that_the_server_refuses_say_why_and_change_nothing(open_desk: Any) -> None:
+async def test_refused_rules_say_why_and_change_nothing(open_desk: Any) -> None:
     desk = await open_desk()
     await desk.push()
     page = await desk.page("/#/faults")
@@ -71,7 +71,7 @@ async def test_rules_that_the_server_refuses_say_why_and_change_nothing(open_des
 async def test_limits_are_set_with_the_form(desk: Any) -> None:
     await desk.push()
     page = await desk.page("/#/faults")
-    # The form shows what is there when that has come, over what was filled in before.
+    # The form is overwritten when the current limits arrive.
     await page.get_by_text("No rule").wait_for()
     await page.get_by_label("Users per request").fill("1")
     await page.get_by_label("users", exact=True).fill("422")
@@ -94,7 +94,7 @@ async def test_the_clock_is_set_forward(desk: Any) -> None:
     assert (await desk.control("GET", "/clock"))["ahead"] == 3600
 
 
-async def test_what_a_fault_did_shows_at_the_push(desk: Any) -> None:
+async def test_a_push_shows_its_fault(desk: Any) -> None:
     await desk.push()
     desk.emulator.faults = [Fault.reset_after(name="lost-answer")]
     await desk.push("Accepted and unsaid")

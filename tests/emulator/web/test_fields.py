@@ -23,21 +23,21 @@ from pushsdk._core.models import (
     Segment,
 )
 
-# The places, as selectors. What is on the phones is there in words, in a picture, or as a class that changes the look.
+# The places, as selectors. Phones show a field as text, as a picture, or by a class.
 LOCK, EXPANDED = ".phone.locked", ".phone.expanded"
 UNDER, USERS, OVERVIEW = "figcaption", ".inspector .count", ".inspector [data-key=overview]"
 CAMPAIGN = "the campaign's own page"
 
 
 class Place(NamedTuple):
-    """A value for a field, and where on the page it makes a difference that it is there."""
+    """A value for a field, and the places on the page that the field changes."""
 
     value: Any
     where: Sequence[str]
 
 
 def place(value: Any, *where: str) -> Place:
-    """Without a place it is in the table of all fields alone."""
+    """A field without a place is only in the table of all fields."""
     return Place(value, where)
 
 
@@ -126,7 +126,7 @@ SECTIONS = {
     PushRequest: "2.9",
 }
 IN_A_PUSH = (MobilePush, ActionButton, ActionCategory, ActionComponent, PushRequest)
-# What is there beside the field that is looked at, and how the whole request is made of it.
+# The fields beside the tested one, and the function that builds the request.
 BESIDE: Mapping[type, Mapping[str, Any]] = {
     MobilePush: {**ON, "body": {"en": "Hi {{ first_name | 'you' }}"}, "richMediaUrl": "https://rich.example.com/"},
     PushRequest: {"userIds": ["u"], "message": {**ON, "body": {"en": "Hi {{ first_name | 'you' }}"}}},
@@ -145,8 +145,8 @@ WHOLE: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     },
     PushRequest: lambda one: one,
 }
-# Pictures as they are built, all else as it reads; without the clocks, without what is only read aloud or hovered over,
-# and without the advice, which speaks of fields but shows none.
+# Pictures as markup, everything else as text; without clocks, without labels for screen readers and tooltips,
+# and without the advice, which only mentions fields.
 SEEN = """selectors => Object.fromEntries(selectors.map(selector => [selector,
   [...document.querySelectorAll(selector)].map(node => {
     if (!node.classList.contains("phone")) {
@@ -170,7 +170,7 @@ def fields_of(model: type) -> set[str]:
 
 
 def leaves(value: Any) -> list[str]:
-    """The words of a value, as the page writes them."""
+    """Return the texts of a value, as the page shows them."""
     if isinstance(value, Mapping):
         return [word for each in value.values() for word in leaves(each)]
     if isinstance(value, list):
@@ -179,7 +179,7 @@ def leaves(value: Any) -> list[str]:
 
 
 def nested(value: Any) -> bool:
-    """Whether the table counts what is in it, and lists that in rows of its own where it has fields."""
+    """Return True if the table counts the elements, and lists their fields in further rows."""
     return isinstance(value, list) or (
         isinstance(value, Mapping) and any(not isinstance(one, str) for one in value.values())
     )
@@ -198,11 +198,11 @@ async def open_push(page: Any, number: int) -> None:
 async def test_every_field_of_a_push_makes_a_difference_where_the_table_says(desk: Any) -> None:
     asked = [(model, name) for model in PLACES if model in IN_A_PUSH for name in PLACES[model]]
     asked.append((CampaignRequest, "message"))
-    numbers: dict[str, int] = {}  # of the requests, each sent once
+    numbers: dict[str, int] = {}  # of requests, each sent once
 
     async def sent(model: type, one: Mapping[str, Any]) -> int:
         body = WHOLE[model](one)
-        if repr(body) not in numbers:  # one that lacks users or a message is refused, and shown all the same
+        if repr(body) not in numbers:  # a request without users or message is refused, but shown
             await desk.send(body, path="/v1/campaigns" if model is CampaignRequest else "/v1/push")
             numbers[repr(body)] = len(numbers) + 1
         return numbers[repr(body)]

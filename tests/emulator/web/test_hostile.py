@@ -1,4 +1,4 @@
-"""What somebody hostile can put into a push is shown, and does nothing: no script, no dialog, no request elsewhere."""
+"""Hostile content of a push is shown and inert: no script, no dialog, no foreign request."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TABS = ("All fields", "Users", "Code", "Raw", "Overview")
 
 
 def message(payload: str) -> dict[str, Any]:
-    """A message with the payload in every text there is."""
+    """A message with the payload in every text."""
     action = {"url": payload, "clickAction": payload, "keyVals": {payload[:200]: payload}}
     texts = {"en": payload, "ar": payload, payload[:50]: payload}
     return {
@@ -93,7 +93,7 @@ def message(payload: str) -> dict[str, Any]:
 
 
 async def harmless(desk: Any, page: Any) -> None:
-    """Nothing ran, nothing was made of a payload but text, and nothing leads away but http(s) links."""
+    """Assert that no payload ran or became markup, and that only http(s) links lead away."""
     assert await page.evaluate("window.hit") is None
     made = "script:not([src]), iframe, object, embed, base, form[action], style, img:not([src='icon.svg']), [onerror]"
     assert await page.locator(made).count() == 0
@@ -108,7 +108,7 @@ def test_there_are_many_payloads() -> None:
     assert len(PAYLOADS) >= 30
 
 
-async def test_hostile_text_is_inert_wherever_it_stands(desk: Any) -> None:
+async def test_hostile_text_is_inert_everywhere(desk: Any) -> None:
     for payload in PAYLOADS:
         body = {"userIds": [payload or "u", "u"], "message": message(payload), "customFields": {payload[:200]: payload}}
         assert await desk.send(body) == 204, payload[:60]
@@ -123,7 +123,7 @@ async def test_hostile_text_is_inert_wherever_it_stands(desk: Any) -> None:
         await harmless(desk, page)
 
 
-async def test_a_hostile_user_id_has_a_page_of_its_own(desk: Any) -> None:
+async def test_a_hostile_user_id_has_its_own_page(desk: Any) -> None:
     ids = [payload for payload in PAYLOADS if len(payload) < 2000]
     await desk.send({"userIds": ids, "message": message("<img src=x onerror=window.hit=1>")})
     page = await desk.page("/#/users")
@@ -165,7 +165,7 @@ async def test_a_hostile_campaign_and_hostile_names_are_inert(desk: Any) -> None
     assert await page.get_by_label("Inbox", exact=True).locator("option").inner_text() == f"{PAYLOADS[0]} · 12"
 
 
-async def test_a_body_that_is_no_json_is_shown_as_it_came(desk: Any) -> None:
+async def test_a_body_that_is_not_json_is_shown_raw(desk: Any) -> None:
     headers = {"Api-Key": desk.emulator.api_key, "Content-Type": "application/json"}
     async with desk.session.post(
         desk.emulator.base_url + "/v1/push", data=b"<script>window.hit=1</script>\xff", headers=headers
@@ -228,7 +228,7 @@ async def test_remote_images_are_loaded_only_when_asked_for(open_desk: Any, path
         assert desk.strangers == []
 
 
-async def test_the_page_has_no_way_to_make_html_of_text() -> None:
+async def test_the_page_cannot_parse_html() -> None:
     web = Path(__file__).parents[3] / "pushsdk" / "emulator" / "web"
     banned = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML")
     for file in web.glob("*.js"):

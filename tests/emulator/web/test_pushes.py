@@ -1,4 +1,4 @@
-"""The pushes on the page: live, in every language, found again, with the keyboard, on every size of screen."""
+"""The pushes on the page: live, in every language, search, keyboard, screen sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def title(page: Any, phone: str = "iPhone") -> Any:
 
 
 async def shows_within(milliseconds: int, row: Any) -> bool:
-    """Whether it does; it has to show in the end."""
+    """Return True if the push appears in time; it must appear eventually."""
     from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
     try:
@@ -30,7 +30,7 @@ async def test_a_push_is_in_the_list_within_a_second(desk: Any) -> None:
     await desk.push("Push number 0")
     page = await desk.page()
     await page.get_by_role("option", name="Push number 0").wait_for()
-    # A busy machine is late for one of them, a page that is slow for each.
+    # A busy machine delays one of the pushes, a slow page all of them.
     for number in range(1, 10):
         await desk.push(f"Push number {number}")
         if await shows_within(1000, page.get_by_role("option", name=f"Push number {number}")):
@@ -38,12 +38,12 @@ async def test_a_push_is_in_the_list_within_a_second(desk: Any) -> None:
     pytest.fail("nine pushes took more than a second each")
 
 
-async def test_the_very_first_push_opens_the_inbox_that_told_how_to_send_it(open_desk: Any) -> None:
-    # As above: one of three pages is quick.
+async def test_the_first_push_opens_its_inbox(open_desk: Any) -> None:
+    # As above: one of three pages is fast.
     for _ in range(3):
         desk = await open_desk()
         page = await desk.page()
-        await page.get_by_role("heading", name="Send a push. It lands here.").wait_for()
+        await page.get_by_role("heading", name="Send a push. It appears here.").wait_for()
         assert desk.emulator.base_url in await page.locator(".snippet pre").inner_text()
         await desk.push("Hello")
         is_quick = await shows_within(3000, page.get_by_role("option", name="Hello"))
@@ -54,7 +54,7 @@ async def test_the_very_first_push_opens_the_inbox_that_told_how_to_send_it(open
     pytest.fail("three first pushes took more than three seconds each")
 
 
-async def test_what_was_turned_away_is_told_to_a_newcomer(desk: Any) -> None:
+async def test_refused_requests_are_shown_in_an_empty_inbox(desk: Any) -> None:
     page = await desk.page()
     async with desk.session.post(desk.emulator.base_url + "/v1/push", json={}) as response:
         assert response.status == 401
@@ -112,7 +112,7 @@ async def test_a_platform_that_is_not_on_shows_a_dark_screen(desk: Any, flag: di
     assert await page.locator(".card").count() == 1
 
 
-async def test_a_push_for_no_platform_is_told_and_not_drawn(desk: Any) -> None:
+async def test_a_push_for_no_platform_is_explained(desk: Any) -> None:
     await desk.send({"userIds": ["u"], "message": {"title": {"en": "For none"}}})
     page = await desk.page()
     await page.get_by_role("heading", name="For no platform").wait_for()
@@ -122,7 +122,7 @@ async def test_a_push_for_no_platform_is_told_and_not_drawn(desk: Any) -> None:
     await page.get_by_text("Nothing on this screen").nth(1).wait_for()
 
 
-async def test_a_refused_push_is_told_and_not_drawn(desk: Any) -> None:
+async def test_a_refused_push_is_explained(desk: Any) -> None:
     await desk.control("PUT", "/limits", {"max_users": 1, "statuses": {"users": 429}})
     await desk.push("Too many", "u-1", "u-2")
     page = await desk.page()
@@ -133,7 +133,7 @@ async def test_a_refused_push_is_told_and_not_drawn(desk: Any) -> None:
     assert await page.locator(".phone").count() == 0
 
 
-async def test_a_body_that_is_no_json_is_told_and_not_drawn(desk: Any) -> None:
+async def test_a_body_that_is_not_json_is_explained(desk: Any) -> None:
     headers = {"Api-Key": desk.emulator.api_key, "Content-Type": "application/json"}
     async with desk.session.post(
         desk.emulator.base_url + "/v1/push", data=b'{"userIds": [', headers=headers
@@ -149,9 +149,7 @@ async def test_a_body_that_is_no_json_is_told_and_not_drawn(desk: Any) -> None:
     ("fault", "heading"),
     [({"code": 503, "fault": "status"}, "Failed with 503"), ({"fault": "reset_before"}, "No answer")],
 )
-async def test_a_push_that_a_fault_kept_from_the_service_is_told_and_not_drawn(
-    desk: Any, fault: dict[str, Any], heading: str
-) -> None:
+async def test_a_push_stopped_by_a_fault_is_explained(desk: Any, fault: dict[str, Any], heading: str) -> None:
     await desk.control("PUT", "/faults", {"faults": [{"name": "the rule", **fault}]})
     await desk.push("Lost")
     page = await desk.page()
@@ -180,7 +178,7 @@ async def test_pressing_a_notification_expands_it(desk: Any) -> None:
     await page.get_by_role("group", name="iPhone, expanded").wait_for()
 
 
-async def test_advice_is_given_where_the_message_is_odd(desk: Any) -> None:
+async def test_an_odd_message_gets_advice(desk: Any) -> None:
     await desk.push({"en": "Hi", "de": "Hallo"}, body={"en": "Only English"})
     page = await desk.page()
     await page.locator(".advice").get_by_text("languages-differ").wait_for()
@@ -212,7 +210,7 @@ async def test_the_search_finds(desk: Any, search: str, found: list[str]) -> Non
     assert [await row.locator(".row-title").inner_text() for row in await rows.all()] == found
 
 
-async def test_what_comes_while_searching_is_shown_where_it_matches(desk: Any) -> None:
+async def test_a_search_shows_new_matches(desk: Any) -> None:
     await desk.push("Coffee one")
     page = await desk.page()
     await page.locator(".push-row").wait_for()
@@ -245,7 +243,7 @@ async def test_the_keyboard_does_it_all(desk: Any) -> None:
     await page.keyboard.press("e")
     await page.get_by_role("group", name="iPhone, expanded").wait_for()
     await page.keyboard.press("/")
-    await page.keyboard.type("jk?")  # types, and moves nothing
+    await page.keyboard.type("jk?")  # typing does not move the choice
     assert await page.get_by_role("searchbox", name="Search pushes").input_value() == "jk?"
     await page.keyboard.press("Escape")
     await page.keyboard.press("?")
@@ -266,7 +264,7 @@ async def test_enter_and_escape_leave_the_search_and_keep_it(desk: Any) -> None:
     for key, chosen in (("Enter", "tea one"), ("Escape", "tea one")):
         await page.keyboard.press("g")
         await page.keyboard.press("/")
-        await page.keyboard.type("tea")  # in place of what was there
+        await page.keyboard.type("tea")  # replaces the text
         await page.keyboard.press(key)
         await count.get_by_text("2 pushes", exact=True).wait_for()
         await rows.nth(1).wait_for()
@@ -291,16 +289,16 @@ async def test_the_search_key_opens_the_pushes_from_a_view_that_has_no_search(de
     "hash_",
     ["constructor", "__proto__", "toString/1", "pushes/%E0%A4%A", "pushes/constructor", "%", "campaigns/%", "users/%"],
 )
-async def test_an_address_that_leads_nowhere_does_not_break_the_page(open_desk: Any, hash_: str) -> None:
+async def test_an_unknown_address_does_not_break_the_page(open_desk: Any, hash_: str) -> None:
     desk = await open_desk()
     await desk.push("Still here")
     page = await desk.page(f"/#/{hash_}")
     await page.keyboard.press("1")
     await title(page).get_by_text("Still here").wait_for()
-    assert [said for said in desk.complaints if "404" not in said] == []  # such a campaign there is none
+    assert [said for said in desk.complaints if "404" not in said] == []  # there is no such campaign
 
 
-async def test_a_placeholder_may_have_any_name(desk: Any) -> None:
+async def test_a_placeholder_can_have_any_name(desk: Any) -> None:
     await desk.push("Hi {{ constructor | 'you' }} {{ __proto__ | 'there' }}")
     page = await desk.page()
     await page.get_by_label("__proto__").fill("again")
@@ -373,7 +371,7 @@ async def test_the_theme_is_kept(desk: Any) -> None:
     assert await page.evaluate(background) == dark
 
 
-async def test_each_key_has_an_inbox_of_its_own(desk: Any) -> None:
+async def test_each_key_has_its_own_inbox(desk: Any) -> None:
     await desk.push("Mine")
     await desk.send({"userIds": ["u"], "message": {"title": {"en": "Theirs"}}}, api_key="another-key-123")
     await desk.control("PUT", "/label", {"label": "My inbox"})
@@ -387,7 +385,7 @@ async def test_each_key_has_an_inbox_of_its_own(desk: Any) -> None:
     await page.get_by_label("Inbox", exact=True).get_by_text("Renamed · 1").wait_for(state="attached")
 
 
-async def test_a_push_in_another_inbox_is_told_and_a_click_away(desk: Any) -> None:
+async def test_a_push_to_another_inbox_is_linked(desk: Any) -> None:
     await desk.push("Mine")
     page = await desk.page("/#/faults")
     for title_ in ("Theirs", "Theirs too"):
@@ -401,7 +399,7 @@ async def test_a_push_in_another_inbox_is_told_and_a_click_away(desk: Any) -> No
     await page.get_by_role("button", name="another inbox").wait_for(state="detached")
 
 
-async def test_what_reached_no_inbox_is_told_though_there_are_pushes(desk: Any) -> None:
+async def test_unmatched_requests_are_shown_beside_pushes(desk: Any) -> None:
     await desk.push("Mine")
     page = await desk.page()
     for path, status in (("/v1/push", 401), ("/v2/push", 404)):
@@ -413,7 +411,7 @@ async def test_what_reached_no_inbox_is_told_though_there_are_pushes(desk: Any) 
     await dialog.get_by_text("POST /external/api/v2/push").wait_for()
 
 
-async def test_only_what_arrives_in_silence_leaves_the_screen_dark(desk: Any) -> None:
+async def test_only_silent_pushes_leave_the_screen_dark(desk: Any) -> None:
     await desk.push("Quiet", interruptionLevel="PASSIVE")
     page = await desk.page()
     veil = "one => getComputedStyle(one.querySelector('.screen'), '::before').backgroundColor"
@@ -423,7 +421,7 @@ async def test_only_what_arrives_in_silence_leaves_the_screen_dark(desk: Any) ->
     assert dark != bright == "rgba(0, 0, 0, 0)"
 
 
-async def test_the_list_says_how_many_there_are(desk: Any) -> None:
+async def test_the_list_shows_its_count(desk: Any) -> None:
     for number in range(103):
         await desk.push(f"Push number {number}")
     page = await desk.page()

@@ -1,4 +1,4 @@
-"""Who got what on the page: users, duplicates, devices; campaigns, how their start was read, whom they reached."""
+"""Users, duplicates and devices on the page; campaigns with their start and recipients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_duplicates_are_marked_and_can_be_listed_alone(desk: Any) -> None:
     assert await users.get_by_role("link").count() == 1
 
 
-async def test_the_same_user_twice_in_one_request_is_told(desk: Any) -> None:
+async def test_a_user_twice_in_one_request_is_marked(desk: Any) -> None:
     await desk.push("Twice at once", "u", "u")
     page = await desk.page("/#/users/u")
     await page.get_by_text("2 times in one request").wait_for()
@@ -41,14 +41,14 @@ async def test_a_later_push_replaces_the_one_with_its_collapse_id_on_the_devices
     await gone.get_by_text("replaced").wait_for()
 
 
-async def test_a_notification_whose_time_is_over_leaves_the_devices(desk: Any) -> None:
+async def test_an_expired_notification_leaves_the_devices(desk: Any) -> None:
     await desk.push("Short-lived", "u", ttl=60)
     await desk.control("POST", "/clock", {"advance": 120})
     page = await desk.page("/#/users/u")
     await page.locator(".ghosts.android").get_by_text("expired").wait_for()
 
 
-async def test_the_pushes_of_a_user_are_a_click_away(desk: Any) -> None:
+async def test_the_pushes_of_a_user_are_linked(desk: Any) -> None:
     await desk.push("For u 1", "u 1")
     await desk.push("For others", "u 2")
     page = await desk.page("/#/users/u%201")
@@ -75,9 +75,7 @@ async def test_a_campaign_shows_how_its_start_was_read_and_its_segment(desk: Any
     await page.get_by_role("heading", name="Spring sale").wait_for()
 
 
-async def test_a_campaign_that_waits_is_started_by_hand_and_shows_whom_it_reached(
-    open_desk: Any, tmp_path: Path
-) -> None:
+async def test_a_waiting_campaign_is_started_by_hand_and_shows_its_recipients(open_desk: Any, tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     (tmp_path / "customers.csv").write_text("user_id,first_name\nu-1,Ada\nu-2,\n")
     desk = await open_desk(audience=tmp_path)
@@ -99,7 +97,7 @@ async def test_a_campaign_that_waits_is_started_by_hand_and_shows_whom_it_reache
     assert desk.complaints == []
 
 
-async def test_a_campaign_that_comes_in_shows_by_itself(desk: Any) -> None:
+async def test_a_new_campaign_appears_by_itself(desk: Any) -> None:
     await desk.push()
     page = await desk.page("/#/campaigns")
     await page.get_by_role("heading", name="No campaign yet").wait_for()
