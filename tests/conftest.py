@@ -1,4 +1,4 @@
-"""Rules for every test: a busy machine is no failure, and the start of a process is cheap."""
+"""Settings of all tests: a busy machine causes no failures, and processes start fast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.patient_loop import PatientLoop
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Neither an example that takes long, nor values that are slow to come.
+# A busy machine may be slow to run an example or to generate values.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
@@ -31,12 +31,12 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Use all cores for whole folders, unless ``-n`` says otherwise. A file or a test stays in this process."""
-    if hasattr(config, "workerinput"):  # this is a worker, without an ``-n`` of its own
+    if hasattr(config, "workerinput"):  # a worker of xdist has no ``-n``
         return
     if config.getoption("numprocesses", 0) is None and all(Path(each).is_dir() for each in config.args):
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Where client and server share a loop, its clock does not run while the machine stands still."""
+    """Run async tests on a loop whose clock stops while the machine stalls, as client and server share the loop."""
     return {"patient": PatientLoop}

@@ -1,1 +1,1 @@
-"""What the tests share: servers, fakes, builders."""
+"""Servers, fakes and builders that the tests share."""

@@ -1,6 +1,6 @@
-"""One process that sends a plan: ``python -m support.arrow_jobs`` reads it as JSON, and prints what it was told.
+"""A process that sends a plan: ``python -m support.arrow_jobs`` reads the plan as JSON and prints the results.
 
-It may kill itself: at the claim or the settling of a number, where that was asked for.
+The job says when the process kills itself: at the n-th claim or at the n-th settlement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class DyingClaims(DirectoryClaims):
-    """Kills its process when so many claims were written, or before so many are settled."""
+    """A store that kills its process after a number of claims, or before a number of settlements."""
 
     def __init__(self, path: str, *, adds: int = 0, swaps: int = 0) -> None:
         super().__init__(path, durable=False)

@@ -1,4 +1,4 @@
-"""Plans in record batches, and what became of their users: each of them once."""
+"""Plans in record batches, and the outcomes of their users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "Hello {{ name | 'you' }}"}
 
 
 class Told(NamedTuple):
-    """What was said of a user."""
+    """The reported result of a user."""
 
     outcome: str
     status: int | None
@@ -45,18 +45,18 @@ def batches_of(chunks: Sequence[dict[str, Any]], rows: int, schema: pa.Schema) -
 
 
 def rebatched(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
-    """The same chunks from the last to the first, so many in a batch."""
+    """Return the same chunks in reverse order, a number of them per batch."""
     chunks = [chunk for batch in batches for chunk in batch.to_pylist()]
     return batches_of(chunks[::-1], rows, batches[0].schema)
 
 
 def told(batches: Iterable[pa.RecordBatch]) -> dict[str, Told]:
-    """What was said of whom."""
+    """Return the reported result of each user."""
     return dict(_rows(batches))
 
 
 def counts(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
-    """How many users have which outcome."""
+    """Return the number of users of each outcome."""
     return Counter(each.outcome for each in told(batches).values())
 
 

@@ -31,7 +31,7 @@ def rows_of(audience: Audience, *, distinct: bool = False) -> list[tuple[str, di
 
 
 def refused(audience: Audience) -> str:
-    """What every way to read it says against it."""
+    """Return the errors of all ways to read an audience."""
     told = set()
     for read in (ids_of, rows_of):
         for distinct in (False, True):

@@ -1,4 +1,4 @@
-"""Deliveries of jobs in processes of their own, some of which are killed: ``python -m support.claim_jobs`` reads jobs.
+"""Deliveries of jobs in separate processes, some of which are killed: ``python -m support.claim_jobs`` reads jobs.
 
 A line of JSON each on stdin: a store's kind and arguments, an address, keys to deliver at the same time, and where to
 die or to hang (``"slow_key"``: when asked for the Api-Key; ``"slow_store"``: when the claims are to be written;
@@ -40,7 +40,7 @@ MESSAGE = {"title": {"en": "Spring"}}
 
 
 def arguments_of(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What names a new place of this kind, for another process as well."""
+    """Return the arguments of a store at a new place of this kind, usable in any process."""
     if kind == "redis":
         return {"server": request.getfixturevalue("redis_url"), "prefix": f"test-{next(numbers)}:"}
     if kind == "postgres":
@@ -56,7 +56,7 @@ def store_of(kind: str, arguments: dict[str, Any]) -> ClaimStore:
 
 
 async def deliver(client: AsyncPushClient, key: str) -> str:
-    """One delivery of a job: what the caller was told."""
+    """Deliver a job, and return the outcome."""
     try:
         receipt: Receipt = await client.send(f"user of {key}", MESSAGE, idempotency_key=key)
     except PushError as error:

@@ -1,4 +1,4 @@
-"""Processes that deliver jobs, as the tests that kill them see them. What runs in them is ``claim_jobs``."""
+"""Handles of processes that deliver jobs and are killed. The processes run ``claim_jobs``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Worker:
         self._process.kill()
 
     async def end(self) -> tuple[int, list[tuple[str, str]]]:
-        """How it ended, and what the callers of its deliveries were told."""
+        """Wait for the end; return the exit status and the outcome of each delivery."""
         async with asyncio.timeout(PATIENCE):
             out, _ = await self._process.communicate()
         assert self._process.returncode is not None

@@ -1,4 +1,4 @@
-"""Running ``pushsdk``: in this process where that is enough, as one of its own where the process is the point."""
+"""Run ``pushsdk`` in this process, or in a separate process if the test is about the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMAND = [sys.executable, "-P", "-m", "pushsdk.cli"]
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -28,7 +28,7 @@ def run_here(capsys: pytest.CaptureFixture[str], *words: object) -> Ended:
 
 
 def run_apart(*words: object, stdin: str | None = None) -> Ended:
-    """Run a command line in a process of its own, without a terminal."""
+    """Run a command line in a separate process without a terminal."""
     ended = subprocess.run(
         [*COMMAND, *map(str, words)], input=stdin or "", capture_output=True, text=True, timeout=60, check=False
     )

@@ -30,7 +30,7 @@ class Events:
             return (await self._reader.readline()).decode().rstrip("\n")
 
     async def next(self) -> SimpleNamespace:
-        """The next event: .event, .id (None where it has none), .data. Comments are left out."""
+        """Return the next event: .event, .id (None if missing), .data. Skips comments."""
         fields: dict[str, str] = {}
         while (line := await self.line()) or not fields:
             assert not self._reader.at_eof(), "the stream has ended"
@@ -95,7 +95,7 @@ class Api:
         return await self.bytes(self.head(method, path, **headers) + (body or b""))
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str | None) -> SimpleNamespace:
-        """The answer of a control route, which is of the type that its route names, or says what is wrong."""
+        """Return the response of a control route, checked against the route's type."""
         answer = await self.raw(method, f"{ROOT}{path}", body, **headers)
         assert answer.headers["cache-control"] == "no-store"
         if answer.status == 200:
@@ -127,7 +127,7 @@ class Api:
 
     @asynccontextmanager
     async def events(self, query: str = "", **headers: str | None) -> AsyncIterator[Events]:
-        """A stream, after its head. HTTP/1.0, so that it comes without chunks."""
+        """Open a stream and skip its head. Uses HTTP/1.0, so that the stream is not chunked."""
         async with self.connected() as (reader, writer):
             writer.write(self.head("GET", f"{ROOT}/events{query}", "1.0", **headers))
             async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""A driver of Spark in a process of its own, to be killed: broadcasts, and says how that ended."""
+"""A Spark driver in a separate process, to be killed: broadcasts and prints the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines for tests: which are here, a small Spark, and who of its processes is to be killed."""
+"""Engines for tests: the installed ones, a small Spark, and its processes to kill."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PACKAGES = {"spark": "pyspark", "ray": "ray", "dask": "distributed"}
 
 
 def installed(engine: str) -> None:
-    """Skip the tests where the engine is missing, unless PUSHSDK_REQUIRE_ENGINES names it."""
+    """Skip the tests if the engine is missing, unless PUSHSDK_REQUIRE_ENGINES names it."""
     package = PACKAGES[engine]
     if find_spec(package) is None and engine not in os.environ.get("PUSHSDK_REQUIRE_ENGINES", "").split():
         pytest.skip(f"{package} is not installed (pip install -e '.[engines]')", allow_module_level=True)
 
 
 def environment() -> dict[str, str]:
-    """What the processes of an engine need to find what is tested, and what tests it."""
+    """Return the environment in which processes of an engine find the package and the tests."""
     return {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
         "PYSPARK_PYTHON": sys.executable,
@@ -43,7 +43,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def spark_session(master: str, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A small Spark of its own, with all that it writes in this folder."""
+    """Start a small Spark that writes to this folder only."""
     from pyspark.sql import SparkSession
 
     given = {
@@ -85,7 +85,7 @@ def processes(words: str, below_pid: int | None = None) -> list[int]:
 
 
 def kill(pids: list[int]) -> None:
-    """All of them at once, as the machine's end would."""
+    """Kill all processes at once, as a power loss would."""
     assert pids, "there is none to kill"
     for pid in pids:
         with suppress(ProcessLookupError):

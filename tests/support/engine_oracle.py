@@ -1,4 +1,4 @@
-"""The embedded service in a process of its own, beside engines that keep this one busy: the judge of who was pushed."""
+"""The embedded service in a separate process, as engines keep this one busy: counts the pushes of each user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pushsdk.emulator import Emulator, Fault
 
 __all__ = ["Oracle", "oracle"]
 
-# Seconds in which so many requests have to come.
+# Seconds to wait for a number of requests.
 HANGS = 120.0
 
 
@@ -25,28 +25,28 @@ class Oracle:
         self.base_url, self.api_key = pipe.recv()
 
     def begin(self, faults: Iterable[Fault] = ()) -> None:
-        """Forget what was, and fail like this."""
+        """Reset the counts and set these faults."""
         self._ask("begin", tuple(faults))
 
     def fail(self, faults: Iterable[Fault]) -> None:
-        """From now on fail like this; what was is not forgotten."""
+        """Set these faults and keep the counts."""
         self._ask("fail", tuple(faults))
 
     def until(self, requests: int) -> None:
-        """Wait until so many requests were answered or lost."""
+        """Wait until this number of requests was answered or lost."""
         assert self._ask("until", requests), "the requests did not come"
 
     @property
     def requests(self) -> int:
-        """How many of them are kept."""
+        """Return the number of stored requests."""
         return self._ask("requests")
 
     def users(self) -> Mapping[str, int]:
-        """Who was pushed, and how often."""
+        """Return the number of pushes of each user."""
         return self._ask("users")
 
     def hits(self) -> Mapping[str, int]:
-        """How often each fault acted."""
+        """Return the number of hits of each fault."""
         return self._ask("hits")
 
     def texts(self) -> Mapping[str, tuple[Any, Any]]:

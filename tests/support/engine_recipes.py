@@ -50,7 +50,7 @@ def recipe(
 
 
 def ran(program: subprocess.Popen[bytes], folder: Path, service: Oracle, *, victims: str, after: int) -> None:
-    """Wait for the end of a program, one of whose workers is killed once so many requests have come."""
+    """Wait for the end of a program; kill one of its workers after this number of requests."""
     with program:
         try:
             service.until(after)
@@ -61,7 +61,7 @@ def ran(program: subprocess.Popen[bytes], folder: Path, service: Oracle, *, vict
 
 
 def outcomes_of(folder: Path) -> Mapping[str, str]:
-    """What became of every user, each of whom is there once."""
+    """Return the outcome of every user; fail if a user is missing or repeated."""
     with duckdb.connect() as made:
         told = made.execute(f"SELECT user_id, outcome FROM '{folder}/run/outcomes-*.parquet'").fetchall()
     assert len(dict(told)) == len(told)

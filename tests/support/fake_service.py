@@ -1,6 +1,6 @@
-"""The fake service as users have it, with what only tests of the client's inside need.
+"""The public fake service, extended for tests of the client's internals.
 
-A behaviour is a coroutine function of one ``Request``, or a `FakeResponse` that is called like one.
+A behavior is a coroutine function of a ``Request``, or a callable `FakeResponse`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Request(UsersRequest):
 
 
 class _Behaves(FakeResponse, frozen=True):
-    """An answer that a behaviour made by hand can go on with."""
+    """A response that a custom behavior can continue with."""
 
     async def __call__(self, request: Request) -> None:
         await request._receive(self)
@@ -82,7 +82,7 @@ def answer(
     connecting: float = 0.0,
     processed: bool | None = None,
 ) -> Behaviour:
-    """Read the request and answer; processed where the status is a 2xx, or as told."""
+    """Read the request and respond; ``processed`` defaults to True for a 2xx."""
     accepted = 200 <= status < 300 if processed is None else processed
     return _Behaves(
         code=status, headers=headers or {}, body=body, accepted=accepted, after=after, connecting=connecting
@@ -90,17 +90,17 @@ def answer(
 
 
 def lost(*, processed: bool, after: float = LATENCY, failure: Failure = Failure.RESET) -> Behaviour:
-    """The connection breaks after the request was written: before or after it was processed."""
+    """Break the connection after the request was written, before or after processing."""
     return _Behaves(failure=failure, accepted=processed, after=after)
 
 
 def hang(*, processed: bool = False, connecting: bool = False) -> Behaviour:
-    """Nothing comes back, ever; or not even the connection comes about."""
+    """Never respond, or never open the connection."""
     return _Behaves(leaves="nothing" if connecting else "all", accepted=processed)
 
 
 def fails(failure: Failure, *, after: float = 0.0) -> Behaviour:
-    """No connection is had: nothing leaves."""
+    """Fail to connect, so that nothing is sent."""
     return _Behaves(failure=failure, leaves="nothing", after=after)
 
 
@@ -110,17 +110,17 @@ def refused(*, after: float = 0.0) -> Behaviour:
 
 
 def partial(*, after: float = LATENCY) -> Behaviour:
-    """Some of the request is written, then the connection breaks."""
+    """Break the connection after a part of the request."""
     return _Behaves(failure=Failure.RESET, leaves="part", after=after)
 
 
 def stale() -> Behaviour:
-    """The pooled connection turns out dead before the first byte."""
+    """Fail on a pooled connection that was closed before the first byte."""
     return _Behaves(failure=Failure.STALE, leaves="nothing", reused=True)
 
 
 class FakeService(UsersService):
-    """The users' service, which takes its time, and whose behaviours may be functions."""
+    """The public fake service with latency, and with behaviors that may be functions."""
 
     _request = Request
 
@@ -130,7 +130,7 @@ class FakeService(UsersService):
 
     @property
     def processed(self) -> Counter[str]:
-        """The truth: how often each user was pushed to."""
+        """The true number of pushes of each user."""
         return self._tally
 
     @property
@@ -140,7 +140,7 @@ class FakeService(UsersService):
 
     @property
     def campaigns(self) -> int:
-        """And how many campaigns were created."""
+        """The number of created campaigns."""
         return len(super().campaigns)
 
     @property
@@ -159,14 +159,14 @@ class FakeService(UsersService):
 
 
 def start(send: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """The send as a task whose error may go unseen."""
+    """Return the send as a task whose error need not be retrieved."""
     task = asyncio.get_running_loop().create_task(send)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
     return task
 
 
 async def outcome_of(task: asyncio.Task[Any]) -> Any:
-    """The receipt of a started send, its PushError, or CancelledError, as a value."""
+    """Return the receipt, the PushError or the CancelledError of a started send."""
     await asyncio.wait([task])
     return asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
 
@@ -180,7 +180,7 @@ def client_of(service: FakeService, **options: Any) -> AsyncPushClient:
 
 
 def idle(client: AsyncPushClient) -> bool:
-    """Whether nothing of the client is held, queued or on its way."""
+    """Return True if the client has nothing queued or in flight."""
     stats = client.stats()
     engine = client._engine
     return (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0) and not (

@@ -1,8 +1,8 @@
-"""Processes made to be killed: ``python -m support.kill_child`` reads jobs, a JSON line each, and forks one for each.
+"""Processes to kill: ``python -m support.kill_child`` reads jobs, one JSON line each, and forks a process per job.
 
-Forked, for it takes 20 ms; a new interpreter takes half a second until it has imported what it needs. On stdout come,
-as JSON lines: ``{"pid": ...}`` once it is forked, what the job came to, where it lives so long, and
-``{"status": ...}``. A process that has ended stays a zombie until the next job, so that its pid is nobody else's.
+A fork takes 20 ms; a new interpreter needs half a second for its imports. Prints,
+as JSON lines: ``{"pid": ...}`` after the fork, the result of the job if the process survives, and
+``{"status": ...}``. An ended process stays a zombie until the next job, so that its pid is not reused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MESSAGE = {"title": {"en": "Spring"}, "body": {"en": "It is here"}}
 
 
 def requests(users: int, chunk: int) -> Iterator[PushRequest]:
-    """One request per ``chunk`` users, with a number of its own."""
+    """Yield one numbered request per ``chunk`` users."""
     for number, start in enumerate(range(0, users, chunk)):
         names = [name_of(user) for user in range(start, min(start + chunk, users))]
         yield PushRequest(user_ids=names, message=MESSAGE, custom_fields={"number": number})
@@ -42,7 +42,7 @@ def ids(users: int) -> Iterator[str]:
 
 
 async def work(job: dict[str, Any]) -> dict[str, Any]:
-    """Broadcast, or resume: what the report says."""
+    """Broadcast or resume, and return the counts of the report."""
     users, chunk = job["users"], job["chunk"]
     options = {name: job[name] for name in ("run", "on_unknown", "durable", "limit") if name in job}
     key: Any = KEY
@@ -81,7 +81,7 @@ def live(job: dict[str, Any]) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL if job.get("deadly") else signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"], job["file_size"]))
     if "dies_at" in job:
-        # Where the process is killed when it gets there.
+        # The point at which the process kills itself.
         name, _, method = job["dies_at"].rpartition(".")
         setattr(pkgutil.resolve_name(name), method, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     result = asyncio.run(work(job))
@@ -100,7 +100,7 @@ def main() -> None:
             try:
                 live(json.loads(line))
                 status = 0
-            except BaseException:  # noqa: BLE001 - told, then the end
+            except BaseException:  # noqa: BLE001 - printed at the end
                 traceback.print_exc()
             finally:
                 os._exit(status)

@@ -1,4 +1,4 @@
-"""What a run file says, read without the package, and whether it is true of the service's books."""
+"""A reader of run files without the package, and checks against the counts of the service."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NAMES = {
     RESENT: Outcome.UNKNOWN,
     UNKNOWN: Outcome.UNKNOWN,
 }
-#: What may stand before an event of each state. A request that gets no connection is never claimed.
+#: States that may precede an event of each state. A request without a connection is never claimed.
 BEFORE = {
     PENDING: {PENDING, CLAIMED},
     CLAIMED: {PENDING},
     RESENT: {UNKNOWN},
     ACCEPTED: {CLAIMED, RESENT},
-    # A part that was to be cut comes back first, and may be rejected with all the others.
+    # A part to be split returns to PENDING first, and may be rejected with the others.
     REJECTED: {CLAIMED, PENDING},
     UNKNOWN: {CLAIMED, RESENT, UNKNOWN},
 }
@@ -41,7 +41,7 @@ ONE_MORE = bytes([*range(1, 256), 255])
 
 
 class Plan:
-    """Who is planned, in which order. It never changes once it is sealed: read once."""
+    """Return the planned users in order. Read once, as a sealed plan never changes."""
 
     def __init__(self, path: Path) -> None:
         with _open(path) as db:
@@ -64,7 +64,7 @@ class History:
         self.states = bytearray([PENDING]) * len(plan.users)
         self.claims = bytearray(len(plan.users))
         self.resends = bytearray(len(plan.users))
-        #: Events that may not come after what was there.
+        #: Events that may not follow the previous state.
         self.nonsense: list[str] = []
         for (data,) in log:
             entry = decode(data)
@@ -87,10 +87,10 @@ class History:
 def judge(
     path: Path, plan: Plan, report: BroadcastReport, pushes: Sequence[int], *, hold: bool, every: bool
 ) -> History:
-    """Nobody lost, nobody doubled unmarked, and the report is true of every user.
+    """Check that no user is lost or doubled unmarked, and that the report is true of every user.
 
-    ``pushes`` is the truth: how often each user was pushed to. With ``every`` all of its rows are looked at, else only
-    those that are unknown or rejected.
+    ``pushes`` is the true number of pushes of each user. ``every`` checks all rows, instead of the unknown and
+    rejected ones.
     """
     history = History(path, plan)
     assert len(pushes) == len(plan.users)

@@ -14,7 +14,7 @@ __all__ = ["End", "Life", "Nursery"]
 
 
 class End(NamedTuple):
-    """How a process ended: its exit status, negative for a signal, and what it had to tell."""
+    """The end of a process: its exit status, negative for a signal, and its output."""
 
     status: int
     told: dict[str, Any] | None
@@ -33,7 +33,7 @@ class Life:
         self.ended = False
 
     def kill(self) -> None:
-        """kill -9. Where it has just ended by itself, nothing happens: it is a zombie until the next one starts."""
+        """Send kill -9. Has no effect if the process has just ended, as it stays a zombie until the next one starts."""
         if not self.ended:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -50,7 +50,7 @@ class Nursery:
     """``with Nursery() as nursery``: one process at a time, each a fork of one that has imported everything."""
 
     def __enter__(self) -> Self:
-        # What it imports is what is tested here, wherever that comes from.
+        # The process imports the same package as these tests.
         path = os.pathsep.join(filter(None, sys.path))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "support.kill_child"],

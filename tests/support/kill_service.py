@@ -1,7 +1,6 @@
-"""A push service over raw sockets that knows how often it pushed to each user: the truth of the kill tests.
+"""A push service over raw sockets that counts the pushes of each user: the reference of the kill tests.
 
-It shares no code with the client. What becomes of a request is decided by a seeded draw once it has arrived whole, and
-happens whether its sender is still alive or not.
+Shares no code with the client. A seeded draw decides the fate of each complete request, even if its sender has died.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ __all__ = ["CALM", "FATES", "ROUGH", "STEADY", "Fate", "KillService", "name_of",
 
 
 class Fate(NamedTuple):
-    """What becomes of a request."""
+    """The fate of a request."""
 
     processed: bool
     #: None is a reset without an answer.
     status: int | None
     header: bytes = b""
-    #: The client can't know whether it was processed.
+    #: Fates after which the client can't know if the request was processed.
     unknown: bool = False
 
 
@@ -55,7 +54,7 @@ ROUGH: Mapping[str, float] = {
     "504 after": 0.03,
     "400": 0.02,
 }
-#: Rough, but whoever sends again gets through in the end.
+#: Frequent faults, but every retried request is accepted in the end.
 STEADY = {**ROUGH, "accepted": 0.94, "reset after": 0.01, "504 after": 0.01, "400": 0.01}
 # Different ones in processes that run at the same time.
 _numbers = itertools.count(1_000_000 * os.getpid())
@@ -86,16 +85,16 @@ class KillService:
     ) -> None:
         #: How often each user was pushed to.
         self.pushes = array("H", bytes(2 * users))
-        #: Requests that arrived whole, by what became of them; the users of those whose fate the client can't know.
+        #: Complete requests by fate, and the users of requests with a fate that the client can't know.
         self.fates: Counter[str] = Counter()
         self.unknown = 0
-        #: Requests that arrived whole, and those among them that were not answered yet.
+        #: Complete requests, and complete requests without a response.
         self.seen = 0
         self.in_hand = 0
         self.most_in_hand = 0
-        #: The number in each user's own message; set where messages are numbered.
+        #: The number in each user's message, if messages are numbered.
         self.messages: set[tuple[int, int]] = set()
-        #: Values of Api-Key, and what is not as the interface has it.
+        #: Values of Api-Key, and violations of the interface.
         self.keys: set[str] = set()
         self.mistakes: list[str] = []
         #: Called with the number of each request that has arrived.
@@ -111,7 +110,7 @@ class KillService:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, backlog=256)
         host, port = self._server.sockets[0].getsockname()
-        # Of this service alone: one whose test is over may have left its port, and somebody who still sends to it.
+        # Unique to this service: clients of an earlier test may still send to a reused port.
         self._path = f"/ext/{next(_numbers)}/api"
         self.base_url = f"http://{host}:{port}{self._path}"
         return self
@@ -125,7 +124,7 @@ class KillService:
         assert not self.mistakes, self.mistakes
 
     async def quiet(self) -> None:
-        """Wait until whoever sent has left, and what had arrived by then has happened."""
+        """Wait until all senders have disconnected and all received requests are processed."""
         while self.connections or self.in_hand:
             self._still.clear()
             await self._still.wait()
@@ -209,7 +208,7 @@ class _Connection(asyncio.Protocol):
             self._service.arrived(self, head, body)
 
     def answer(self, fate: Fate) -> None:
-        """Answer, or reset; in vain where the client was killed."""
+        """Respond or reset, without effect if the client was killed."""
         if self.transport.is_closing():
             return
         if fate.status is None:

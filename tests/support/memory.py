@@ -1,4 +1,4 @@
-"""How much memory this process has had at most."""
+"""The peak memory of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["peak"]
 def peak() -> int:
     """The peak resident set in KiB.
 
-    From /proc where there is one: ``ru_maxrss`` of a child begins with what its parent had when it was started.
+    Read from /proc if it exists: ``ru_maxrss`` of a child starts at the value of its parent.
     """
     status = Path("/proc/self/status")
     if status.exists():

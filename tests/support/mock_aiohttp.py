@@ -19,7 +19,7 @@ __all__ = ["MockedResponse", "mocked"]
 
 
 class MockedResponse(aiohttp.ClientResponse):
-    """What aioresponses answers with, told that nothing was written."""
+    """The response of aioresponses, marked as written nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("stream_writer", SimpleNamespace(output_size=0))

@@ -1,6 +1,6 @@
-"""How many random worlds a model is tried on: some by default, many in its long form.
+"""The number of random examples of a model test: some by default, many in its long form.
 
-``PUSHSDK_MODEL_EXAMPLES`` asks for so many in the long form, and for others at each run.
+``PUSHSDK_MODEL_EXAMPLES`` sets the number in the long form, with new examples in each run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""An asyncio event loop whose clock runs only while nothing happens: a machine that is slow makes no timeout strike.
+"""An asyncio event loop whose clock runs only while the loop is idle, so that a slow machine triggers no timeout.
 
-Client and server of a test live in one loop. Where the machine stands still for a second (the processor is somebody
-else's, a disk syncs, a collection of garbage), both stand still, and so does this clock: it counts the time that the
-loop waited in vain, and a little of each turn in which it had something to do. Every async test runs on it that does
-not run on virtual time; it is for sockets, threads and processes, whose time can't be made up.
+Client and server of a test share one loop. If the machine stalls for a second (busy processor, disk sync, garbage
+collection), both stall, and so does this clock: it counts the time that the loop spent waiting, and a little of each
+turn with work. All async tests run on this loop unless they run on virtual time: sockets, threads and processes need
+real time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 __all__ = ["SLICE", "TURN", "PatientLoop"]
 
-#: Seconds that a turn counts at most, whatever it took. Not 0: what is never idle has to reach its timeout too.
+#: Maximum seconds counted per turn. Not 0, as a loop that is never idle must reach timeouts too.
 TURN = 0.0005
-#: Seconds that are waited at a time, and what a stall in the middle of a wait counts at most.
+#: Maximum seconds per wait, which also limit the effect of a stall during a wait.
 SLICE = 0.01
 
 
@@ -27,11 +27,11 @@ class _Selector(selectors.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        #: What the clock said when the last wait ended; set by ``select``.
+        #: The time at the end of the last wait; set by ``select``.
         self._told = self._woken = time.monotonic()
 
     def time(self) -> float:
-        """What the clock says now, in the middle of a turn."""
+        """Return the time of the clock within a turn."""
         return self._told + min(time.monotonic() - self._woken, TURN)
 
     def jump(self, seconds: float) -> None:

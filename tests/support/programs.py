@@ -16,7 +16,7 @@ __all__ = ["Ended", "run_program"]
 
 
 class Ended(NamedTuple):
-    """How a program ended, and what it wrote."""
+    """The exit code and the output of a program."""
 
     code: int
     out: str

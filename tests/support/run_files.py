@@ -1,4 +1,4 @@
-"""Small run files, and what can be asked of one."""
+"""Small run files and queries about them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def event(
 
 
 def some_events() -> list[list[Event]]:
-    """Of every state, for a run of chunks of 3, 2 and 1 users; in three commits."""
+    """Events of every state, for a run with chunks of 3, 2 and 1 users, in three commits."""
     return [
         [event(CLAIMED, 0, 3), event(CLAIMED, 3, 5)],
         [
@@ -140,7 +140,7 @@ journal.write([event(ACCEPTED, 3, 5, 204, "x" * 10_000)])
 
 
 def leave_half_done(path: Path) -> object:
-    """A run whose writer was killed when half of a commit was in the file; what it said before."""
+    """Make a run whose writer was killed in the middle of a commit; return its earlier content."""
     journal = make_run(path, (3, 2, 1))
     journal.write([event(CLAIMED, 0, 3)])
     says = seen(journal)
@@ -152,7 +152,7 @@ def leave_half_done(path: Path) -> object:
 
 
 def kill_within_a_commit(path: Path, *which: str) -> None:
-    """Of the run that is there, or the first one of a new run."""
+    """Open the existing run, or create a new run."""
     with pytest.raises(subprocess.CalledProcessError):
         run("-c", HALF_DONE, path, *which)
     # Its head says that it is longer than it is, and the journal beside it is needed.

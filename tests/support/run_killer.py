@@ -1,7 +1,7 @@
-"""A command that writes runs and kills its writers: ``run_killer.py folder kills seed``; prints what each had said.
+"""A command that kills writers of runs: ``run_killer.py folder kills seed`` prints the last words of each writer.
 
-Each writer is a fork of this process: it plans a run, then commits one numbered group of events after another, and
-says so on a pipe after each. It is killed at a random moment.
+Each writer is a fork: it plans a run, then commits numbered groups of events and reports each commit on a pipe, until
+it is killed at a random moment.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["CHUNKS", "HEADER", "SIZE", "events_of", "plan"]
 
 HEADER = Header(kind="broadcast", base_url="https://push.example", message=b"{}", max_users=100, max_bytes=10_000)
 CHUNKS, SIZE = 50, 10
-# Commits of one writer: its killer may be held up, and each commit is looked at afterwards.
+# Maximum commits of a writer, as its killer may be late and each commit is checked.
 MOST = 1000
 
 
 def events_of(number: int) -> list[Event]:
-    """Of commit number ``number``, from 0: never what was there before."""
+    """Return the events of commit ``number``, counted from 0; all commits differ."""
     draw = random.Random(number)
     found = []
     for _ in range(draw.choice((1, 3, 40))):
@@ -59,7 +59,7 @@ def write(path: Path, pipe: int, *, durable: bool) -> None:
 
 
 def kill_one(path: Path, draw: random.Random, *, sending: bool) -> int:
-    """How many commits had returned when it was killed."""
+    """Return the number of commits that had returned before the kill."""
     out, into = os.pipe()
     durable = draw.random() < 0.5
     child = os.fork()

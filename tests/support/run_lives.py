@@ -1,4 +1,4 @@
-"""What a run of the model lives through: lives, worlds, and the service of one life. Drawn by hypothesis."""
+"""Random scenarios of a run: processes, users, and the service of one process. Drawn by hypothesis."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ BRAKES = {
 
 
 class Life(NamedTuple):
-    """What one process does with the run."""
+    """The actions of one process on the run."""
 
     faults: list[str]
     on_unknown: Literal["skip", "resend"]
-    #: How it ends, and when: once so many requests have begun, and so many seconds and turns of the loop later.
+    #: How the process ends, and when: after a number of requests, plus seconds and turns of the loop.
     end: str | None
     requests: int
     seconds: float
     steps: int
-    #: Whether what was written and not yet processed is processed after a kill.
+    #: True if requests that were written before a kill are processed afterwards.
     late: bool
     resumes: bool
     stop_policy: str
@@ -141,7 +141,7 @@ WORLDS = st.builds(
 
 
 class Service(FakeService):
-    """Tells when so many requests have begun; knows its users by number."""
+    """A service that reports when a number of requests has started; knows its users by number."""
 
     def __init__(self, world: World, faults: list[str]) -> None:
         super().__init__(then=self._fate)

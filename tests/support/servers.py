@@ -1,4 +1,4 @@
-"""Real servers of Debian's packages, each in a temporary folder and gone with whoever started them."""
+"""Real servers from Debian packages, each in a temporary folder and stopped with its starter."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Server:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Neither running nor gone: connections stay, and what comes in by them is read later."""
+        """Suspend the server: connections stay open, and data sent to it is read later."""
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for child in children:
@@ -62,7 +62,7 @@ class Server:
                 os.kill(int(child), signals.SIGCONT)
 
     def stop(self) -> None:
-        """End it, as a crash would: nothing is said to anybody. May be called again."""
+        """Kill the server as a crash would. May be called again."""
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -72,9 +72,9 @@ class Server:
 
 @contextmanager
 def redis_server(*, tcp: bool = False, durable: bool = False) -> Iterator[Server]:
-    """Redis, which writes nothing to the disk (``durable``: an AOF, synced every second).
+    """Start a Redis that writes nothing to disk (with ``durable``: an AOF, synced every second).
 
-    ``tcp``: also on a port of 127.0.0.1, for those who know no Unix sockets.
+    ``tcp`` adds a port on 127.0.0.1, for clients without Unix sockets.
     """
     command = _find("redis-server")
     with _folder("nobody") as (folder, as_user):
@@ -93,9 +93,9 @@ def redis_server(*, tcp: bool = False, durable: bool = False) -> Iterator[Server
 
 @contextmanager
 def postgres_server(*, durable: bool = False) -> Iterator[Server]:
-    """PostgreSQL, without syncing to the disk, but where ``durable``.
+    """Start a PostgreSQL that syncs to disk only if ``durable``.
 
-    As the user postgres where this is root, which it refuses to run as.
+    Runs as the user postgres if this process is root, as PostgreSQL refuses to run as root.
     """
     initdb, postgres = _find("initdb"), _find("postgres")
     with _folder("postgres") as (folder, as_user):
@@ -125,14 +125,14 @@ def postgres_server(*, durable: bool = False) -> Iterator[Server]:
 
 @contextmanager
 def _folder(user: str) -> Iterator[tuple[Path, list[str]]]:
-    """A new folder, and how to run a command as the user whom it is for: another one where this is root."""
+    """Return a new folder and the prefix of commands that use it, which switches the user if this process is root."""
     # Not pytest's: a socket's path is a hundred bytes at most.
     folder, as_user = Path(tempfile.mkdtemp(prefix="pushsdk-server-")), []
     if os.getuid() == 0:
         entry = pwd.getpwnam(user)
         os.chown(folder, entry.pw_uid, entry.pw_gid)
         as_user = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
-        # So that whoever runs the tests gets in, too.
+        # The user who runs the tests needs access too.
         folder.chmod(0o755)
     try:
         yield folder, as_user
@@ -141,7 +141,7 @@ def _folder(user: str) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _find(command: str) -> str:
-    """Where the command is; else the test is skipped, or fails where servers are required."""
+    """Return the path of the command. Otherwise skip the test, or fail if servers are required."""
     places: list[Callable[[], str | None]] = [
         lambda: shutil.which(command),
         # Debian keeps them out of the way, by version.

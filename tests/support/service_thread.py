@@ -1,4 +1,4 @@
-"""The embedded service in a thread of its own: for commands and examples that run an event loop themselves."""
+"""The embedded service in a thread, for commands and examples that run their own event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Service(Emulator):
         self.heard = threading.Condition()
 
     def wait_for(self, requests: int) -> None:
-        """Until the head of so many requests has come, which leaves with the first bytes of the body."""
+        """Wait for the heads of this number of requests, which are sent with the first bytes of the bodies."""
         with self.heard:
             assert self.heard.wait_for(lambda: self.requests >= requests, HANGS), f"{self.requests} requests came"
 
@@ -48,7 +48,7 @@ def _tell(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """Run it where the variables of the environment point to."""
+    """Run the service, and set the environment variables to its address and key."""
     ready, done = threading.Event(), threading.Event()
     service = Service()
     _tell(service, monkeypatch)
@@ -57,7 +57,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
         async with service:
             ready.set()
             await asyncio.to_thread(done.wait)
-            # Whoever has come is let in first: asyncio loses a connection that it accepts in the turn of the end.
+            # Accept pending connections first: asyncio loses a connection that it accepts in its last turn.
             await turns(10)
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))

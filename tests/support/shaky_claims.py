@@ -1,4 +1,4 @@
-"""A claim store that fails by script, and a look at what it holds."""
+"""A claim store that fails by script, and access to its claims."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ShakyClaims(MemoryClaims):
         return answers
 
     def records(self) -> list[ClaimRecord]:
-        """What it holds."""
+        """Return the stored records."""
         return [ClaimRecord.decode(claim.record) for claim, _ in self._claims.values()]
 
     def states(self) -> list[list[UserState]]:

@@ -64,7 +64,7 @@ class Telemetry:
         return tree(self.spans)
 
     def points(self, name: str) -> list[Any]:
-        """The data points of one metric; none where nothing was recorded."""
+        """Return the data points of a metric, which may be none."""
         return [point for metric in self.metrics() if metric.name == name for point in metric.data.data_points]
 
     def metrics(self) -> list[Any]:
@@ -78,7 +78,7 @@ class Telemetry:
 
 
 def tree(spans: Iterable[ReadableSpan]) -> str:
-    """The spans as lines, each under its parent, with what is worth reading of them."""
+    """Return the spans as lines, each under its parent, with their main attributes."""
     spans = list(spans)
     names = {span.context.span_id: span.name for span in spans}
     lines: list[str] = []

@@ -1,6 +1,6 @@
-"""Services that throttle, and clients of them with so many places, in virtual time: nothing here waits.
+"""Services that throttle, and their clients with limited concurrency, in virtual time without real waits.
 
-A service is asked at a time, and answers whether it takes the request, and else with which Retry-After.
+A service is called with a time, and returns if it accepts the request, or else its Retry-After.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Service(Protocol):
 
 
 class Bucket:
-    """A token bucket: so many requests per second, and so many at once."""
+    """A token bucket with a rate per second and a burst."""
 
     def __init__(self, rate: float | Callable[[float], float], burst: float, retry_after: float | None = None) -> None:
         self.rate = rate if callable(rate) else lambda now: rate
@@ -39,7 +39,7 @@ class Bucket:
 
 
 class Window:
-    """A quota per window of so many seconds, which end for everybody at once."""
+    """A quota per window of some seconds; all clients share the windows."""
 
     def __init__(self, rate: float, seconds: float, *, tells: bool) -> None:
         self.quota, self.seconds, self.tells = rate * seconds, seconds, tells
@@ -66,7 +66,7 @@ class Outage:
 
 
 class Day(NamedTuple):
-    """What came back, in order: when, and whether it was accepted."""
+    """The responses in order: time, and True if accepted."""
 
     answers: list[tuple[float, bool]]
 

@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class VirtualLoop(UsersLoop):
-    """It remembers what it had to complain about."""
+    """A loop that remembers reported errors."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: Such as exceptions that nobody retrieved.
+        #: For example unretrieved exceptions.
         self.complaints: list[str] = []
         self.set_exception_handler(lambda _, context: self.complaints.append(f"{context}"))
 
@@ -58,10 +58,10 @@ async def turns(count: int = 3) -> None:
 
 
 def run(main: Coroutine[Any, Any, T], *, collect: bool = True) -> T:
-    """Run on a fresh loop, with seeded dice. Raises where a task, timer or unseen exception is left behind."""
+    """Run on a new loop with seeded randomness. Fails if a task, a timer or an unretrieved exception is left."""
     loop = VirtualLoop()
     random.seed(0)
-    # What was there before is no business of the collection below, which would take a fifth of a second for it.
+    # Excludes existing objects from the collection below, which would take 0.2 s.
     gc.freeze()
     try:
         result = loop.run_until_complete(main)

@@ -34,7 +34,7 @@ def http_date(seconds: float) -> str:
 
 NO_CONTENT = response(204)
 
-# What no HTTP parser may take for an answer (facts B.1: they all look like a status 400, and are none).
+# Bytes that no HTTP parser may accept as a response. aiohttp reports all of them as status 400.
 UNREADABLE: dict[str, bytes] = {
     "garbage": b"\x00\xff\x13\x37 nothing you know \x1b[31m\r\n\r\n",
     "an SMTP greeting": b"220 mail.example ESMTP ready\r\n",
@@ -50,7 +50,7 @@ UNREADABLE: dict[str, bytes] = {
     "a thousand headers": b"HTTP/1.1 204 No Content\r\n" + b"X-A: a\r\n" * 1000 + b"\r\n",
 }
 
-# Answers whose head is fine, and which aiohttp hides behind a false 400 all the same (facts E.1, 5).
+# Responses with a valid head that aiohttp nevertheless reports as status 400.
 HIDDEN: dict[str, bytes] = {
     "a 204 with a body in the same packet": b"HTTP/1.1 204 No Content\r\n\r\nsurprise, a body",
     "a chunked 204": b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -64,7 +64,7 @@ def _bomb(megabytes: int = 16) -> bytes:
     return b"".join(packer.compress(zeros) for _ in range(megabytes)) + packer.flush()
 
 
-# 200s whose body is whole and of no use: each leaves the campaign created (facts E.1, 4).
+# Responses with status 200 and a complete but useless body: each campaign was created.
 BODIES: dict[str, bytes] = {
     "is not JSON, whatever its type says": response(200, b"it works", Content_Type="application/json"),
     "is empty": response(200),

@@ -1,4 +1,4 @@
-"""What a case of the fault matrix is: a fault, and what the client has to make of it."""
+"""A case of the fault matrix: a fault, and the expected result of the client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Fault = Looks | Connects | Pooled | Step
 
 @dataclass(frozen=True)
 class Case:
-    """One fault, and what must come of it where it happens every time.
+    """A fault, and its expected result if it happens every time.
 
     ``outcome`` and ``error`` are the call's, ``status`` the error's. ``repeated``: a safe policy tries again.
     ``race``: the fault may also bite before the first byte is written, which is then NOT_SENT and repeated.
@@ -83,12 +83,12 @@ class Case:
 
     @property
     def splits(self) -> bool:
-        """Whether a merged request that meets it is split."""
+        """Return True if the fault splits a merged request."""
         return self.status in (400, 413, 422) and self.outcome is Outcome.REJECTED
 
     @property
     def at(self) -> Literal["lookup", "connect", "pool", "request"]:
-        """What the fault is counted by."""
+        """The key by which the fault is counted."""
         match self.fault:
             case Looks():
                 return "lookup"
@@ -106,7 +106,7 @@ def not_sent(name: str, fault: Fault, *, repeated: bool = True, **more: bool) ->
 
 
 def unknown(name: str, fault: Fault, *, status: int | None = None, **more: bool) -> Case:
-    """It may have been enqueued: never repeated."""
+    """An unknown outcome, never retried."""
     return Case(name, fault, Outcome.UNKNOWN, OutcomeUnknownError, status, **more)
 
 

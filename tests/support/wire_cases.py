@@ -1,7 +1,7 @@
-"""The table of faults: what can happen to an attempt, and what the client has to make of it.
+"""The table of faults: events of an attempt, and the expected result of the client.
 
-Written from the list of faults that the client must survive, not from the client's own table: two witnesses.
-``test_matrix`` meets each one alone, ``test_crowds`` among good requests, ``test_seeds`` at random.
+Written independently of the client's own table. ``test_matrix`` tests each fault alone, ``test_crowds`` among good
+requests, ``test_seeds`` at random.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ ACCEPTED = (
     *(accepted(f"status {n}", answering(response(n), processed=True), minor=True) for n in (200, 201, 202, 206, 299)),
 )
 
-# A 2xx whose body is not the service's, or was not there to be looked at.
+# A 2xx with a foreign or missing body.
 UNPROVEN_BODIES: dict[str, Step] = {
     **{name: answering(data) for name, data in FOREIGN.items()},
     "cut off before the first byte": step(take, send(UNTYPED), fin),

@@ -1,7 +1,7 @@
-"""What a connection can do to a client: small acts, strung together to steps, put on a script.
+"""Faults of a connection: small actions, combined into steps of a script.
 
 An act is a coroutine function over a ``Wire``. ``step(take, fin)`` says: process the request, then end
-without a word. Reading comes first, then what is said, then how it ends; a step that ends nothing leaves the
+without a response. Reading comes first, then writing, then the end; a step without an end leaves the
 connection open.
 """
 
@@ -64,12 +64,12 @@ async def read_request(wire: Wire) -> None:
 
 
 async def process(wire: Wire) -> None:
-    """Do what the request that was read asks for."""
+    """Process the request that was read."""
     wire.process()
 
 
 async def take(wire: Wire) -> None:
-    """Read the whole request and do what it asks for."""
+    """Read the whole request and process it."""
     await wire.read_request()
     wire.process()
 
@@ -120,7 +120,7 @@ def endless(data: bytes, gap: float = 0.0) -> Act:
 
 
 def pause(seconds: float) -> Act:
-    """Say nothing for a moment, so that what follows travels in a packet of its own."""
+    """Pause for a moment, so that the next bytes are in a separate packet."""
 
     async def pausing(_wire: Wire) -> None:
         await asyncio.sleep(seconds)

@@ -1,6 +1,6 @@
-"""The judge: what the client reported, held against the books of the server.
+"""Checks of the client's reports against the counts of the server.
 
-The client's word counts for nothing here but as the thing that is judged (the README's promise, in code).
+These checks are the README's promise, in code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENORMOUS = MobilePush(body={"en": "x" * 6_000_000})
 
 @dataclass(frozen=True)
 class Ending:
-    """How one call ended."""
+    """The result of one call."""
 
     outcome: Outcome
     error: PushError | None = None
@@ -35,7 +35,7 @@ class Ending:
 
     @property
     def left(self) -> int:
-        """Those of them that left the client, or may have."""
+        """The calls that were sent or may have been sent."""
         told = self.error or self.receipt
         return sum(each.outcome is not Outcome.NOT_SENT for each in told.attempts) if told is not None else 1
 
@@ -54,10 +54,10 @@ async def ask(
     alone: bool = True,
     timeout: Timeout | None = None,
 ) -> Ending:
-    """Push to ``user`` (or create the campaign of that name), and take down how it ended.
+    """Push to ``user`` (or create the campaign of that name), and record the result.
 
-    ``alone`` gives the call custom fields of its own, so that it can't share a request. Anything but a PushError
-    goes through: no client may raise it.
+    ``alone`` gives the call unique custom fields, so that it can't share a request. Any exception but a PushError is
+    raised, as no client may raise it.
     """
     try:
         if campaign:
@@ -75,7 +75,7 @@ async def ask(
 
 @dataclass
 class Ledger:
-    """Who ended how, by the client's word."""
+    """The outcome of each user, as reported by the client."""
 
     endings: dict[str, Ending] = field(default_factory=dict)
 
@@ -88,11 +88,11 @@ class Ledger:
 
     @property
     def count(self) -> Counter[Outcome]:
-        """How many ended how."""
+        """The number of calls of each outcome."""
         return Counter(ending.outcome for ending in self.endings.values())
 
     def judge(self, server: WireServer, users: Iterable[str], *, at_most_once: bool = True) -> None:
-        """Nothing lost, nothing doubled, nothing claimed that is not so."""
+        """Check that nothing is lost or doubled and that every report is true."""
         asked = list(users)
         assert list(self.endings.keys() - set(asked)) == []
         assert [user for user in asked if user not in self.endings] == [], "a call without an ending"

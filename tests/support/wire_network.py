@@ -1,6 +1,6 @@
-"""Trouble below HTTP: name lookups, TCP connects, and pooled connections that end while nobody looks.
+"""Faults below HTTP: name lookups, TCP connects, and pooled connections that close while idle.
 
-Each is a context manager over the running loop or the connector, so that it bites the client's own session
+Each fault is a context manager over the running loop or the connector, so that it affects the client's own session
 and an injected one alike; the sockets are real.
 """
 
@@ -55,7 +55,7 @@ async def closed_port() -> AsyncIterator[Address]:
 
 @asynccontextmanager
 async def black_hole() -> AsyncIterator[Address]:
-    """A port whose backlog is full: the kernel drops each SYN."""
+    """Yield a port with a full backlog: the kernel drops each SYN."""
     with ExitStack() as stack:
         sock = stack.enter_context(socket.socket())
         sock.bind(("127.0.0.1", 0))
@@ -81,7 +81,7 @@ def another(does: Step | None = None, tls: Callable[[], ssl.SSLContext] | None =
 
 @contextmanager
 def detoured(server: WireServer, place: Address, bad: When = always) -> Iterator[None]:
-    """The n-th connect to ``server`` ends up at ``place`` where n is a bad one."""
+    """Redirect the n-th connect to ``server`` to ``place`` if n is selected."""
     loop = asyncio.get_running_loop()
     connect, numbers = loop.sock_connect, itertools.count()
 
@@ -98,10 +98,10 @@ def detoured(server: WireServer, place: Address, bad: When = always) -> Iterator
 
 @contextmanager
 def lookups(how: Literal["fail", "hang"], bad: When = always, *, hang: float = 1.0) -> Iterator[None]:
-    """The n-th name lookup fails, or takes ``hang`` seconds, where n is a bad one; others find 127.0.0.1.
+    """Let the n-th name lookup fail or take ``hang`` seconds if n is selected; others return 127.0.0.1.
 
-    A hung lookup has an end, as a resolver's own timeout has: aiohttp lets every later request for the name
-    wait for the lookup that is under way.
+    A hung lookup ends, as with a resolver's own timeout: aiohttp lets later requests for the name wait for the
+    pending lookup.
     """
     loop = asyncio.get_running_loop()
     numbers = itertools.count()
@@ -178,7 +178,7 @@ async def reset(wire: Wire) -> None:
 
 
 def told(data: bytes) -> Spoil:
-    """The server says something nobody asked for, and stays."""
+    """Send unrequested data and keep the connection open."""
 
     async def saying(wire: Wire) -> None:
         wire.writer.write(data)
@@ -203,9 +203,9 @@ late_408 = told(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnectio
 
 @contextmanager
 def spoiled(server: WireServer, spoil: Spoil, bad: When = always) -> Iterator[list[Wire]]:
-    """Spoil the n-th pooled connection at the moment it is taken for a request, where n is a bad one.
+    """Break the n-th pooled connection when a request takes it, if n is selected.
 
-    What is written to such a connection is lost: an answer to it can only be a stray one.
+    Bytes written to such a connection are lost, so any response to them is stray.
 
     Done between the pool's handing it over and the first byte of the request, without a turn of the loop in
     which the client could notice. Yields the list of the connections that were spoiled.

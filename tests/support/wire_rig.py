@@ -20,15 +20,15 @@ __all__ = ["AFTER", "ALONE", "AMONG", "CALM", "QUICK", "Rig", "client_of", "pati
 #: The safe policy without its waits.
 QUICK = RetryPolicy.safe(max_attempts=3, initial_delay=0.001, throttle_delay=0.001)
 
-#: Where nothing hangs, time must not decide.
+#: Without a hang, no timeout may expire.
 CALM = Timeout(total=9.0, attempt=5.0, connect=5.0)
-#: Seconds until a hang is given up: what is good after it or beside it needs some, on a busy machine too.
+#: Seconds until a hang times out; concurrent good requests need some time on a busy machine.
 ALONE, AFTER, AMONG = 0.05, 0.1, 0.2
 
 
 @dataclass(frozen=True)
 class Rig:
-    """What a test holds in its hands."""
+    """The server, the client and the books of one test."""
 
     server: WireServer
     client: AsyncPushClient
@@ -49,7 +49,7 @@ async def client_of(
 
 
 def patient(case: Case, seconds: float) -> Timeout:
-    """A client's patience: short where the fault hangs, and only at what it hangs."""
+    """Return the timeouts of a client: short only for the phase in which the fault hangs."""
     if not case.hangs:
         return CALM
     if case.outcome is Outcome.NOT_SENT:

@@ -1,7 +1,7 @@
-"""A server that misbehaves on purpose and tells the truth about what reached it.
+"""A server that misbehaves on purpose and records every request that reached it.
 
 Raw asyncio streams, no HTTP library: what a connection does is a script of small steps (``wire_faults``), and
-the books kept here (requests that arrived whole, requests processed) are what the tests judge the client by.
+the tests check the client against the records (complete requests, processed requests).
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Request:
 
     @property
     def is_campaign(self) -> bool:
-        """Whether it creates a campaign (interface 4.1)."""
+        """Return True if the request creates a campaign."""
         return self.path.endswith("/v1/campaigns")
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Whom it concerns: the user ids of a push, the name of a campaign."""
+        """The user ids of a push, or the name of a campaign."""
         return (str(self.document["name"]),) if self.is_campaign else tuple(self.document["userIds"])
 
 
@@ -76,7 +76,7 @@ class Wire:
         self.peer = writer.get_extra_info("peername")
         #: Requests begun on this connection; set before each step.
         self.exchanges = 0
-        #: Set to hear nothing more: what arrives from then on is not even begun.
+        #: Set to ignore all later requests.
         self.deaf = False
         #: The request in hand, once it arrived whole.
         self.request: Request | None = None
@@ -84,7 +84,7 @@ class Wire:
         self._head = b""
 
     async def begun(self) -> bool:
-        """Wait for the first byte of the next request; False where the peer left instead."""
+        """Wait for the first byte of the next request; return False if the peer disconnects."""
         self.request, self._head = None, b""
         self._first = await self._read(self.reader.read(1))
         return bool(self._first)
@@ -110,7 +110,7 @@ class Wire:
         return self.request
 
     def process(self) -> None:
-        """Do what the request asks for: from here on its users are pushed."""
+        """Process the request: its users are pushed now."""
         assert self.request is not None, "a request that did not arrive whole can't be processed"
         self.server.processed.update(self.request.users)
         self.server.processed_requests.append(self.request)
@@ -121,7 +121,7 @@ class Wire:
         await self.writer.drain()
 
     async def fin(self) -> None:
-        """End our half in good order, then take what still comes until the peer has ended its half."""
+        """Close our half of the connection, then read until the peer has closed its half."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
         else:
@@ -129,14 +129,14 @@ class Wire:
         await self.hold()
 
     async def rst(self) -> None:
-        """Break the connection: the RST is on its way when this returns."""
+        """Reset the connection; the RST is sent when this returns."""
         sock: socket.socket = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
         await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
 
     async def hold(self) -> None:
-        """Say nothing more, and drop what comes, until the peer goes away."""
+        """Send nothing more, and discard input until the peer disconnects."""
         while await self._read(self.reader.read(CHUNK)):
             pass
 
@@ -164,14 +164,14 @@ class WireServer:
     bytes_received: int = 0
     #: Requests of which at least a byte arrived.
     begun: int = 0
-    #: Requests that arrived whole, and of those the ones that were processed.
+    #: Complete requests, and those that were processed.
     requests: list[Request] = field(default_factory=list)
     processed_requests: list[Request] = field(default_factory=list)
     #: How often each user (or campaign name) was pushed.
     processed: Counter[str] = field(default_factory=Counter)
     #: The value of Api-Key in each head that arrived.
     api_keys: set[str] = field(default_factory=set)
-    #: What a script got wrong; raised on the way out.
+    #: Errors of scripts; raised on exit.
     mistakes: list[Exception] = field(default_factory=list)
 
     async def __aenter__(self) -> Self:
@@ -215,7 +215,7 @@ class WireServer:
         await asyncio.gather(*self._tasks)
 
     def wire_of(self, peer: object) -> Wire | None:
-        """The open connection whose other end is ``peer``, a socket name."""
+        """Return the open connection to ``peer``, a socket name."""
         return self._wires.get(peer)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -253,7 +253,7 @@ class WireServer:
 
 
 def behave(_moment: Moment, _number: int) -> None:
-    """The script of a server that always does what the interface says."""
+    """The script of a server that always follows the interface."""
 
 
 async def _welcome(_wire: Wire) -> None:

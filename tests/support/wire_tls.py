@@ -43,7 +43,7 @@ def good() -> ssl.SSLContext:
 
 @cache
 def untrusted() -> ssl.SSLContext:
-    """The right names, by an authority nobody knows."""
+    """A certificate with the right names from an unknown authority."""
     return _serving(trustme.CA(), *NAMES)
 
 

@@ -1,4 +1,4 @@
-"""How each framework takes jobs, and how its worker is run."""
+"""Enqueuing jobs and running workers, for each framework."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT_A_TIME = 50
 
 
 class Framework(NamedTuple):
-    """How jobs are handed over, and how the worker is run."""
+    """Enqueuing jobs and running the worker."""
 
     needs: str
     """The package without which its tests are skipped."""
@@ -32,14 +32,14 @@ class Framework(NamedTuple):
 
 
 def installed(package: str, framework: str) -> None:
-    """Skip the test where the package is missing, unless PUSHSDK_REQUIRE_WORKERS names the framework."""
+    """Skip the test if the package is missing, unless PUSHSDK_REQUIRE_WORKERS names the framework."""
     if find_spec(package) is None and framework not in os.environ.get("PUSHSDK_REQUIRE_WORKERS", "").split():
         extra = "workers-arq" if framework == "arq" else "workers"
         pytest.skip(f"{package} is not installed (pip install -e '.[{extra}]')")
 
 
 def required(framework: str) -> Framework:
-    """It; or the test is skipped."""
+    """Return the framework, or skip the test."""
     found = FRAMEWORKS[framework]
     installed(found.needs, framework)
     return found
@@ -97,7 +97,7 @@ async def _to_celery(redis_url: str, jobs: int) -> None:
 
 
 def _left_in_celery(redis: Redis) -> int:
-    """It takes a job off the list before it notes that it has it: what is killed in between has lost it."""
+    """Jobs are removed from the list before they are recorded, so a kill in between loses a job."""
     return redis.llen("celery") + redis.hlen("unacked")
 
 

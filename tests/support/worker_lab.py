@@ -32,21 +32,21 @@ MODULES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", (ROOT / "README
 JOBS, AGAIN = "jobs-told", "jobs-again"
 # Seconds without a word from any job after which all is taken to hang: longer than a redelivery takes to come.
 HANGS = 60
-# Seconds within which a job that is not done comes again.
+# Seconds within which an unfinished job is redelivered.
 COMES_AGAIN = 6
 # Seconds of silence after which a broker that has no job left is taken at its word.
 LOST = 5
 
 
 class Crash(NamedTuple):
-    """Once so many jobs have told, the signal goes to the worker: to its whole group, or to its main process."""
+    """A signal to the worker (its process group or its main process) after a number of jobs."""
 
     told: int
     number: signal.Signals
 
 
 class Told(NamedTuple):
-    """What the jobs said of themselves, each time, and what the service says of their users."""
+    """The reported outcomes of all deliveries, and the service's count for each user."""
 
     outcomes: Mapping[str, Counter[str]]
     accepted: Mapping[str, int]
@@ -64,16 +64,18 @@ def lived(
     jobs: int,
     crashes: Sequence[Crash],
     faults: Sequence[Fault],
-    dedupe: bool,
+    idempotent: bool,
 ) -> Told:
-    """Run the jobs, under faults, through the crashes, until each has told its outcome or the broker has lost it."""
+    """Run the jobs with faults and crashes until each job has an outcome or is lost by the broker."""
     framework = required(name)
     from redis import Redis
 
     _write(folder, lambda text: text)
     with EmulatorThread(Emulator(faults=faults, keep=3 * jobs)) as host, Redis.from_url(redis_url) as redis:
         emulator = host.emulator
-        environment = _environment(folder, redis_url, emulator) | ({} if dedupe else {"WITHOUT_DEDUPE": "1"})
+        environment = _environment(folder, redis_url, emulator) | (
+            {} if idempotent else {"WITHOUT_IDEMPOTENCY_KEY": "1"}
+        )
         asyncio.run(framework.enqueue(redis_url, jobs))
         life = _Life(framework, environment, folder / "worker.log", redis)
         life.run(jobs, crashes)
@@ -81,7 +83,7 @@ def lived(
 
 
 def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault], jobs: int, tries: int) -> Told:
-    """Run the jobs, no two in one request, while there is no service, until so many tries have failed; then with it."""
+    """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
     framework = required(name)
     from redis import Redis
 
@@ -96,7 +98,7 @@ def outlived(name: str, folder: Path, redis_url: str, *, faults: Sequence[Fault]
             port = urlsplit(gone.base_url).port or 0
             with EmulatorThread(Emulator(port=port, api_key=gone.api_key, faults=faults)) as host:
                 life.wait(worker, lambda: redis.llen(JOBS) >= jobs)
-                # Whatever comes again comes within this.
+                # Any redelivery happens within these seconds.
                 life.wait(worker, lambda: redis.llen(JOBS) > jobs, at_most=COMES_AGAIN)
         for told in redis.lrange(JOBS, 0, -1):
             life.note(told)
@@ -138,7 +140,7 @@ class _Life:
 
     @contextmanager
     def worker(self, end: signal.Signals) -> Iterator[subprocess.Popen[bytes]]:
-        """It runs, and is ended so."""
+        """Run the worker, and end it with this signal."""
         with self._log.open("ab") as log:
             worker = _start(self._framework.command, self._environment, log.fileno())
             try:
@@ -147,7 +149,7 @@ class _Life:
                 _end(worker, end)
 
     def wait(self, worker: subprocess.Popen[bytes], done: Callable[[], bool], at_most: float | None = None) -> None:
-        """Until it is done; where it may not come, for so many seconds."""
+        """Wait until the job is done, or for a number of seconds if the job may be lost."""
         until = time.monotonic() + (at_most or HANGS)
         while not done() and time.monotonic() < until:
             assert worker.poll() is None, self._log.read_text()[-3000:]
@@ -155,7 +157,7 @@ class _Life:
         assert at_most or done(), self._log.read_text()[-3000:]
 
     def _heard(self, worker: subprocess.Popen[bytes]) -> bool:
-        """The next job tells; False where there is none left that could."""
+        """Wait for the next outcome; return False if no job is left."""
         quiet = 0
         while quiet < HANGS:
             if told := self._redis.blpop([JOBS], timeout=1):
@@ -174,7 +176,7 @@ class _Life:
         )
 
     def note(self, told: bytes) -> None:
-        """What a job said."""
+        """The reported outcome of a job."""
         order, outcome = told.decode().split()
         self.outcomes[order][outcome] += 1
 

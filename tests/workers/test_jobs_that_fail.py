@@ -1,4 +1,4 @@
-"""Jobs whose push fails: what may be repeated comes again until it is through, anything else is done, once."""
+"""Jobs whose push fails: retryable failures are redelivered until accepted, all others end once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.worker_lab import outlived
 from pushsdk.emulator import Fault
 
 FAULTS = [
-    # For more than the four attempts of one delivery, and with no pause as after a 429: workers under test are hasty.
+    # More than the four attempts of one delivery, and without the pause of a 429, to keep the test short.
     Fault.status(408, user="user-00000", first=10),
     Fault.status(400, user="user-00001"),
     Fault.status(500, user="user-00002", accepted=True),
@@ -19,8 +19,8 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_what_may_be_repeated_comes_again_and_nothing_else(name: str, tmp_path: Path, redis_url: str) -> None:
-    # Any of the four alone comes more often than arq, taskiq and Celery would try by themselves: 5, 3 and 3 times.
+def test_only_retryable_failures_are_redelivered(name: str, tmp_path: Path, redis_url: str) -> None:
+    # Each job has more deliveries than arq, taskiq and Celery make by default: 5, 3 and 3.
     told = outlived(name, tmp_path, redis_url, faults=FAULTS, jobs=4, tries=4 * 6)
     assert told.outcomes == {
         "00000": {"ACCEPTED": 1},

@@ -1,4 +1,4 @@
-"""A worker is killed in the middle of ten thousand jobs, twice: every job is accounted for, and nobody pushed twice."""
+"""A worker is killed twice during ten thousand jobs: every job is accounted for, and no user is pushed twice."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ORDERS = [f"{number:05}" for number in range(10_000)]
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_with_a_dedupe_key_nobody_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
+def test_with_an_idempotency_key_no_user_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
     crashes = [Crash(3_000, SIGKILL), Crash(6_000, SIGTERM)]
     faults = preset("flaky").faults
-    told = lived(name, tmp_path, redis_url, jobs=10_000, crashes=crashes, faults=faults, dedupe=True)
+    told = lived(name, tmp_path, redis_url, jobs=10_000, crashes=crashes, faults=faults, idempotent=True)
     assert told.doubled == 0
     lost = set(ORDERS) - told.outcomes.keys()
     assert len(lost) <= (5 if FRAMEWORKS[name].left else 0)
@@ -34,8 +34,8 @@ def test_with_a_dedupe_key_nobody_is_pushed_twice(name: str, tmp_path: Path, red
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_without_one_somebody_is(name: str, tmp_path: Path, redis_url: str) -> None:
-    # Every other request is slow, so at any time a push is in flight that will be accepted after the kill.
+def test_without_an_idempotency_key_a_user_is_pushed_twice(name: str, tmp_path: Path, redis_url: str) -> None:
+    # Every other request is slow, so a push is in flight at the kill and accepted afterwards.
     crashes, faults = [Crash(100, SIGKILL), Crash(200, SIGKILL)], [Fault.delay(0.1, every=2)]
-    told = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, dedupe=False)
+    told = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, idempotent=False)
     assert told.doubled > 0

@@ -1,4 +1,4 @@
-"""The services of the README: where the client is made and closed, and what their end does to a call in flight."""
+"""The services of the README: creating and closing the client, and shutdown with a call in flight."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def emulator(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Emulator]:
 
 
 def module(name: str, folder: Path) -> ModuleType:
-    """One of the README's, as its user would have it."""
+    """Return a module of the README, written to a file and imported."""
     file = folder / f"{name}.py"
     file.write_text(MODULES[file.name])
     spec = importlib.util.spec_from_file_location(name, file)
@@ -71,7 +71,7 @@ SERVICES = {"aiohttp": aiohttp_service, "fastapi": fastapi_service}
 
 
 @pytest.mark.parametrize("name", SERVICES)
-async def test_its_requests_push(name: str, emulator: Emulator, tmp_path: Path) -> None:
+async def test_a_request_to_the_service_pushes(name: str, emulator: Emulator, tmp_path: Path) -> None:
     async with (
         SERVICES[name](tmp_path) as url,
         aiohttp.ClientSession() as session,
@@ -82,12 +82,12 @@ async def test_its_requests_push(name: str, emulator: Emulator, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", SERVICES)
-async def test_its_end_waits_for_a_push_in_flight(name: str, emulator: Emulator, tmp_path: Path) -> None:
+async def test_shutdown_waits_for_a_push_in_flight(name: str, emulator: Emulator, tmp_path: Path) -> None:
     emulator.faults = [Fault.delay(0.3)]
     async with aiohttp.ClientSession() as session:
         async with SERVICES[name](tmp_path) as url:
             posted = asyncio.create_task(session.post(f"{url}/shipped/ann"))
-            while not emulator.requests:  # noqa: ASYNC110 - the service tells nobody of its requests
+            while not emulator.requests:  # noqa: ASYNC110 - the service has no event to await
                 await asyncio.sleep(0)
         assert (await posted).status == 204
     assert emulator.users() == {"ann": 1}

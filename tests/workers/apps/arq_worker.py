@@ -1,9 +1,9 @@
 from arq import func
 from arq_jobs import WorkerSettings, shipped
-from told import telling
+from reporting import telling
 
-# In place: arq does not look at what a class inherits.
+# Changed in place, as arq ignores inherited settings.
 WorkerSettings.functions = [func(telling(shipped), name="shipped", keep_result=0)]
-WorkerSettings.job_timeout = 3  # a job of a killed worker is taken up ten seconds after this
+WorkerSettings.job_timeout = 3  # a killed worker's job is redelivered ten seconds after this
 WorkerSettings.max_jobs = 100
 WorkerSettings.poll_delay = 0.02

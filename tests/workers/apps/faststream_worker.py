@@ -1,6 +1,6 @@
 from faststream import BaseMiddleware
 from faststream_jobs import app, broker
-from told import telling
+from reporting import telling
 
 __all__ = ["app"]
 

@@ -1,9 +1,9 @@
 import taskiq_jobs
+from reporting import telling
 from taskiq_jobs import broker
-from told import telling
 
 __all__ = ["broker"]
 
-broker.idle_timeout = 2_000  # milliseconds after which a job of a killed worker is taken up
-broker.unacknowledged_lock_timeout = 15.0  # of one that was killed while it looked; shorter ones fail whoever is slow
+broker.idle_timeout = 2_000  # milliseconds after which a killed worker's job is redelivered
+broker.unacknowledged_lock_timeout = 15.0  # for a worker killed during its check; a shorter lock fails slow workers
 taskiq_jobs.shipped.original_func = telling(taskiq_jobs.shipped.original_func)

@@ -1,4 +1,4 @@
-"""How a worker under test says what each of its jobs came to; and how it forgets the idempotency key."""
+"""Reports of the outcome of each job of a worker under test, and a send that drops the idempotency key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ URL = os.environ["REDIS_URL"]
 
 @contextmanager
 def _noting(told: list[tuple[str, str]]) -> Iterator[None]:
-    """How it ended. Whatever is no error of a push tells the framework to deliver it again, or to stop."""
+    """Record the outcome. An exception that is not a PushError makes the framework redeliver the job or stop."""
     try:
         yield
     except PushError as error:
@@ -34,7 +34,7 @@ def _noting(told: list[tuple[str, str]]) -> Iterator[None]:
 
 
 def telling(job: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
-    """The same job, whose outcome is told before it counts as done. What the framework makes of it is as before."""
+    """Return the job wrapped so that its outcome is reported before it counts as done."""
     teller = redis.asyncio.Redis.from_url(URL)
 
     @functools.wraps(job)
@@ -51,7 +51,7 @@ def telling(job: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]
 
 
 def telling_sync(job: Callable[..., Any]) -> Callable[..., None]:
-    """The same of a job that is not awaited."""
+    """Return the same for a synchronous job."""
     teller = redis.Redis.from_url(URL)
 
     @functools.wraps(job)
@@ -74,6 +74,6 @@ def _forgetful(send: Callable[..., Any]) -> Callable[..., Any]:
     return plain
 
 
-if os.environ.get("WITHOUT_DEDUPE"):
+if os.environ.get("WITHOUT_IDEMPOTENCY_KEY"):
     for client in (AsyncPushClient, PushClient):
         client.send = _forgetful(client.send)  # type: ignore[method-assign]
