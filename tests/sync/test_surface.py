@@ -55,6 +55,12 @@ def test_the_constructor_is_that_of_the_async_client_but_for_the_session() -> No
         PushClient(NOWHERE, "key", session=None)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
+def test_an_unknown_option_is_a_type_error(client: Any) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'keepaliv'"):
+        client(NOWHERE, "key", keepaliv=4.0)
+
+
 def test_the_annotations_differ_only_in_what_belongs_to_a_loop() -> None:
     ours, theirs = PushClient, AsyncPushClient
 
