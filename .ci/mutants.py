@@ -473,8 +473,8 @@ COALESCING = [
     Mutant(
         "a forked child sends over its parent's connections",
         IO + "engine.py",
-        'the connections are the parent\'s."""\n        self.home = None',
-        'the connections are the parent\'s."""',
+        'the connections belong to the parent."""\n        self.home = None',
+        'the connections belong to the parent."""',
         "tests/client/test_lifecycle.py",
     ),
     Mutant(
