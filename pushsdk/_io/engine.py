@@ -71,7 +71,7 @@ class Engine:
         self.counters = Counters()
         self.closed = False
         self.policies: dict[tuple[RetryPolicy, Timeout, bool], Options] = {}
-        #: Runs blocking work of broadcasts. Set by ``serve`` where there are no threads.
+        #: Runs blocking work of runs. Set by ``serve`` if there are no threads.
         self.offload: Offload = in_thread
         #: The transport that replaces aiohttp. Set by ``serve``, in tests only.
         self.given: Transport | None = None
@@ -94,7 +94,7 @@ class Engine:
         self.given, self.offload = transport, offload
 
     def watch(self, observer: Observer) -> None:
-        """Be watched by this observer. Raises ConfigurationError after the first use, or where there is another.
+        """Attach an observer. Raises ConfigurationError after the first use, or if there is another observer.
 
         The way in of ``pushsdk.otel``.
         """

@@ -56,14 +56,14 @@ def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
     """Lock by means of the file ``path``, made for that and removed by the function that is returned.
 
     The lock has a file of its own: SQLite locks the run file itself, and POSIX drops all of a process's locks on
-    a file as soon as it closes any of its descriptors. Raises ``BlockingIOError`` where somebody has it, in this
-    process or another, and ``OSError`` where it can't be made.
+    a file as soon as it closes any of its descriptors. Raises ``BlockingIOError`` if the lock is held, by this process
+    or another, and ``OSError`` if it can't be created.
     """
     return _by_flock(path) if flock else _by_sqlite(path)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody has the lock now. False where that can't be told."""
+    """Return True if the lock is held. False if that is unknown."""
     if not HAVE_FLOCK:
         return False
     import fcntl  # not on Windows
@@ -71,7 +71,7 @@ def is_locked(path: Path) -> bool:
     with suppress(OSError):
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            # Shared, and given back at once: so two that look don't meet, and who locks hardly meets one.
+            # Shared and released immediately: two checks never conflict, and a check rarely conflicts with a lock.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -90,7 +90,7 @@ def _by_flock(path: Path) -> Callable[[], None]:
         except BaseException:
             os.close(file)
             raise
-        # Who had it may have removed the file meanwhile: then this is the lock of nothing.
+        # The previous holder may have unlinked the file, which leaves our lock on a deleted inode. Retry.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file), os.lstat(path)):
                 break
@@ -99,7 +99,7 @@ def _by_flock(path: Path) -> Callable[[], None]:
 
 
 class _FileLock:
-    """A lock that is held. A forked child closes its copy, or it would hold the lock on after its parent."""
+    """A held lock. A forked child closes its copy, which would otherwise hold the lock after the parent has ended."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
@@ -121,7 +121,7 @@ class _FileLock:
 
 
 def _by_sqlite(path: Path) -> Callable[[], None]:
-    """SQLite knows how to lock on every system. Windows refuses to remove a file that somebody has open."""
+    """Lock by SQLite, which can lock on every system. Windows refuses to remove a file that is open."""
     db = None
     try:
         db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)

@@ -35,14 +35,14 @@ class DaemonThreads(ThreadPoolExecutor):
         self._count = 0
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have it called. From one thread at a time. Raises RuntimeError where no thread can be started for it."""
+        """Queue a call. Call this from one thread at a time. Raises RuntimeError if no thread can be started."""
         future: Future[T] = Future()
 
         def work() -> None:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(fn(*args, **kwargs))
-                except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+                except BaseException as error:  # noqa: BLE001 - raised when the future is awaited
                     future.set_exception(error)
 
         # First a thread, then the work: work that is told to have failed must not be done.
@@ -62,7 +62,7 @@ class DaemonThreads(ThreadPoolExecutor):
             self._count += 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the threads go when they have done what there is; whatever was asked, nobody waits for them."""
+        """End the threads after the queued calls. Never waits for them, whatever ``wait`` says."""
         for _ in range(self._count):
             self._todo.put(None)
 
@@ -76,7 +76,7 @@ class DaemonThreads(ThreadPoolExecutor):
 
 async def in_thread(work: Callable[[], Any]) -> Any:
     """Run blocking work in a thread. A cancellation waits for its end: two threads must not use one file at once."""
-    # No task, as to_thread would be: all tasks are cancelled where a loop is closed, and the thread goes on.
+    # Not a task, as with to_thread: tasks are cancelled when their loop is closed, but a thread continues.
     thread = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
     try:
         return await asyncio.shield(thread)
@@ -86,7 +86,7 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 
 async def settled(task: asyncio.Future[Any]) -> bool:
-    """Wait for the end of a task, whatever comes; True where it has a result. For a caller that is being cancelled."""
+    """Wait for the end of a task, despite cancellations of the caller. Return True if the task has a result."""
     while not task.done():
         try:
             await asyncio.wait([task])
