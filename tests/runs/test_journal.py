@@ -223,13 +223,13 @@ def test_rows_of_one_outcome_leave_out_chunks_without_reading_them(tmp_path: Pat
 def test_users_may_be_claimed_while_ranges_are_iterated(path: Path) -> None:
     journal = make_run(path, (3, 3, 3))
     journal.write([event(ACCEPTED, 4, 5, 204)])
-    found = []
+    ranges = []
     for piece in journal.ranges({PENDING}):
-        found.append((piece.chunk, piece.start, piece.stop))
-        if len(found) == 2:
+        ranges.append((piece.chunk, piece.start, piece.stop))
+        if len(ranges) == 2:
             # Other workers claim users ahead, in this chunk and the next.
             journal.write([event(CLAIMED, 5, 6), event(CLAIMED, 6, 9), event(PENDING, 7, 8)])
-    assert found == [(0, 0, 3), (1, 3, 4), (2, 7, 8)]
+    assert ranges == [(0, 0, 3), (1, 3, 4), (2, 7, 8)]
     journal.close()
 
 

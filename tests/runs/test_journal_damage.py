@@ -27,9 +27,9 @@ def small_run(path: Path) -> object:
     journal = make_run(path, (3, 2, 1))
     for events in some_events():
         journal.write(events)
-    says = seen(journal)
+    before = seen(journal)
     journal.close()
-    return says
+    return before
 
 
 def large_run(path: Path) -> object:
@@ -42,12 +42,12 @@ def large_run(path: Path) -> object:
         state = (CLAIMED, UNKNOWN, PENDING)[number % 3]
         first = journal.first_user(number)
         journal.write([event(state, first, first + 1, None, f"reason {number % 5}")] * (number % 17 or 150))
-    says = seen(journal)
+    before = seen(journal)
     journal.close()
-    return says
+    return before
 
 
-def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Sequence[bool] = (False, True)) -> bool:
+def judge(path: Path, damaged: bytes, before: object, *, label: object, modes: Sequence[bool] = (False, True)) -> bool:
     """Return True if the file was refused."""
     path.write_bytes(damaged)
     refused = False
@@ -58,7 +58,7 @@ def judge(path: Path, damaged: bytes, says: object, *, label: object, modes: Seq
             refused = error.path == str(path)
         else:
             try:
-                assert seen(journal) == says, label
+                assert seen(journal) == before, label
                 if write:
                     go_on(journal, path, label=label)
             finally:
@@ -71,10 +71,10 @@ def go_on(journal: Journal, path: Path, *, label: object) -> None:
     """Undetected damage must not spread when the run continues."""
     for _ in range(3):
         journal.write([event(CLAIMED, journal.users - 1, journal.users, resent=True)] * 8)
-    says = seen(journal)
+    before = seen(journal)
     journal.close()
     journal = Journal.open(path, write=False)
-    assert seen(journal) == says, label
+    assert seen(journal) == before, label
     journal.close()
 
 
@@ -83,65 +83,65 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, byte
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runfile, "PAGE", 512)
         path = tmp_path_factory.mktemp("small") / "a.run"
-        says = small_run(path)
-        yield path, path.read_bytes(), says
+        before = small_run(path)
+        yield path, path.read_bytes(), before
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, object]:
     path = tmp_path_factory.mktemp("large") / "a.run"
-    says = large_run(path)
-    return path, path.read_bytes(), says
+    before = large_run(path)
+    return path, path.read_bytes(), before
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_any_byte_of_a_small_file_may_change(step: int, small: tuple[Path, bytes, object]) -> None:
-    path, data, says = small
+    path, data, before = small
     draw = random.Random(SEED)
     refused = 0
     for place in range(0, len(data), step):
         changed = bytearray(data)
         changed[place] ^= draw.choice((0xFF, *(1 << bit for bit in range(8))))
-        refused += judge(path, bytes(changed), says, label=(place, changed[place]), modes=[place % 2 == 0])
+        refused += judge(path, bytes(changed), before, label=(place, changed[place]), modes=[place % 2 == 0])
     # The rest of the page is empty.
     assert refused > len(data) / step / 4
 
 
 def test_any_bit_of_the_files_head_may_change(small: tuple[Path, bytes, object]) -> None:
-    path, data, says = small
+    path, data, before = small
     for place in range(100):
         for bit in range(8):
             changed = bytearray(data)
             changed[place] ^= 1 << bit
-            judge(path, bytes(changed), says, label=(place, bit))
+            judge(path, bytes(changed), before, label=(place, bit))
 
 
 def test_a_small_file_may_end_anywhere(small: tuple[Path, bytes, object]) -> None:
-    path, data, says = small
+    path, data, before = small
     for size in range(0, len(data), 7):
-        assert judge(path, data[:size], says, label=size)
+        assert judge(path, data[:size], before, label=size)
 
 
 def test_any_byte_of_a_large_file_may_change(large: tuple[Path, bytes, object]) -> None:
-    path, data, says = large
+    path, data, before = large
     draw = random.Random(SEED)
     heads = [page + place for page in range(0, len(data), runfile.PAGE) for place in range(8)]
     places = draw.sample(heads, 120) + draw.sample(range(len(data)), 180)
     for place in places:
         changed = bytearray(data)
         changed[place] ^= draw.choice((0xFF, *(1 << bit for bit in range(8))))
-        judge(path, bytes(changed), says, label=(place, changed[place]), modes=[draw.random() < 0.5])
+        judge(path, bytes(changed), before, label=(place, changed[place]), modes=[draw.random() < 0.5])
 
 
 def test_a_large_file_may_end_anywhere(large: tuple[Path, bytes, object]) -> None:
-    path, data, says = large
+    path, data, before = large
     draw = random.Random(SEED)
     for size in [*range(runfile.PAGE, len(data), 10 * runfile.PAGE), *draw.sample(range(len(data)), 40)]:
-        assert judge(path, data[:size], says, label=size)
+        assert judge(path, data[:size], before, label=size)
 
 
 def test_pages_may_be_lost_or_swapped(large: tuple[Path, bytes, object]) -> None:
-    path, data, says = large
+    path, data, before = large
     draw = random.Random(SEED)
     pages = [data[start : start + runfile.PAGE] for start in range(0, len(data), runfile.PAGE)]
     for _ in range(40):
@@ -149,8 +149,8 @@ def test_pages_may_be_lost_or_swapped(large: tuple[Path, bytes, object]) -> None
         swapped, zeroed = list(pages), list(pages)
         swapped[one], swapped[other] = pages[other], pages[one]
         zeroed[one] = bytes(runfile.PAGE)
-        assert judge(path, b"".join(swapped), says, label=(one, other))
-        assert judge(path, b"".join(zeroed), says, label=one)
+        assert judge(path, b"".join(swapped), before, label=(one, other))
+        assert judge(path, b"".join(zeroed), before, label=one)
 
 
 LOST = {
@@ -328,7 +328,7 @@ def test_the_check_on_opening_reads_in_bounded_steps(tmp_path: Path, monkeypatch
     monkeypatch.setattr(journal_module, "PLAN_ROWS", 2)
     monkeypatch.setattr(journal_module, "LOG_ROWS", 2)
     path = tmp_path / "a.run"
-    says = large_run(path)
+    before = large_run(path)
     most = 0
     plain = runfile.RunFile.read
 
@@ -340,5 +340,5 @@ def test_the_check_on_opening_reads_in_bounded_steps(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(runfile.RunFile, "read", read)
     journal = Journal.open(path, write=False)
-    assert (seen(journal), most) == (says, 2)
+    assert (seen(journal), most) == (before, 2)
     journal.close()

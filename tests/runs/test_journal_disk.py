@@ -49,15 +49,15 @@ class Faulty:
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> list[Faulty]:
     """The connections, newest last."""
-    made: list[Faulty] = []
+    connections: list[Faulty] = []
     plain = runfile._connect
 
     def connect(place: runfile.RunFilePath | None, uri: str) -> Faulty:
-        made.append(Faulty(plain(place, uri)))
-        return made[-1]
+        connections.append(Faulty(plain(place, uri)))
+        return connections[-1]
 
     monkeypatch.setattr(runfile, "_connect", connect)
-    return made
+    return connections
 
 
 def error_of(name: str) -> sqlite3.OperationalError:
@@ -83,7 +83,7 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(
     tmp_path: Path, faulty: list[Faulty], statement: str, name: str, words: str
 ) -> None:
     journal = make_run(tmp_path / "a.run")
-    says = seen(journal)
+    content = seen(journal)
     faulty[-1].fault = statement, error_of(name)
     with pytest.raises(RunFileError, match=words) as caught:
         journal.write([CLAIM])
@@ -97,10 +97,10 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(
             journal.write([CLAIM])
         assert again.value is not caught.value
     assert faulty[-1].executed == []
-    assert seen(journal) == says
+    assert seen(journal) == content
     journal.close()
     journal = Journal.open(tmp_path / "a.run", write=True)
-    assert seen(journal) == says
+    assert seen(journal) == content
     journal.close()
 
 
@@ -163,9 +163,9 @@ def test_a_failed_creation_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.Mo
     plain = runfile._connect
 
     def connect(place: runfile.RunFilePath | None, uri: str) -> Faulty:
-        made = Faulty(plain(place, uri))
-        made.fault = statement, error_of("SQLITE_FULL")
-        return made
+        connection = Faulty(plain(place, uri))
+        connection.fault = statement, error_of("SQLITE_FULL")
+        return connection
 
     with monkeypatch.context() as patch:
         patch.setattr(runfile, "_connect", connect)
@@ -194,13 +194,13 @@ def test_a_file_that_can_not_grow_keeps_every_committed_write(tmp_path: Path) ->
             for _ in range(1000):
                 journal.write(events)
         written = journal._seq
-        says = seen(journal)
+        content = seen(journal)
     with pytest.raises(RunFileError):
         journal.write(events)
     journal.close()
     assert written > 1
     journal = Journal.open(path, write=True)
-    assert (journal._seq, seen(journal)) == (written, says)
+    assert (journal._seq, seen(journal)) == (written, content)
     journal.close()
 
 
@@ -222,10 +222,10 @@ try:
             written += 1
         except RunFileError as error:
             errors.append(str(error))
-    says = seen(journal)
+    content = seen(journal)
     journal.close()
     journal = Journal.open(folder / "a.run", write=False)
-    assert journal._seq == written and seen(journal) == says
+    assert journal._seq == written and seen(journal) == content
     journal.close()
     try:
         Journal.create(folder / "b.run", journal.header)

@@ -40,13 +40,13 @@ class Expected:
 
     def __init__(self, folder: Path) -> None:
         self.journal = plan(folder / "expected.run", durable=False)
-        self.says = [seen(self.journal)]
+        self.contents = [seen(self.journal)]
 
     def after(self, commits: int) -> object:
-        while len(self.says) <= commits:
-            self.journal.write(events_of(len(self.says) - 1))
-            self.says.append(seen(self.journal))
-        return self.says[commits]
+        while len(self.contents) <= commits:
+            self.journal.write(events_of(len(self.contents) - 1))
+            self.contents.append(seen(self.journal))
+        return self.contents[commits]
 
 
 def commits_in(journal: Journal) -> int:
@@ -98,9 +98,9 @@ def judge_alone(path: Path, expected: Expected, commits: int) -> None:
 
 @pytest.mark.parametrize("write", [False, True])
 def test_a_half_done_commit_is_rolled_back(tmp_path: Path, write: bool) -> None:
-    says = leave_half_done(tmp_path / "a.run")
+    content = leave_half_done(tmp_path / "a.run")
     journal = Journal.open(tmp_path / "a.run", write=write)
-    assert seen(journal) == says
+    assert seen(journal) == content
     journal.close()
 
 

@@ -197,14 +197,14 @@ def test_a_file_without_read_access_is_named(folder: Path, write: bool) -> None:
 
 
 def test_a_rollback_without_write_access_is_named(folder: Path) -> None:
-    says = leave_half_done(folder / "a.run")
+    content = leave_half_done(folder / "a.run")
     (folder / "a.run").chmod(0o400)
     with nobody(folder):
         with pytest.raises(RunFileError, match="its writer was killed: open it once with write access"):
             Journal.open(folder / "a.run", write=False)
         (folder / "a.run").chmod(0o600)
         journal = Journal.open(folder / "a.run", write=False)
-        assert seen(journal) == says
+        assert seen(journal) == content
         journal.close()
 
 

@@ -73,13 +73,13 @@ def test_a_truncated_run_file_is_refused_and_nothing_is_sent(half_sent: bytes, t
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_flipped_bit_is_refused_or_makes_no_difference(part: int, half_sent: bytes, tmp_path: Path) -> None:
-    dice, told = random.Random(part), Counter[str]()
+    dice, results = random.Random(part), Counter[str]()
     used = [place for place, byte in enumerate(half_sent) if byte]
     for place in [*dice.sample(used, 60), *dice.sample(range(len(half_sent)), 20)]:
         damaged = bytearray(half_sent)
         damaged[place] ^= 1 << dice.randrange(8)
-        told[resume_damaged(bytes(damaged), tmp_path / "run")] += 1
-    assert told["refused"] > 50
+        results[resume_damaged(bytes(damaged), tmp_path / "run")] += 1
+    assert results["refused"] > 50
 
 
 def test_an_intact_run_file_is_not_refused(half_sent: bytes, tmp_path: Path) -> None:

@@ -374,12 +374,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @virtual
 async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it() -> None:
     stop, slow = asyncio.Event(), Slow()
-    told: list[Progress] = []
+    readings: list[Progress] = []
     async with client_of(FakeService()) as client:
         asyncio.get_running_loop().call_later(35.0, stop.set)
-        report = await client.broadcast(slow.ids(), MESSAGE, stop=stop, on_progress=told.append)
+        report = await client.broadcast(slow.ids(), MESSAGE, stop=stop, on_progress=readings.append)
     assert (slow.given, slow.closed, report.stopped_by) == (4, True, "asked")
-    assert told
+    assert readings
 
 
 @pytest.mark.usefixtures("impatient")

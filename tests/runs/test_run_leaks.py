@@ -89,7 +89,7 @@ async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    path, told, users = tmp_path / "run", list[Any](), 3_000
+    path, outputs, users = tmp_path / "run", list[Any](), 3_000
     message = {"title": {"en": "Secret spring"}}
     async with KillService(users, seed=6, faults=ROUGH, culprits=frozenset({7, 1500})) as service:
         client = AsyncPushClient(
@@ -98,7 +98,7 @@ async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
             batching=Batching(max_users=20),
             retry=QUICK,
             limits=Limits(in_flight=8),
-            on_event=lambda event: told.append(repr(event)),
+            on_event=lambda event: outputs.append(repr(event)),
         )
         async with client:
             asyncio.get_running_loop().set_debug(True)
@@ -110,19 +110,19 @@ async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
                     custom_fields={"code": "Secret code"},
                     on_unknown=on_unknown,
                     stop_policy=NO_BRAKE,
-                    on_progress=lambda progress: told.append(repr(progress)),
+                    on_progress=lambda progress: outputs.append(repr(progress)),
                 )
             with closing(Journal.open(path, write=False)) as journal:
-                told += [repr(report), repr(client), repr(journal)]
+                outputs += [repr(report), repr(client), repr(journal)]
             with pytest.raises(BroadcastError) as caught:
                 report.raise_for_failures()
-            told += [str(caught.value), repr(caught.value), f"{caught.value.args}"]
+            outputs += [str(caught.value), repr(caught.value), f"{caught.value.args}"]
             for other in ({"title": {"en": "Secret other"}}, message):
                 with pytest.raises(RunFileError) as refused:
                     await client.broadcast(names(users), other, run=path)
-                told += [str(refused.value), repr(refused.value)]
-            told += [f"{row.reason} {row!r}" for row in report.rows()]
-    text = "\n".join([caplog.text, *told])
+                outputs += [str(refused.value), repr(refused.value)]
+            outputs += [f"{row.reason} {row!r}" for row in report.rows()]
+    text = "\n".join([caplog.text, *outputs])
     assert len(service.fates) >= 8, "it was rough"
     for secret in ("person-", "Secret", KEY):
         assert secret not in text

@@ -159,13 +159,13 @@ async def test_a_throttled_run_claims_no_more_requests_than_slots(trouble: Calla
 
 @virtual
 async def test_progress_reports_a_pause(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    readings: list[Progress] = []
     await ride(
         tmp_path / "run",
         lambda request, now: answer(429, {"Retry-After": "30"}) if 0.5 <= now < 60.0 else answer(),
-        on_progress=told.append,
+        on_progress=readings.append,
     )
-    paused = [each for each in told if each.paused > 0]
+    paused = [each for each in readings if each.paused > 0]
     assert {each.stage for each in paused} == {"waiting"}
     assert len(paused) >= 100, "twice a second"
     assert all(0 < each.paused <= 31.0 for each in paused)

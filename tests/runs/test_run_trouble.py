@@ -348,9 +348,9 @@ async def test_a_commit_that_fails_unexpectedly_ends_the_run_too(
 
 @virtual
 async def test_no_user_is_claimed_after_a_split_that_was_given_up() -> None:
-    told: list[Progress] = []
+    readings: list[Progress] = []
     async with client_of(FakeService(then=answer(400)), batching=TEN) as client:
-        report = await client.broadcast(names(100), MESSAGE, stop_policy=NO_BRAKE, on_progress=told.append)
-    assert (report.rejected, told[-1].rejected) == (100, 100)
-    assert min(each.in_flight for each in told) >= 0
-    assert (told[-1].in_flight, told[-1].unknown) == (0, 0)
+        report = await client.broadcast(names(100), MESSAGE, stop_policy=NO_BRAKE, on_progress=readings.append)
+    assert (report.rejected, readings[-1].rejected) == (100, 100)
+    assert min(each.in_flight for each in readings) >= 0
+    assert (readings[-1].in_flight, readings[-1].unknown) == (0, 0)

@@ -211,7 +211,7 @@ async def test_each_request_has_its_own_message(run: Path | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "expected"),
     [
         ({"userIds": ["a"]}, r"number 1: \$.message is missing"),
         (PushRequest(message=MESSAGE), r"number 1: \$.userIds is missing"),
@@ -222,10 +222,10 @@ async def test_each_request_has_its_own_message(run: Path | None) -> None:
     ],
 )
 @virtual
-async def test_bad_requests_are_found_before_anything_is_sent(bad: Any, told: str) -> None:
+async def test_bad_requests_are_found_before_anything_is_sent(bad: Any, expected: str) -> None:
     service = FakeService()
     async with client_of(service) as client:
-        with pytest.raises(ValidationError, match=told):
+        with pytest.raises(ValidationError, match=expected):
             await client.send_each([bad])
     assert service.sent == []
 
@@ -547,7 +547,7 @@ async def test_a_finished_run_is_not_sent_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"message": {"title": {"en": "Other"}}}, "another message"),
         ({"custom_fields": {"a": 2}}, "another message or other custom_fields"),
@@ -558,13 +558,13 @@ async def test_a_finished_run_is_not_sent_again(tmp_path: Path) -> None:
     ],
 )
 @virtual
-async def test_another_broadcast_is_refused_on_the_same_file(change: Any, told: str, tmp_path: Path) -> None:
+async def test_another_broadcast_is_refused_on_the_same_file(change: Any, expected: str, tmp_path: Path) -> None:
     service = FakeService()
     async with client_of(service) as client:
         await client.broadcast(users(8), MESSAGE, run=tmp_path / "run")
     before = (tmp_path / "run").read_bytes()
     async with client_of(service, **({"base_url": change["base_url"]} if "base_url" in change else {})) as client:
-        with pytest.raises(RunFileError, match=told) as caught:
+        with pytest.raises(RunFileError, match=expected) as caught:
             await client.broadcast(
                 users(8),
                 change.get("message", MESSAGE),
@@ -606,17 +606,17 @@ async def test_closing_without_a_drain_leaves_requests_in_flight_unknown(tmp_pat
 
 @virtual
 async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
-    told: list[Progress] = []
+    readings: list[Progress] = []
     service = FakeService(answer(429, {"Retry-After": "5"}), then=answer(after=1.0))
     async with client_of(service, batching=SMALL, limits=Limits(in_flight=1)) as client:
-        await client.broadcast(users(40), MESSAGE, on_progress=told.append)
-    assert {each.stage for each in told} == {"planning", "sending", "waiting"}
-    assert [each.accepted for each in told] == sorted(each.accepted for each in told)
-    assert (told[-1].accepted, told[-1].planned) == (40, 40)
-    assert {each.unknown for each in told} == {0}, "what is on its way is not unknown yet"
-    assert {each.in_flight for each in told} == {0, 4}
-    assert any(each.paused > 0 for each in told)
-    assert any(each.rate == pytest.approx(4.0, rel=0.3) and each.eta for each in told)
+        await client.broadcast(users(40), MESSAGE, on_progress=readings.append)
+    assert {each.stage for each in readings} == {"planning", "sending", "waiting"}
+    assert [each.accepted for each in readings] == sorted(each.accepted for each in readings)
+    assert (readings[-1].accepted, readings[-1].planned) == (40, 40)
+    assert {each.unknown for each in readings} == {0}, "what is on its way is not unknown yet"
+    assert {each.in_flight for each in readings} == {0, 4}
+    assert any(each.paused > 0 for each in readings)
+    assert any(each.rate == pytest.approx(4.0, rel=0.3) and each.eta for each in readings)
 
 
 @virtual
@@ -717,13 +717,13 @@ async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
 @pytest.mark.parametrize("count", [2000, 25_000])
 @virtual
 async def test_blocks_of_an_async_iterable_are_planned_one_by_one(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Progress] = []
+    readings: list[Progress] = []
     service = FakeService()
     monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
     async with client_of(service) as client:
-        report = await client.broadcast(_async(users(count)), MESSAGE, on_progress=told.append)
+        report = await client.broadcast(_async(users(count)), MESSAGE, on_progress=readings.append)
     judge(report, service, users(count))
-    assert sum(each.stage == "planning" for each in told) == 1
+    assert sum(each.stage == "planning" for each in readings) == 1
 
 
 @virtual

@@ -102,7 +102,7 @@ async def begin(client: AsyncPushClient, world: World, life: Life, path: Path, *
 
 async def live(world: World, life: Life, path: Path, books: Books) -> Path:
     """Run one life and judge it. Return the path of the run afterwards."""
-    service, stop, told = Service(world, life.faults), asyncio.Event(), list[Progress]()
+    service, stop, readings = Service(world, life.faults), asyncio.Event(), list[Progress]()
     client = client_of(
         service,
         batching=world.batching,
@@ -110,7 +110,7 @@ async def live(world: World, life: Life, path: Path, books: Books) -> Path:
         rate=life.rate,
         retry=RetryPolicy.safe(throttle_delay=0.3),
     )
-    running = asyncio.ensure_future(begin(client, world, life, path, on_progress=told.append, stop=stop))
+    running = asyncio.ensure_future(begin(client, world, life, path, on_progress=readings.append, stop=stop))
     sends = [asyncio.ensure_future(client.send(f"other-{number}", MESSAGE)) for number in range(life.sends)]
     moment = asyncio.ensure_future(come(service, life))
     await asyncio.wait([running, moment], return_when="FIRST_COMPLETED")
@@ -142,7 +142,7 @@ async def live(world: World, life: Life, path: Path, books: Books) -> Path:
         books.enter(service)
     books.resent = books.resent or life.on_unknown == "resend"
     books.unsettled += killed * life.in_flight
-    judge_life(path, life, books, told, None if killed else running)
+    judge_life(path, life, books, readings, None if killed else running)
     return path
 
 
@@ -163,7 +163,7 @@ def kill(path: Path) -> Path:
     return left
 
 
-def judge_life(path: Path, life: Life, books: Books, told: list[Progress], running: Any) -> None:
+def judge_life(path: Path, life: Life, books: Books, readings: list[Progress], running: Any) -> None:
     """Check that the run file is correct and complete."""
     if not is_planned(path):
         assert running is None or life.end in ("cancel", "stop", "close", "close at once"), "not planned"
@@ -173,7 +173,7 @@ def judge_life(path: Path, life: Life, books: Books, told: list[Progress], runni
     books.plan = books.plan or Plan(path)
     history = judge(path, books.plan, report, books.pushes, hold=not books.resent, every=True)
     judge_doubt(history, books.plan, books)
-    for each in told:
+    for each in readings:
         counts = (each.accepted, each.rejected, each.unknown, each.not_sent, each.in_flight)
         assert sum(counts) == each.planned
         assert min(counts) >= 0, counts
