@@ -16,8 +16,9 @@ request
     One body for the service. A batch becomes one request, or several if it is too large or was rejected:
     ``splitting`` decides, ``_io.batch_sender`` sends the parts.
 attempt
-    One try of a request. ``_io.sender`` makes attempts under deadlines and the retry budget; ``policy`` decides on
-    retries and delays, ``_io.retrying`` runs the loop. A stale connection is replaced within an attempt.
+    One try of a request, with the method and path of ``operations``. ``_io.sender`` makes attempts under deadlines and
+    the retry budget; ``policy`` decides on retries and delays, ``_io.retrying`` runs the loop. A stale connection is
+    replaced within an attempt.
 evidence
     Facts of one attempt: bytes written, status, failure. ``_io.transport`` and ``_io.fast_post`` record them, and
     nothing changes them afterwards.

@@ -1,4 +1,4 @@
-"""Which URLs, keys, headers and proxies are taken: the tables of facts D 2 to 6."""
+"""Checks of URLs, keys, headers and proxies."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_base_url_is_taken_without_its_trailing_slash(given_url, taken):
         "https://push.0X7f",
     ],
 )
-def test_a_base_url_that_is_not_a_plain_absolute_one_is_refused_also_with_allow_insecure(url):
+def test_a_base_url_that_is_not_absolute_is_rejected_even_with_allow_insecure(url):
     for allow_insecure in (False, True):
         with pytest.raises(ConfigurationError, match="base_url"):
             check_base_url(url, allow_insecure=allow_insecure)
@@ -218,7 +218,7 @@ def test_any_other_key_is_refused_and_never_quoted(key):
     assert "X-Evil" not in f"{caught.value!r} {caught.value}"
 
 
-def test_a_key_is_sent_as_it_is_and_shown_nowhere():
+def test_a_key_is_sent_unchanged_and_never_shown():
     key = check_key(KEY)
     assert str.encode(key) == KEY.encode()
     assert len(key) == len(KEY)
@@ -237,7 +237,7 @@ def test_a_traceback_with_locals_shows_no_sealed_key():
     assert KEY not in told
 
 
-def test_a_callable_and_none_are_not_sealed_and_what_is_no_text_becomes_one_that_no_check_takes():
+def test_a_callable_and_none_are_not_redacted_and_other_types_become_a_str_that_every_check_rejects():
     assert redacted(object) is object
     assert redacted(None) is None
     assert redacted(KEY) == KEY

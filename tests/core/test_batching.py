@@ -1,4 +1,4 @@
-"""The merging of calls."""
+"""Merging of calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_calls_of_equal_content_meet():
     [content(b'{"title":"y"}'), content(custom_fields=b"{}"), content(options=1)],
     ids=["message", "custom fields", "options"],
 )
-def test_calls_whose_content_differs_never_meet(other):
+def test_calls_with_different_content_never_share_a_batch(other):
     open_batches = batches()
     first, _ = join(open_batches, content(), call("a"))
     second, is_new = join(open_batches, other, call("b"))
@@ -95,14 +95,14 @@ def test_a_plain_tuple_does_for_a_content_that_is_there():
 
 
 @pytest.mark.parametrize("refused", [("c", "d", "e"), ("a", "c")], ids=["no room", "a user that is there"])
-def test_a_batch_that_refused_a_call_takes_nobody_in(refused):
+def test_a_batch_that_refused_a_call_is_closed(refused):
     open_batches = batches(max_users=4)
     join(open_batches, content(), call("a", "b"))
     assert open_batches.join(content(), call(*refused)) is None
     assert open_batches.join(content(), call("f")) is None
 
 
-def test_a_batch_that_was_closed_takes_nobody_in():
+def test_no_call_joins_a_closed_batch():
     open_batches = batches()
     first, _ = join(open_batches, content(), call("a"))
     close(open_batches, first)
@@ -112,7 +112,7 @@ def test_a_batch_that_was_closed_takes_nobody_in():
     assert join(open_batches, content(), call("c")) == (second, False)
 
 
-def test_a_batch_alone_takes_nobody_in_and_keeps_the_open_one_open():
+def test_no_call_joins_a_separate_batch_and_the_open_batch_stays_open():
     open_batches = batches()
     first, _ = join(open_batches, content(), call("a"))
     lone = open_batches.open(content(), call("b"), is_joinable=False)
@@ -131,7 +131,7 @@ def test_a_batch_is_full_at_max_users_and_then_closed_to_more():
     assert batch.is_full
 
 
-def test_a_call_over_max_bytes_by_its_message_alone_travels_alone():
+def test_a_call_over_max_bytes_by_its_message_gets_its_own_request():
     open_batches = batches(max_bytes=100)
     large = content(b'{"title":"%b"}' % (b"x" * 200))
     batch, _ = join(open_batches, large, call("a"))
@@ -169,7 +169,7 @@ def test_a_setting_below_what_was_learned_stays_the_bound():
     assert batch.is_full
 
 
-def test_who_leaves_makes_room_and_may_come_again():
+def test_a_removed_call_makes_room_and_its_users_may_join_again():
     open_batches = batches(max_users=3)
     leaver = call("b")
     batch, _ = join(open_batches, content(), call("a"))
@@ -179,7 +179,7 @@ def test_who_leaves_makes_room_and_may_come_again():
     assert join(open_batches, content(), call("b")) == (batch, False)
 
 
-def test_who_leaves_before_company_came_leaves_an_empty_batch_of_the_frames_size():
+def test_removing_the_only_call_leaves_an_empty_batch_of_the_size_of_its_frame():
     only = call("a", "b")
     batch, _ = join(batches(), content(), only)
     assert batch.size > batch.frame

@@ -1,4 +1,4 @@
-"""The retry budget: step by step, as a state machine's bounds, and in the outages of facts A.2."""
+"""The retry budget: step by step, its bounds as a state machine, and simulated outages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_tokens_stay_in_bounds_and_retries_are_paid_for(steps):
 
 
 def simulate(failing: float, *, requests: int, attempts: int = 4) -> tuple[float, float]:
-    """The load (attempts per request), and the share that was accepted in the end."""
+    """Return the load (attempts per request) and the share of accepted requests."""
     draw = random.Random(4711).random
     budget = RetryBudget()
     sent = accepted = 0

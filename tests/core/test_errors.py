@@ -1,4 +1,4 @@
-"""From a verdict to the error a caller gets: its class, words and data, and that it leaks nothing."""
+"""The exception for a verdict: class, text and data, without user ids or texts of the service."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refused(status: int, **more) -> Verdict:
     return Verdict(outcome=REJECTED, attempts=(attempt,), status=status, **more)
 
 
-# -- the tree: design, section 5 --------------------------------------------------------------------------------
+# -- the tree ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_every_error_survives_pickling_with_all_it_knows(kind, again):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_error_shows_whom_it_concerns(kind):
+def test_no_error_shows_user_ids(kind):
     error = full(kind)
     shown = f"{error} {error!r} {error.args}"
     assert not any(word in shown for word in ("4711", "slow down", "spring-1"))
@@ -134,7 +134,7 @@ def test_no_error_shows_whom_it_concerns(kind):
         (302, RejectedError),
     ],
 )
-def test_a_rejection_is_told_by_its_status(status, kind):
+def test_a_rejection_names_its_status(status, kind):
     headers = {"X-Trace": "1"}
     error = error_for(refused(status, headers=headers, body=b"no"), user_ids=("a", "b"))
     assert type(error) is kind
@@ -158,7 +158,7 @@ def test_a_rate_limit_without_retry_after_says_so():
 
 
 @pytest.mark.parametrize("failure", [Failure.PAUSED, Failure.DEADLINE, Failure.BUDGET, Failure.CLOSED])
-def test_a_call_that_could_not_wait_it_out_says_why_it_was_not_repeated(failure):
+def test_a_throttled_call_says_why_it_was_not_retried(failure):
     error = error_for(refused(429, retry_after=90.0, failure=failure))
     assert error.retry_after == 90.0
     assert str(error) == f"rejected: HTTP 429; not retried: {failure}"
@@ -205,18 +205,18 @@ def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library(
         ("https://\u202eevil.example/", ", a redirect:"),
     ],
 )
-def test_a_redirect_names_the_other_host_only(status, location, told):
+def test_a_redirect_names_only_the_other_host(status, location, told):
     text = str(error_for(refused(status, headers={"Location": location})))
     assert told in text
     assert "set base_url" in text
     assert not any(word in text for word in ("private", "token", "word", "8443", "\x1b"))
 
 
-def test_a_redirect_without_a_location_is_told_as_one():
+def test_a_redirect_without_a_location_is_called_a_redirect():
     assert "a redirect: not followed" in str(error_for(refused(307)))
 
 
-def test_a_location_without_a_redirect_is_not_told():
+def test_a_location_without_a_redirect_is_not_shown():
     text = str(error_for(refused(400, headers={"Location": "https://elsewhere.example"})))
     assert text == "rejected: HTTP 400"
 
@@ -231,7 +231,7 @@ def test_an_unknown_outcome_warns_of_a_second_push():
     assert str(error) == ("outcome unknown: HTTP 502; it may have been enqueued, so sending it again may push twice")
 
 
-def test_an_unknown_campaign_is_to_be_looked_up_by_an_id_that_is_not_told():
+def test_an_unknown_campaign_advises_a_look_up_without_showing_the_id():
     error = error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502), external_id="spring-1")
     assert (error.status, error.external_id) == (502, "spring-1")
     assert str(error) == (
@@ -239,7 +239,7 @@ def test_an_unknown_campaign_is_to_be_looked_up_by_an_id_that_is_not_told():
     )
 
 
-def test_of_several_attempts_the_last_doubtful_one_is_told():
+def test_of_several_attempts_the_last_unknown_attempt_is_named():
     attempts = (tried(UNKNOWN, 500), tried(UNKNOWN), tried(REJECTED, 429))
     error = error_for(Verdict(outcome=UNKNOWN, attempts=attempts, status=429))
     assert error.status is None
@@ -266,14 +266,14 @@ def test_a_deadline_while_others_wait_on_is_unknown_without_an_attempt():
         (None, NotSentError),
     ],
 )
-def test_what_was_never_sent_is_told_by_its_reason(failure, kind):
+def test_a_call_that_was_never_sent_names_the_reason(failure, kind):
     error = error_for(Verdict(outcome=NOT_SENT, failure=failure, retry_after=9.0), user_ids=("a",))
     assert type(error) is kind
     assert (error.outcome, error.user_ids, error.retry_after) == (NOT_SENT, ("a",), 9.0)
     assert str(error) == f"not sent: {failure or 'the call ended before its first attempt'}"
 
 
-def test_a_failed_connection_that_was_not_repeated_tells_both_reasons():
+def test_a_failed_connection_that_was_not_retried_names_both_reasons():
     last = tried(NOT_SENT, reason="the connection could not be opened (ClientConnectorError)")
     error = error_for(Verdict(outcome=NOT_SENT, attempts=(last, last), failure=Failure.BUDGET))
     assert str(error) == (
@@ -282,7 +282,7 @@ def test_a_failed_connection_that_was_not_repeated_tells_both_reasons():
     )
 
 
-def test_a_reason_is_not_told_twice():
+def test_a_reason_is_named_once():
     last = tried(NOT_SENT, reason=str(Failure.DEADLINE))
     assert str(error_for(Verdict(outcome=NOT_SENT, attempts=(last,), failure=Failure.DEADLINE))) == (
         "not sent: the deadline passed"
@@ -319,7 +319,7 @@ def part(outcome: Outcome, *users: str, started: float = 0.0) -> tuple[tuple[str
     return users, Verdict(outcome=outcome, attempts=(tried(outcome, 400, started=started),))
 
 
-def test_users_that_ended_differently_are_told_apart_in_the_order_they_were_given():
+def test_users_with_different_outcomes_are_listed_in_the_order_of_the_call():
     error = partial_error(["a", "b", "c", "d"], [part(REJECTED, "d", "b", started=2.0), part(ACCEPTED, "c", "a")])
     assert type(error) is PartialError
     assert list(error.outcomes.items()) == [("a", ACCEPTED), ("b", REJECTED), ("c", ACCEPTED), ("d", REJECTED)]
@@ -365,7 +365,7 @@ def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind):
+def test_only_not_sent_and_throttled_calls_are_retryable(kind):
     assert kind().retryable is (issubclass(kind, NotSentError) or kind is RateLimitedError)
     assert kind().retry_after is None
 
@@ -392,13 +392,13 @@ def test_what_was_never_sent_or_throttled_may_be_repeated_and_nothing_else(kind)
         ([LOST, THROTTLED], None, False),
     ],
 )
-def test_an_error_says_whether_the_same_call_may_be_repeated(attempts, failure, expected):
+def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected):
     error = error_for(verdict(*attempts, failure=failure), user_ids=("a",))
     assert error.retryable is expected
     assert pickle.loads(pickle.dumps(error)).retryable is expected
 
 
-def test_what_an_earlier_delivery_was_told_for_good_may_not_be_repeated():
+def test_a_recorded_rejection_is_not_retryable():
     assert not recorded_error(Verdict(outcome=REJECTED, status=429), user_ids=("a",)).retryable
     assert not recorded_error(Verdict(outcome=UNKNOWN), user_ids=("a",)).retryable
     assert not retryable(Verdict(outcome=REJECTED, status=400))
@@ -419,14 +419,14 @@ ACCEPTED_ONE = tried(ACCEPTED, 204)
         ([LOST, BAD], False, False),
     ],
 )
-def test_a_partial_call_may_be_repeated_where_that_pushes_nobody_twice(attempts, plain, with_a_key):
+def test_a_partial_call_is_retryable_if_that_pushes_no_user_twice(attempts, plain, with_a_key):
     users = "abc"[: len(attempts)]
     error = partial_error(users, [((user,), verdict(each)) for user, each in zip(users, attempts, strict=True)])
     again = pickle.loads(pickle.dumps(error))
     assert (error.retryable, error._open) == (again.retryable, again._open) == (plain, with_a_key)
 
 
-def test_a_partial_call_waits_for_the_longest_that_was_asked_of_those_who_may_be_repeated():
+def test_a_partial_call_has_the_longest_retry_after_of_its_retryable_parts():
     refused_for_good = verdict(tried(REJECTED, 400, retry_after=900.0))
     parts = [verdict(THROTTLED), verdict(tried(REJECTED, 429, retryable=True, retry_after=7.0)), refused_for_good]
     told = [*parts, verdict(UNSENT), verdict(ACCEPTED_ONE)]

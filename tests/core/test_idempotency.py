@@ -1,4 +1,4 @@
-"""The values of idempotency keys: the fingerprint of a payload, and the positions of its users."""
+"""Idempotency keys: the fingerprint of a payload, and the positions of its users."""
 
 from __future__ import annotations
 

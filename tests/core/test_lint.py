@@ -1,4 +1,4 @@
-"""Advice: each rule has a case that it speaks on; a good message hears nothing; nothing raises."""
+"""Lint rules: each rule finds its case, a good message has no problems, and nothing raises."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("change", "code", "path"), CASES)
-def test_each_rule_speaks_where_it_should(change, code, path):
+def test_each_rule_finds_its_case(change, code, path):
     assert (code, path) in told(GOOD | change)
 
 
@@ -108,7 +108,7 @@ def test_a_good_struct_hears_nothing():
     assert lint(PushRequest(user_ids=["a"], message=message)) == []
 
 
-def test_a_campaign_is_told_of_its_missing_external_id_and_of_its_message():
+def test_lint_of_a_campaign_covers_its_missing_external_id_and_its_message():
     campaign = CampaignRequest(schedule=Schedule(type="start_now", start_ts=-1), message=MobilePush(ttl=-1))
     assert told(campaign) >= {
         ("no-external-id", "$"),

@@ -1,4 +1,4 @@
-"""The structs: their repr, their freezing, their constants. What they become on the wire is in test_wire."""
+"""The models: repr, immutability, constants. Their encoding is in test_wire."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pushsdk._core.models import (
 SECRET = "Dear Jane Roe"
 MODELS = Model.__subclasses__()
 
-# Sections 2.3 and 2.5-2.8: the one value shown of each enumerated field.
+# The only value of each enumerated field in the interface document.
 SHOWN = {
     "MessageType": "MOBILE_PUSH",
     "Action": "DEFAULT",
@@ -47,7 +47,7 @@ def full() -> MobilePush:
 
 
 @pytest.mark.parametrize(("name", "value"), SHOWN.items())
-def test_a_constants_class_holds_the_one_value_the_interface_shows(name, value):
+def test_a_constants_class_has_the_value_of_the_interface_document(name, value):
     constants = {k: v for k, v in vars(getattr(models, name)).items() if not k.startswith("_")}
     assert constants == {value: value}
 

@@ -1,4 +1,4 @@
-"""The outcome table, what the evidence of one attempt is worth, and the join of a request's attempts."""
+"""The outcome table, judging the evidence of one attempt, and joining the attempts of a request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def evidence(**known) -> Evidence:
 
 
 def answered(status: int, **known) -> Evidence:
-    """An answer to a request that a real transport had written whole."""
+    """Return the evidence of a response to a request that a real transport had written whole."""
     whole = {"touched": True, "started_writing": True, "written": True, "body": b""}
     return evidence(**{**whole, "status": status, **known})
 
@@ -66,7 +66,7 @@ def test_a_status_is_read_by_the_table(statuses, outcome, retryable):
     assert {status: read(status) for status in statuses} == dict.fromkeys(statuses, (outcome, retryable))
 
 
-def test_a_503_with_a_valid_retry_after_is_a_refusal_to_be_repeated():
+def test_a_503_with_a_valid_retry_after_is_a_retryable_rejection():
     assert read(503, retry_after=0.0) == (REJECTED, True)
     assert read(503, retry_after=3.0, retry_on=frozenset()) == (REJECTED, True)
     assert read(503, retry_after=3.0, statuses={503: REJECTED}, retry_on=frozenset()) == (REJECTED, True)
@@ -86,7 +86,7 @@ def test_every_status_has_one_reading_and_only_a_2xx_is_accepted(status, retry_a
     assert not retryable or outcome is REJECTED
 
 
-def test_what_may_be_repeated_by_default_is_drawn_from_the_table():
+def test_the_statuses_retried_by_default_come_from_the_table():
     assert {408, 425, 429} == RETRYABLE
 
 
@@ -104,7 +104,7 @@ def test_what_may_be_repeated_by_default_is_drawn_from_the_table():
         ({}, 204, frozenset({204}), (ACCEPTED, False)),
     ],
 )
-def test_the_callers_own_reading_of_a_status_goes_before_the_table(told, status, retry_on, expected):
+def test_statuses_of_the_policy_override_the_table(told, status, retry_on, expected):
     assert read(status, statuses=told, retry_on=retry_on) == expected
 
 
@@ -153,21 +153,21 @@ def test_a_2xx_for_a_request_not_written_whole_is_unknown(status, told):
     assert judged(answered(status, written=False), statuses=told).outcome is UNKNOWN
 
 
-def test_a_status_that_the_caller_calls_accepted_needs_the_whole_request_too():
+def test_a_status_overridden_to_accepted_needs_the_whole_request_too():
     assert judged(answered(409, written=False), statuses={409: ACCEPTED}).outcome is UNKNOWN
     assert judged(answered(409), statuses={409: ACCEPTED}).outcome is ACCEPTED
 
 
-def test_the_callers_own_reading_holds_for_a_204_too():
+def test_statuses_of_the_policy_override_a_204_too():
     assert judged(answered(204), statuses={204: REJECTED}).outcome is REJECTED
 
 
-def test_a_refusal_before_the_request_was_written_whole_is_still_a_refusal():
+def test_a_rejection_before_the_request_was_written_whole_is_still_a_rejection():
     assert judged(answered(413, written=False)).outcome is REJECTED
 
 
 @pytest.mark.parametrize("status", [204, 200, 400, 408, 429, 500, 503])
-def test_an_answer_that_was_there_before_the_request_began_answers_nothing(status):
+def test_a_response_that_arrived_before_the_request_answers_nothing(status):
     stray = evidence(touched=True, reused=True, status=status, failure=Failure.STALE)
     before = repr(stray)
     attempt = judged(stray)
@@ -188,17 +188,17 @@ def test_after_the_first_byte_no_failure_proves_anything(failure):
 
 
 @pytest.mark.parametrize("failure", list(Failure))
-def test_before_the_first_byte_every_failure_is_not_sent_and_repeated_unless_it_needs_a_person(failure):
+def test_before_the_first_byte_every_failure_is_not_sent_and_retryable_unless_it_needs_a_fix(failure):
     attempt = judged(evidence(touched=True, failure=failure))
     assert (attempt.outcome, attempt.retryable) == (NOT_SENT, failure not in NEEDS_A_FIX)
 
 
 @pytest.mark.parametrize("failure", list(Failure))
-def test_an_exception_of_a_mock_is_unknown_but_for_those_of_the_connector(failure):
+def test_an_exception_of_a_mock_is_unknown_except_those_of_the_connector(failure):
     assert judged(evidence(failure=failure)).outcome is (NOT_SENT if failure in PROVES_UNSENT else UNKNOWN)
 
 
-def test_tls_and_certificate_failures_need_a_person():
+def test_tls_and_certificate_failures_need_a_fix():
     assert {Failure.TLS, Failure.CERTIFICATE} <= NEEDS_A_FIX <= PROVES_UNSENT | {Failure.SESSION}
 
 
@@ -225,7 +225,7 @@ def test_the_repr_of_evidence_quotes_nothing_of_the_answer():
 @given(
     st.booleans(), st.booleans(), st.booleans(), st.none() | st.integers(100, 599), st.none() | st.sampled_from(Failure)
 )
-def test_accepted_and_not_sent_are_only_ever_said_with_a_proof(touched, started, written, status, failure):
+def test_accepted_and_not_sent_need_a_proof(touched, started, written, status, failure):
     touched, started = touched or started or written, started or written
     attempt = judged(
         evidence(touched=touched, started_writing=started, written=written, status=status, failure=failure)
@@ -268,7 +268,7 @@ def test_one_accepted_attempt_makes_the_request_accepted(others):
 
 
 @given(st.lists(outcomes.filter(lambda outcome: outcome is not ACCEPTED)))
-def test_one_doubtful_attempt_leaves_a_doubt_on_what_was_not_accepted(others):
+def test_one_unknown_attempt_makes_the_request_unknown_unless_it_was_accepted(others):
     assert join([UNKNOWN, *others]) is UNKNOWN
 
 
@@ -276,7 +276,7 @@ def tried(*several: Outcome) -> list[Attempt]:
     return [Attempt(outcome=outcome, started=float(number)) for number, outcome in enumerate(several)]
 
 
-def test_a_verdict_joins_all_attempts_and_quotes_the_last_answer():
+def test_a_verdict_joins_all_attempts_and_has_the_last_response():
     left = answered(429, headers={"Retry-After": "2"}, retry_after=2.0, body=b"slow down")
     verdict = verdict_of(tried(UNKNOWN, REJECTED), left)
     assert verdict.outcome is UNKNOWN
@@ -285,7 +285,7 @@ def test_a_verdict_joins_all_attempts_and_quotes_the_last_answer():
     assert (verdict.retry_after, verdict.failure) == (2.0, None)
 
 
-def test_a_verdict_on_one_attempt_is_that_attempts():
+def test_the_verdict_on_one_attempt_has_its_outcome():
     assert [verdict_of(tried(outcome), Evidence()).outcome for outcome in Outcome] == list(Outcome)
 
 
@@ -294,7 +294,7 @@ def test_a_verdict_on_no_attempt_is_not_sent_for_the_reason_given():
     assert (verdict.outcome, verdict.attempts, verdict.failure) == (NOT_SENT, (), Failure.DEADLINE)
 
 
-def test_a_reason_of_ours_goes_before_the_failure_of_the_last_attempt():
+def test_a_failure_of_the_client_overrides_the_failure_of_the_last_attempt():
     left = evidence(touched=True, failure=Failure.REFUSED)
     assert verdict_of(tried(NOT_SENT), left).failure is Failure.REFUSED
     assert verdict_of(tried(NOT_SENT), left, Failure.BUDGET).failure is Failure.BUDGET

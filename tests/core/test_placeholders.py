@@ -1,4 +1,4 @@
-"""Placeholders of section 2.5."""
+"""Placeholders: make, find, fill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pushsdk._core.placeholders import (
     render,
 )
 
-# What looks like a placeholder and can't be parsed as one.
+# Malformed placeholders.
 MALFORMED = [
     "{{ name }}",
     "{{ name | there }}",
@@ -71,7 +71,7 @@ def test_a_refusal_does_not_show_the_text():
 
 
 @given(st.text(), st.text())
-def test_whatever_can_be_made_is_found_again(name, fallback):
+def test_every_placeholder_that_can_be_made_is_found(name, fallback):
     try:
         made = placeholder(name, fallback)
     except ValidationError:
@@ -119,7 +119,7 @@ def test_two_single_braces_around_a_placeholder_are_not_taken_for_double_ones():
         ({"name": r"\1\g<0>"}, r"Hi \1\g<0>"),
     ],
 )
-def test_a_value_is_filled_in_and_a_missing_one_takes_the_fallback(fields, text):
+def test_a_value_is_filled_in_and_a_missing_value_becomes_the_fallback(fields, text):
     assert render("Hi {{ name | 'there' }}", fields) == text
 
 

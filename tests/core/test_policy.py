@@ -1,4 +1,4 @@
-"""The settings: what each refuses, what the presets repeat, and how long the waits are."""
+"""Settings: rejected values, presets of the retry policy, and delays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THROTTLED = Attempt(outcome=REJECTED, status=429, retryable=True)
 BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 
 
-# -- what is refused --------------------------------------------------------------------------------------------
+# -- rejected values --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
@@ -75,7 +75,7 @@ def test_the_linger_is_a_number_from_0(value):
 
 
 @pytest.mark.parametrize("value", [[413], 413, None, {"413"}, {True}, {413.0}])
-def test_statuses_to_repeat_or_split_on_are_a_set_of_whole_numbers(value):
+def test_retry_on_and_split_on_are_sets_of_whole_numbers(value):
     with pytest.raises(ConfigurationError, match=r"Batching\.split_on must be a set of HTTP statuses"):
         Batching(split_on=value)
     with pytest.raises(ConfigurationError, match=r"RetryPolicy\.retry_on must be a set of HTTP statuses"):
@@ -83,13 +83,13 @@ def test_statuses_to_repeat_or_split_on_are_a_set_of_whole_numbers(value):
 
 
 @pytest.mark.parametrize("value", ["repeat", "RETRY", "", None, True, 1])
-def test_what_follows_an_unknown_is_one_of_three_words(value):
+def test_unknown_is_one_of_three_values(value):
     with pytest.raises(ConfigurationError, match=r"RetryPolicy\.unknown must be"):
         RetryPolicy(unknown=value)
 
 
 @pytest.mark.parametrize("value", ["block", "", None, True])
-def test_what_a_full_queue_does_is_one_of_two_words(value):
+def test_when_full_is_one_of_two_values(value):
     assert Limits(when_full="raise").when_full == "raise"
     with pytest.raises(ConfigurationError, match=r"Limits\.when_full must be 'wait' or 'raise'"):
         Limits(when_full=value)
@@ -134,7 +134,7 @@ def test_a_reading_of_statuses_that_is_no_mapping_is_a_configuration_error(value
 # -- values -----------------------------------------------------------------------------------------------------
 
 
-def test_the_defaults_are_the_designs():
+def test_the_defaults_are_those_of_aws_and_grpc():
     policy = RetryPolicy()
     assert (
         policy.max_attempts,
@@ -207,7 +207,7 @@ def test_settings_pickle_and_are_checked_when_a_field_is_replaced(value):
         msgspec.structs.replace(value, **{name: -1})
 
 
-# -- what is repeated -------------------------------------------------------------------------------------------
+# -- retries ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_settings_pickle_and_are_checked_when_a_field_is_replaced(value):
         (RetryPolicy.at_least_once(), True, True),
     ],
 )
-def test_an_unknown_is_repeated_by_those_presets_only_that_say_so(policy, collapsible, repeats_unknown):
+def test_an_unknown_is_retried_only_by_the_presets_that_say_so(policy, collapsible, repeats_unknown):
     for marked in (False, True):
         unknown = Attempt(outcome=UNKNOWN, retryable=marked)
         assert policy.should_retry(unknown, collapsible=collapsible) is repeats_unknown
@@ -231,7 +231,7 @@ def test_an_unknown_is_repeated_by_those_presets_only_that_say_so(policy, collap
 
 @pytest.mark.parametrize("policy", [RetryPolicy.safe(), RetryPolicy.collapsible(), RetryPolicy.at_least_once()])
 @pytest.mark.parametrize("outcome", [REJECTED, NOT_SENT])
-def test_anything_else_is_repeated_where_the_table_marks_it(policy, outcome):
+def test_other_outcomes_are_retried_if_the_table_says_so(policy, outcome):
     assert policy.should_retry(Attempt(outcome=outcome, retryable=True), collapsible=False)
     assert not policy.should_retry(Attempt(outcome=outcome, retryable=False), collapsible=True)
 
@@ -250,12 +250,12 @@ def test_none_makes_one_attempt():
         ({"retry_on": {429}, "statuses": {429: UNKNOWN}}, "429 does not mean REJECTED"),
     ],
 )
-def test_a_status_that_would_not_be_repeated_all_the_same_is_refused(settings, words):
+def test_a_status_in_retry_on_must_mean_rejected(settings, words):
     with pytest.raises(ConfigurationError, match=words):
         RetryPolicy.safe(**settings)
 
 
-def test_what_means_rejected_may_be_repeated_and_the_default_goes_with_every_reading():
+def test_a_status_that_means_rejected_may_be_in_retry_on_and_the_default_fits_all_statuses():
     assert RetryPolicy.safe(retry_on={401, 500}, statuses={500: REJECTED}).retry_on == {401, 500}
     assert RetryPolicy.safe(statuses={429: UNKNOWN, 500: REJECTED}).retry_on == {408, 425, 429}
 
@@ -267,7 +267,7 @@ def test_tenacitys_strategies_are_carried_and_not_looked_into():
     assert policy.unknown == "raise"
 
 
-# -- how long is waited -----------------------------------------------------------------------------------------
+# -- delays -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""When the next request may start: the service's pause, the fixed and the adaptive rate, the Retry-After parser."""
+"""Delays before the next request: pauses, fixed rates, the adaptive rate, and parsing Retry-After."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def test_whole_seconds_come_back_as_they_are(seconds):
     assert parse(str(seconds)) == seconds
 
 
-# -- the gate ---------------------------------------------------------------------------------------------------
+# -- the limiter ------------------------------------------------------------------------------------------------
 
 
 def may_start(gate: RateLimiter, now: float) -> bool:
     return gate.delay(now) <= 0
 
 
-def test_a_gate_without_rates_is_open_whatever_has_started():
+def test_a_limiter_without_rates_never_delays():
     gate = RateLimiter(Rate())
     for _ in range(1000):
         gate.charge(5.0, 1000)
@@ -143,7 +143,7 @@ def test_a_request_is_paid_for_by_the_wait_of_the_next():
     assert gate.delay(10.25) == 0.25
 
 
-def test_users_are_paid_for_by_their_number_and_a_large_request_still_leaves():
+def test_users_are_charged_by_number_and_a_large_request_is_still_sent():
     gate = RateLimiter(Rate(users_per_second=100))
     gate.charge(10.0, 500)
     assert gate.delay(10.0) == pytest.approx(5.0)
@@ -202,14 +202,14 @@ def test_over_any_stretch_no_more_starts_than_the_rates_allow(per_request, per_u
 
 
 def busy_second(count: int, *, until: float = 10.0) -> RateLimiter:
-    """A gate through which so many requests went in the second before."""
+    """Return a limiter after so many requests in the last second."""
     gate = RateLimiter(Rate())
     for number in range(count):
         gate.charge(until - 1 + number / count, 1)
     return gate
 
 
-def test_before_the_first_throttle_nothing_is_held_back():
+def test_before_the_first_throttle_nothing_is_delayed():
     gate = busy_second(10_000)
     assert gate.rate(10.0) is None
     assert may_start(gate, 10.0)
@@ -275,7 +275,7 @@ def test_one_throttle_does_not_pace_a_client_with_few_starts_below_what_it_begin
     assert min(gate.rate(10.0 + seconds) for seconds in range(30)) == pytest.approx(0.8 * BEGIN_AT_LEAST)
 
 
-def test_the_rate_grows_by_a_fixed_amount_is_back_after_10_s_and_after_30_nothing_is_held_back():
+def test_the_rate_grows_by_a_fixed_amount_is_back_after_10_s_and_off_after_30_s():
     gate = busy_second(1000)
     gate.throttled(9.99, 10.0)
     rates = [gate.rate(10.0 + seconds) for seconds in (0, 5, 10, 20, 29.999)]
@@ -286,7 +286,7 @@ def test_the_rate_grows_by_a_fixed_amount_is_back_after_10_s_and_after_30_nothin
     assert gate.delay(40.0) <= 0
 
 
-def test_it_rises_from_the_end_of_the_pause_whichever_is_told_first():
+def test_the_rate_grows_from_the_end_of_the_pause_in_either_order():
     early, late = busy_second(1000), busy_second(1000)
     early.pause(25.0)
     early.throttled(9.99, 10.0)
@@ -334,7 +334,7 @@ def test_a_throttle_after_it_was_disengaged_measures_anew():
     assert gate.rate(60.5) == pytest.approx(480.0)
 
 
-def test_the_fixed_rates_hold_while_the_adaptive_one_is_engaged_and_after():
+def test_the_fixed_rates_hold_during_and_after_the_adaptive_rate():
     gate = RateLimiter(Rate(requests_per_second=2))
     gate.throttled(9.9, 10.0)
     assert gate.rate(10.0) == 0.8 * BEGIN_AT_LEAST
@@ -464,7 +464,7 @@ def test_in_an_outage_one_request_per_second_is_tried_and_30_s_after_it_all_is_a
     assert day.throttled(660, 760) < 0.05
 
 
-def test_where_nothing_is_throttled_any_more_the_load_grows_step_by_step_until_it_is_free():
+def test_without_throttles_the_load_grows_step_by_step_until_the_rate_is_off():
     gate = RateLimiter(Rate())
     day = busy(gate, Outage(Bucket(math.inf, math.inf), 0, 60), until=95)
     loads = [day.load(60 + second, 61 + second) for second in range(31)]
@@ -482,7 +482,7 @@ told = st.tuples(st.sampled_from(["start", "throttled", "paused"]), gaps, st.flo
     st.none() | st.floats(0.01, 1e4),
     st.floats(-1e6, 1e6),
 )
-def test_whatever_it_is_told_it_is_never_below_its_floor_nor_holds_back_30_s_after_the_last(script, fixed, now):
+def test_the_rate_is_never_below_its_floor_and_off_30_s_after_the_last_throttle(script, fixed, now):
     gate = RateLimiter(Rate(requests_per_second=fixed))
     cost = 1 / fixed if fixed else 0.0
     last = -math.inf
@@ -516,7 +516,7 @@ def test_between_two_throttles_the_rate_only_rises(early, late):
     assert gate.rate(10.0 + early) <= gate.rate(10.0 + late)
 
 
-# -- what did not start -----------------------------------------------------------------------------------------
+# -- refunds ----------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=10), st.data())

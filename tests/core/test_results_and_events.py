@@ -1,4 +1,4 @@
-"""What calls return and what on_event is told: plain values that show no user id, and the counters behind them."""
+"""Results, events and counters: plain values whose repr shows no user id."""
 
 from __future__ import annotations
 

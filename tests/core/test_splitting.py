@@ -1,4 +1,4 @@
-"""Splitting, against a simulated service: nobody lost, nobody settled twice, and at what cost."""
+"""Splitting against a simulated service: every user is settled once, with a bounded number of requests."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def singles(count: int) -> list[Call]:
     return [call(f"u{number:07d}") for number in range(count)]
 
 
-def users_of(piece: BatchPart) -> list[str]:
-    return [user for segment in piece.units for user in segment.users]
+def users_of(part: BatchPart) -> list[str]:
+    return [user for segment in part.units for user in segment.users]
 
 
-def size_of(piece: BatchPart) -> int:
-    return FRAME + len(piece.ids)
+def size_of(part: BatchPart) -> int:
+    return FRAME + len(part.ids)
 
 
 class Service:
-    """Sends what a Splitter says to a service that rejects culprits and too large requests, and keeps the books."""
+    """Sends the parts of a Splitter to a service that rejects culprits and too large requests, and records verdicts."""
 
     def __init__(
         self,
@@ -72,36 +72,36 @@ class Service:
     def requests(self) -> int:
         return sum(map(len, self.waves))
 
-    def answer(self, piece: BatchPart) -> Verdict:
+    def answer(self, part: BatchPart) -> Verdict:
         status, outcome = 204, ACCEPTED
-        if piece.users > self.max_users or size_of(piece) > self.max_bytes:
+        if part.users > self.max_users or size_of(part) > self.max_bytes:
             status, outcome = 413, REJECTED
-        elif self.culprits & {id(call_of(segment)) for segment in piece.units}:
+        elif self.culprits & {id(call_of(segment)) for segment in part.units}:
             status, outcome = self.status, self.outcome
         attempt = Attempt(outcome=outcome, status=status, started=float(self.requests))
-        return Verdict(outcome=outcome, status=status, attempts=(*piece.history, attempt))
+        return Verdict(outcome=outcome, status=status, attempts=(*part.history, attempt))
 
     def splitter(self, calls: Sequence[Call], split_on: frozenset[int] = SPLIT_ON) -> Splitter[BatchPart]:
-        pieces = split_calls(calls, self.sizes, FRAME)
-        return Splitter(pieces, split_on=split_on, sizes=self.sizes, frame=FRAME, message=self.message)
+        parts = split_calls(calls, self.sizes, FRAME)
+        return Splitter(parts, split_on=split_on, sizes=self.sizes, frame=FRAME, message=self.message)
 
     def take(self, calls: Sequence[Call], *, split_on: frozenset[int] = SPLIT_ON) -> Service:
         splitter = self.splitter(calls, split_on)
         while wave := splitter.next_wave():
             self.waves.append(wave)
-            for piece in wave:
-                verdict = self.answer(piece)
+            for part in wave:
+                verdict = self.answer(part)
                 if verdict.outcome is ACCEPTED:
-                    self.accepted.append(piece)
-                if splitter.report(piece, verdict):
-                    self.settle(piece, verdict)
-        for piece, verdict in splitter.rest():
-            self.untried.append(piece)
-            self.settle(piece, verdict)
+                    self.accepted.append(part)
+                if splitter.report(part, verdict):
+                    self.settle(part, verdict)
+        for part, verdict in splitter.rest():
+            self.untried.append(part)
+            self.settle(part, verdict)
         return self
 
-    def settle(self, piece: BatchPart, verdict: Verdict) -> None:
-        self.settled += [(user, verdict.outcome) for user in users_of(piece)]
+    def settle(self, part: BatchPart, verdict: Verdict) -> None:
+        self.settled += [(user, verdict.outcome) for user in users_of(part)]
 
     def users(self, outcome: Outcome) -> set[str]:
         return {user for user, ended in self.settled if ended is outcome}
@@ -109,17 +109,17 @@ class Service:
 
 @st.composite
 def crowds(draw) -> tuple[list[Call], list[Call]]:
-    """Some calls of one to five users, and the culprits among them."""
+    """Calls of one to five users, and the culprits among them."""
     sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=40))
     calls = [call(*[f"u{number}-{i}" for i in range(size)]) for number, size in enumerate(sizes)]
     return calls, [each for each in calls if draw(st.booleans())]
 
 
-# -- who ends how -----------------------------------------------------------------------------------------------
+# -- outcomes ---------------------------------------------------------------------------------------------------
 
 
 @given(crowds(), st.sampled_from([400, 422]), st.integers(1, 40) | st.just(math.inf), st.booleans())
-def test_every_user_is_settled_once_and_nobody_is_punished_for_a_neighbour_while_anybody_is_accepted(
+def test_every_user_is_settled_once_and_only_culprits_are_rejected_if_the_message_is_accepted_once(
     crowd, status, max_users, accepted
 ):
     calls, culprits = crowd
@@ -127,7 +127,7 @@ def test_every_user_is_settled_once_and_nobody_is_punished_for_a_neighbour_while
     service.message.accepted = accepted
     service.take(calls)
     assert sorted(user for user, _ in service.settled) == sorted(user for each in calls for user in each.users)
-    assert sorted(service.users(ACCEPTED)) == sorted(user for piece in service.accepted for user in users_of(piece))
+    assert sorted(service.users(ACCEPTED)) == sorted(user for part in service.accepted for user in users_of(part))
     assert service.users(ACCEPTED).isdisjoint(user for each in culprits for user in each.users)
     if service.message.accepted and max_users == math.inf:
         assert service.users(REJECTED) == {user for each in culprits for user in each.users}
@@ -140,7 +140,7 @@ def test_before_a_call_is_rejected_untried_eight_others_were_rejected_alone(crow
     service = Service(culprits=culprits).take(calls)
     if service.untried:
         assert len(service.waves) == 2
-        assert sum(len(piece.units) == 1 for piece in service.waves[1]) == 8
+        assert sum(len(part.units) == 1 for part in service.waves[1]) == 8
         assert service.message.is_rejected
     else:
         assert service.users(REJECTED) == {user for each in culprits for user in each.users}
@@ -149,7 +149,7 @@ def test_before_a_call_is_rejected_untried_eight_others_were_rejected_alone(crow
 def test_a_calls_users_are_one_unit_for_a_400():
     calls = [call("a", "b", "c"), call("d", "e"), call("f")]
     service = Service(culprits=calls[:1]).take(calls)
-    assert [users_of(piece) for wave in service.waves for piece in wave] == [
+    assert [users_of(part) for wave in service.waves for part in wave] == [
         ["a", "b", "c", "d", "e", "f"],
         ["a", "b", "c"],
         ["d", "e"],
@@ -161,15 +161,15 @@ def test_a_calls_users_are_one_unit_for_a_400():
 def test_a_part_carries_the_attempts_of_what_it_was_cut_from():
     calls = singles(40)
     service = Service(culprits=calls[3:4]).take(calls)
-    assert [{len(piece.history) for piece in wave} for wave in service.waves] == [{0}, {1}, {1}, {2}, {3}]
+    assert [{len(part.history) for part in wave} for wave in service.waves] == [{0}, {1}, {1}, {2}, {3}]
     assert service.waves[3][0].history[0] is service.waves[1][0].history[0]
 
 
-# -- at what cost -----------------------------------------------------------------------------------------------
+# -- number of requests -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [*range(1, 34), 100])
-def test_one_culprit_anywhere_costs_at_most_two_requests_a_level_if_the_message_was_accepted_before(count):
+def test_one_culprit_costs_at_most_two_requests_a_level_if_the_message_was_accepted_before(count):
     calls = singles(count)
     for culprit in calls:
         service = Service(culprits=[culprit])
@@ -179,7 +179,7 @@ def test_one_culprit_anywhere_costs_at_most_two_requests_a_level_if_the_message_
 
 
 @given(st.integers(9, 800), st.data())
-def test_one_culprit_costs_up_to_fifteen_more_with_a_message_of_which_nothing_is_known(count, data):
+def test_one_culprit_costs_up_to_fifteen_more_with_a_new_message(count, data):
     calls = singles(count)
     service = Service(culprits=[data.draw(st.sampled_from(calls))]).take(calls)
     assert service.requests - 1 <= 8 + 7 + 2 * math.ceil(math.log2(math.ceil((count - 8) / 7)))
@@ -195,24 +195,24 @@ def test_a_message_that_is_bad_for_everybody_costs_nine_requests_at_most_and_the
     assert service.users(ACCEPTED) == set()
 
 
-def test_eight_culprits_that_were_found_one_by_one_do_not_make_a_message_hopeless():
+def test_eight_culprits_found_one_by_one_do_not_reject_the_message():
     calls = singles(100)
     service = Service(culprits=calls[1:99:12])
     splitter, throttled = service.splitter(calls), Verdict(outcome=REJECTED, status=429)
     while wave := splitter.next_wave():
-        for piece in wave:
-            verdict = service.answer(piece)
-            splitter.report(piece, throttled if verdict.outcome is ACCEPTED else verdict)
+        for part in wave:
+            verdict = service.answer(part)
+            splitter.report(part, throttled if verdict.outcome is ACCEPTED else verdict)
     assert splitter.rest() == []
     assert not service.message.is_rejected
 
 
 def test_units_are_sent_alone_from_both_ends_and_in_between():
     service = Service(culprits=(calls := singles(71))).take(calls)
-    assert [calls.index(piece.units[0]) for piece in service.waves[1]] == [0, 10, 20, 30, 40, 50, 60, 70]
+    assert [calls.index(part.units[0]) for part in service.waves[1]] == [0, 10, 20, 30, 40, 50, 60, 70]
 
 
-def test_of_a_batch_that_left_in_pieces_units_of_several_are_sent_alone():
+def test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone():
     service = Service(culprits=(calls := [call(f"{number:060d}") for number in range(40)]))
     service.sizes.learn(20, FRAME, 100_000)
     service.take(calls)
@@ -220,17 +220,17 @@ def test_of_a_batch_that_left_in_pieces_units_of_several_are_sent_alone():
     assert len(service.users(REJECTED)) == 40
 
 
-def test_what_was_given_up_ends_as_it_did_when_last_sent_and_in_the_company_of_other_calls():
+def test_parts_that_are_not_sent_again_keep_their_last_verdict_as_shared():
     service = Service(culprits=(calls := singles(12)))
     splitter = service.splitter(calls)
     (whole,) = splitter.next_wave()
     verdict = service.answer(whole)
     splitter.report(whole, verdict)
-    for piece in splitter.next_wave():
-        splitter.report(piece, service.answer(piece))
+    for part in splitter.next_wave():
+        splitter.report(part, service.answer(part))
     assert splitter.next_wave() == []
     rest = splitter.rest()
-    assert [(piece.users, last) for piece, last in rest] == [(1, msgspec.structs.replace(verdict, shared=True))] * 4
+    assert [(part.users, last) for part, last in rest] == [(1, msgspec.structs.replace(verdict, shared=True))] * 4
     assert splitter.rest() == []
 
 
@@ -238,10 +238,10 @@ def test_what_another_request_with_the_message_finds_out_keeps_a_batch_from_bein
     service = Service(culprits=(calls := singles(64)))
     splitter = service.splitter(calls)
     for _ in range(2):
-        for piece in splitter.next_wave():
-            splitter.report(piece, service.answer(piece))
+        for part in splitter.next_wave():
+            splitter.report(part, service.answer(part))
     service.message.accepted = True
-    assert sum(piece.users for piece in splitter.next_wave()) == 64 - 8
+    assert sum(part.users for part in splitter.next_wave()) == 64 - 8
 
 
 @pytest.mark.parametrize(("outcome", "status"), [(Outcome.UNKNOWN, 500), (REJECTED, 429), (Outcome.NOT_SENT, None)])
@@ -252,9 +252,9 @@ def test_a_message_is_not_to_blame_while_a_unit_ended_in_another_way(outcome, st
     splitter.report(whole, service.answer(whole))
     first, *others = splitter.next_wave()
     splitter.report(first, Verdict(outcome=outcome, status=status))
-    for piece in others:
-        splitter.report(piece, service.answer(piece))
-    assert sum(piece.users for piece in splitter.next_wave()) == 64 - 8
+    for part in others:
+        splitter.report(part, service.answer(part))
+    assert sum(part.users for part in splitter.next_wave()) == 64 - 8
 
 
 # -- what is never split ----------------------------------------------------------------------------------------
@@ -291,12 +291,12 @@ def test_an_empty_split_on_switches_splitting_off():
 @example(([call("a", "b", "c"), call("d", "e", "f"), call("g", "h", "i")], []), 5)
 def test_after_a_413_every_request_gets_through_at_or_below_the_limit(crowd, max_users):
     calls, _ = crowd
-    # Ids long enough to be half of the bytes, also of the smallest piece.
+    # Ids long enough to be half of the bytes, also of the smallest part.
     calls = [call(*[f"{user}-{'x' * FRAME}" for user in each.users]) for each in calls]
     service = Service(max_users=max_users).take(calls)
     assert len(service.users(ACCEPTED)) == sum(len(each.users) for each in calls)
-    assert all(piece.users <= max_users for piece in service.accepted)
-    refused = [piece.users for wave in service.waves for piece in wave if piece.users > max_users]
+    assert all(part.users <= max_users for part in service.accepted)
+    refused = [part.users for wave in service.waves for part in wave if part.users > max_users]
     assert service.sizes.users == ((min(refused) + 1) // 2 if refused else None)
 
 
@@ -305,13 +305,13 @@ def test_so_it_does_at_a_limit_in_bytes(lengths, max_bytes):
     one = call(*[f"{number:040d}".ljust(length, "x") for number, length in enumerate(lengths)])
     service = Service(max_bytes=max_bytes).take([one])
     assert service.users(ACCEPTED) == set(one.users)
-    assert all(size_of(piece) <= max_bytes for piece in service.accepted)
+    assert all(size_of(part) <= max_bytes for part in service.accepted)
 
 
 def test_a_413_is_halved_within_a_call_and_with_the_others_it_is_remembered():
     one = call(*[f"{number:060d}" for number in range(8)])
     service = Service(max_users=2).take([one])
-    assert [[piece.users for piece in wave] for wave in service.waves] == [[8], [4, 4], [2, 2], [2, 2]]
+    assert [[part.users for part in wave] for wave in service.waves] == [[8], [4, 4], [2, 2], [2, 2]]
     assert service.sizes.users == 2
     before = len(service.accepted)
     service.take([one])
@@ -326,14 +326,14 @@ def test_a_user_too_large_alone_is_rejected_and_teaches_nothing():
     assert service.sizes.users is None
 
 
-def test_where_the_message_is_most_of_the_bytes_fewer_users_would_not_make_it_fit():
+def test_if_the_message_is_most_of_the_bytes_the_request_is_not_split():
     calls = [call("u1", "u2", "u3")]
     service = Service(max_users=1).take(calls)
     assert (service.requests, len(service.users(REJECTED))) == (1, 3)
     assert service.sizes.users is None
 
 
-# -- learned sizes and the pieces cut by them -------------------------------------------------------------------
+# -- learned sizes ----------------------------------------------------------------------------------------------
 
 
 failures = st.tuples(st.integers(1, 5000), st.integers(1, 10**5), st.integers(1, 10**7))
@@ -357,36 +357,36 @@ def learned(users: int, size: int) -> LearnedSizes:
     return sizes
 
 
-def check_pieces(calls: Sequence[Call], pieces: Sequence[BatchPart]) -> None:
-    assert [user for piece in pieces for user in users_of(piece)] == [user for each in calls for user in each.users]
-    for piece in pieces:
-        assert json.loads(b"[%b]" % piece.ids) == users_of(piece)
-        assert piece.users == len(users_of(piece)) > 0
-        assert piece.history == ()
+def check_parts(calls: Sequence[Call], parts: Sequence[BatchPart]) -> None:
+    assert [user for part in parts for user in users_of(part)] == [user for each in calls for user in each.users]
+    for part in parts:
+        assert json.loads(b"[%b]" % part.ids) == users_of(part)
+        assert part.users == len(users_of(part)) > 0
+        assert part.history == ()
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40), st.integers(2 * FRAME, 3000))
-def test_pieces_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(counts, users, size):
+def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(counts, users, size):
     calls = [call(*[f"u{number:02d}-{i:02d}-{'x' * 60}" for i in range(count)]) for number, count in enumerate(counts)]
-    pieces = split_calls(calls, learned(users, size), FRAME)
-    check_pieces(calls, pieces)
-    assert all(piece.users <= users for piece in pieces)
-    # Cut by users, a piece of equally long ids is over by less than one of them: see the next but one.
-    assert all(size_of(piece) < size + 70 or piece.users == 1 for piece in pieces)
+    parts = split_calls(calls, learned(users, size), FRAME)
+    check_parts(calls, parts)
+    assert all(part.users <= users for part in parts)
+    # Cut by users, a part of equally long ids is over by less than one of them: see the next but one.
+    assert all(size_of(part) < size + 70 or part.users == 1 for part in parts)
 
 
 @given(st.lists(st.lists(st.text(min_size=1, max_size=90), min_size=1, max_size=9), max_size=9), st.integers(1, 40))
-def test_pieces_hold_every_user_once_whatever_the_ids_are(ids, users):
+def test_parts_contain_every_user_once_for_any_ids(ids, users):
     calls = [call(*each) for each in ids]
     if calls:
-        check_pieces(calls, split_calls(calls, learned(users, 400), FRAME))
+        check_parts(calls, split_calls(calls, learned(users, 400), FRAME))
 
 
 @pytest.mark.parametrize("ids", [["x" * 60] * 4, [f"{i}" * 100 for i in range(5)] + ["a"] * 5], ids=["even", "uneven"])
-def test_pieces_of_one_call_stay_within_the_learned_bytes(ids):
+def test_parts_of_one_call_stay_within_the_learned_bytes(ids):
     one = call(*[f"{number}{each}" for number, each in enumerate(ids)])
     size = FRAME + len(one.ids) * 2 // 5
-    assert all(size_of(piece) <= size or piece.users == 1 for piece in split_calls([one], learned(10, size), FRAME))
+    assert all(size_of(part) <= size or part.users == 1 for part in split_calls([one], learned(10, size), FRAME))
 
 
 @pytest.mark.parametrize(
@@ -398,15 +398,15 @@ def test_pieces_of_one_call_stay_within_the_learned_bytes(ids):
     ],
     ids=["nothing learned", "it fits", "the message is most of it"],
 )
-def test_what_need_not_be_cut_is_one_piece(count, length, sizes):
+def test_a_request_within_the_learned_sizes_is_one_part(count, length, sizes):
     calls = [call(f"{number}".rjust(length, "u")) for number in range(count)]
     assert len(split_calls(calls, sizes, FRAME)) == 1
 
 
-def test_no_user_shows_in_the_repr_of_a_piece():
-    (piece,) = split_calls([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME)
-    assert repr(piece) == "BatchPart(calls=2, users=3)"
-    assert [repr(half.units) for half in piece.bisect(())] == [
+def test_no_user_shows_in_the_repr_of_a_part():
+    (part,) = split_calls([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME)
+    assert repr(part) == "BatchPart(calls=2, users=3)"
+    assert [repr(half.units) for half in part.bisect(())] == [
         "[Call(users=2, unsettled=2)]",
         "[Call(users=1, unsettled=1)]",
     ]
@@ -417,9 +417,9 @@ def test_no_user_shows_in_the_repr_of_a_piece():
 def test_a_part_of_a_call_has_the_calls_deadline():
     one = call("a" * 99, "b" * 99)
     one.deadline = 7.5
-    pieces = split_calls([one], learned(1, 10_000), FRAME)
-    assert [[segment.deadline for segment in piece.units] for piece in pieces] == [[7.5], [7.5]]
-    assert [[call_of(segment) for segment in piece.units] for piece in pieces] == [[one], [one]]
+    parts = split_calls([one], learned(1, 10_000), FRAME)
+    assert [[segment.deadline for segment in part.units] for part in parts] == [[7.5], [7.5]]
+    assert [[call_of(segment) for segment in part.units] for part in parts] == [[one], [one]]
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------
@@ -445,7 +445,7 @@ def test_the_attempts_behind_several_verdicts_are_each_counted_once_oldest_first
     assert attempts_of([]) == ()
 
 
-def test_where_nothing_is_small_enough_the_halving_ends_early_and_teaches_nothing():
+def test_if_no_size_is_accepted_bisecting_ends_early_and_no_size_is_learned():
     calls = [call(f"{number:060d}") for number in range(512)]
     service = Service(max_users=0).take(calls)
     assert service.requests <= 2 * 9 + 1
@@ -462,7 +462,7 @@ def test_a_message_too_large_for_everybody_is_not_halved_again_and_teaches_nothi
     assert service.sizes.users is None
 
 
-def test_one_user_too_large_alone_says_nothing_of_the_message():
+def test_one_user_that_is_too_large_alone_does_not_reject_the_message():
     service = Service(max_bytes=3000).take([call("x" * 5000)])
     service.take(calls := [call(f"{number:060d}") for number in range(64)])
     assert service.users(ACCEPTED) == {each.users[0] for each in calls}
@@ -473,7 +473,7 @@ def test_two_users_too_large_alone_teach_nothing():
     assert (service.requests, service.sizes.users, service.sizes.bytes) == (3, None, None)
 
 
-def test_a_bound_in_bytes_is_not_held_against_a_message_that_is_most_of_it():
+def test_a_bound_in_bytes_does_not_apply_to_a_message_that_is_most_of_the_bound():
     calls = [call(f"{number:060d}") for number in range(500)]
     sizes = LearnedSizes()
     sizes.learn(1000, FRAME, 40_000)
@@ -491,7 +491,7 @@ def test_before_any_413_everything_fits():
 
 
 @pytest.mark.parametrize("chunk", [999, 1000, 125])
-def test_both_halves_of_what_failed_fit_though_one_is_larger(chunk):
+def test_both_halves_of_a_rejected_request_fit_the_learned_size(chunk):
     sizes = LearnedSizes()
     sizes.learn(chunk, FRAME, chunk * ID - 1)
     larger = chunk - chunk // 2

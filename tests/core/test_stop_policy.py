@@ -1,4 +1,4 @@
-"""When a run stops by itself: the settings, the shares, the outage, and the words."""
+"""Stop policies: settings, shares, outages, and the texts of stop reasons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def watch(**settings: object) -> StopMonitor:
 
 
 def settle(watch: StopMonitor, outcomes: Iterable[Outcome], *, users: int = 100) -> int:
-    """Settle a request a second with each of these outcomes; how many it took until the verdict."""
+    """Settle one request a second with these outcomes. Return the number of requests until the run stops."""
     for number, outcome in enumerate(outcomes, 1):
         watch.settled(outcome, users, STATUS[outcome], float(number))
         if watch.stop_reason(float(number)) is not None:
@@ -66,7 +66,7 @@ def test_a_brake_is_frozen():
     assert msgspec.structs.replace(StopPolicy(), rejected=0.1) == StopPolicy(rejected=0.1)
 
 
-# -- what stops nothing -----------------------------------------------------------------------------------------
+# -- runs that are not stopped ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [None, 0, 200, 400, 401, 404, 413, 429, 500, 503])
@@ -81,7 +81,7 @@ def test_no_single_status_stops_it_at_once(status):
 
 
 @pytest.mark.parametrize(("outcome", "advice"), [(REJECTED, "in the report"), (UNKNOWN, "are skipped")])
-def test_a_service_that_takes_nobody_stops_the_run_after_so_many_users(outcome, advice):
+def test_a_service_that_accepts_no_user_stops_the_run_after_so_many_users(outcome, advice):
     watched = watch()
     assert settle(watched, [outcome] * 100, users=100) == 20
     reason = watched.stop_reason(20.0)
@@ -94,7 +94,7 @@ def test_a_service_that_takes_nobody_stops_the_run_after_so_many_users(outcome, 
     assert "then resume" in reason
 
 
-def test_where_there_was_no_answer_it_says_so():
+def test_the_reason_says_if_there_was_no_answer():
     watched = watch()
     for number in range(20):
         watched.settled(UNKNOWN, 1000, None, float(number))
@@ -134,7 +134,7 @@ def test_users_count_not_requests():
         ({}, [ACCEPTED, ACCEPTED], False),
     ],
 )
-def test_a_share_is_held_against_its_own_limit(settings, outcomes, stops):
+def test_each_share_has_a_separate_limit(settings, outcomes, stops):
     assert (settle(watch(**settings), outcomes * 100) > 0) is stops
 
 
@@ -167,7 +167,7 @@ def is_too_much(stretch: list[tuple[Outcome, int]], after: int) -> bool:
 
 
 @given(st.lists(st.tuples(st.sampled_from(Outcome), st.integers(1, 5000)), max_size=300), st.integers(1, 5000))
-def test_a_share_stops_the_run_only_where_some_stretch_of_it_has_that_share(script, after):
+def test_a_share_stops_the_run_only_if_some_stretch_of_the_run_has_that_share(script, after):
     watched = watch(after=after, max_outage=None)
     for number, (outcome, users) in enumerate(script):
         watched.settled(outcome, users, 400, 0.0)
@@ -214,7 +214,7 @@ def test_the_planning_is_no_part_of_it():
     assert watched.stop_reason(1e6 + 9) is None
 
 
-def test_a_run_is_not_stopped_while_it_waits_as_it_was_told_but_by_the_next_failure():
+def test_a_run_never_stops_during_a_pause_but_at_the_next_failure():
     watched = watch(max_outage=600.0)
     watched.released(429, 1.0)
     for now in (600.0, 3000.0, 3601.0, 4200.0):
@@ -238,7 +238,7 @@ def test_requests_that_never_end_are_an_outage_too():
     assert "nothing was accepted for 610 s (last: no answer at all)" in watched.stop_reason(620.0)
 
 
-def test_no_outage_is_too_long_where_that_is_off():
+def test_no_outage_stops_the_run_if_max_outage_is_none():
     watched = watch(max_outage=None)
     watched.released(503, 1e9)
     assert watched.stop_reason(1e9) is None

@@ -1,4 +1,4 @@
-"""The bytes on the wire, held against sections 2.1-2.9 field by field, and everything that may not become bytes."""
+"""Encoding, checked field by field against the interface document, and values that must be rejected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from pushsdk._core.wire import (
     push_body,
 )
 
-# The tables of sections 2.1-2.9, word for word: fields and types.
+# The tables of the interface document: fields and types.
 INTERFACE = {
     CampaignRequest: {
         "name": "string", "externalId": "string", "segment": "segment", "schedule": "schedule", "message": "message",
@@ -103,7 +103,7 @@ def snake(name):
 
 
 def travel(value):
-    """The value encoded inside the smallest request that can hold it: its JSON, and its path there."""
+    """Return the JSON of a value inside the smallest request that can contain it, and its path there."""
     match value:
         case MobilePush():
             return json.loads(encode_message(value)), "$.message"
@@ -191,7 +191,7 @@ def test_none_in_a_field_is_refused_with_the_advice_to_leave_it_out(model, name,
         (CampaignRequest(), "$.message: expected MobilePush or a mapping, got CampaignRequest"),
     ],
 )
-def test_an_error_says_where_and_what(message, text):
+def test_an_error_names_the_path_and_the_rule(message, text):
     with pytest.raises(ValidationError) as caught:
         encode_message(message)
     assert str(caught.value).startswith(text)
@@ -212,7 +212,7 @@ class Text(enum.StrEnum):
 
 
 class Odd(str, enum.Enum):  # noqa: UP042 - a StrEnum refuses to be this odd
-    """A str whose value, which msgspec would write, is not its text."""
+    """A str whose value, which msgspec would encode, differs from its text."""
 
     def __new__(cls, text):
         self = str.__new__(cls, text)
@@ -267,7 +267,7 @@ NOT_JSON = [
 
 
 @pytest.mark.parametrize("bad", NOT_JSON, ids=lambda bad: type(bad).__name__)
-def test_what_is_not_json_is_refused_wherever_it_hides(bad):
+def test_a_value_that_is_not_json_is_rejected_at_any_depth(bad):
     for hidden in (bad, [bad], {"deep": [{"er": (bad,)}]}, types.MappingProxyType({"a": bad})):
         with pytest.raises(ValidationError, match=r"^\$\.customFields\.here"):
             encode_custom_fields({"here": hidden})
@@ -422,7 +422,7 @@ def test_fields_that_this_version_does_not_know_pass_in_a_mapping_at_every_level
     assert encode_message(message) == msgspec.json.encode(message)
 
 
-def test_a_struct_inside_a_mapping_is_held_to_its_types():
+def test_a_struct_inside_a_mapping_is_checked_for_its_types():
     assert json.loads(encode_campaign({"message": MobilePush(ttl=1)}))["message"]["ttl"] == 1
     with pytest.raises(ValidationError, match=r"^\$\.message\.ttl: Expected `int`"):
         encode_campaign({"message": MobilePush(ttl="1")})
