@@ -84,9 +84,7 @@ def test_a_doubt_stays_until_an_acceptance(given: Verdict, step: Step, state: Us
     ("resends", "step"),
     [(None, Step.SETTLE), (0, Step.RESEND), (MAX_RESENDS - 1, Step.RESEND), (MAX_RESENDS, Step.SETTLE)],
 )
-def test_an_unknown_request_is_resent_only_if_asked_and_a_few_times(
-    resends: int | None, step: Step
-) -> None:
+def test_an_unknown_request_is_resent_only_if_asked_and_a_few_times(resends: int | None, step: Step) -> None:
     decision = decide(DOUBT, in_doubt=True, resends=resends, split_on=SPLIT_ON)
     assert (decision.step, decision.status.state) == (step, UNKNOWN)
 
