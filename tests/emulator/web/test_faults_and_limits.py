@@ -49,7 +49,7 @@ async def test_rules_are_edited_as_json(desk: Any) -> None:
     editor = page.get_by_label("Rules as JSON")
     await editor.fill("[{")
     await page.get_by_role("button", name="Apply rules").click()
-    await page.get_by_text("This is no JSON").wait_for()
+    await page.get_by_text("This is not JSON").wait_for()
     await editor.fill('[{"fault": "status", "code": 418, "name": "teapot"}]')
     await page.get_by_role("button", name="Apply rules").click()
     await page.locator(".rule").get_by_text("Answers 418").wait_for()

@@ -127,7 +127,7 @@ async def test_a_refused_push_is_explained(desk: Any) -> None:
     await desk.push("Too many", "u-1", "u-2")
     page = await desk.page()
     await page.get_by_role("heading", name="Refused with 429").wait_for()
-    await page.locator(".stage").get_by_text("the request has 2 users, at most 1 are taken").wait_for()
+    await page.locator(".stage").get_by_text("the request has 2 users, at most 1 are allowed").wait_for()
     await page.keyboard.press("e")
     await page.keyboard.press("l")
     assert await page.locator(".phone").count() == 0
