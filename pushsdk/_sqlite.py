@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from pushsdk._io.files import database_objection
 
-__all__ = ["FileFormat", "FileRefused", "connect", "open_database"]
-
 
 class FileFormat(Struct, frozen=True):
     """A file format: its name in errors, the two numbers in its head, and the statements that create its tables."""

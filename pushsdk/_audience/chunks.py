@@ -11,8 +11,6 @@ from pushsdk._core import wire
 from pushsdk._core.batching import FRAME
 from pushsdk._core.models import PushRequest
 
-__all__ = ["Chunk", "ChunkSource", "RequestSource", "chunks_of"]
-
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """One request of a plan. Its boundaries never change."""

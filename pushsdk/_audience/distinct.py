@@ -17,8 +17,6 @@ import msgspec
 
 from pushsdk._core.errors import RunFileError, ValidationError
 
-__all__ = ["BATCH", "ROWS", "Distinct", "Row"]
-
 # Ids in a batch.
 BATCH = 10_000
 # Rows in a batch. The garbage collector walks through all objects that live: more rows cost more than all the rest.

@@ -28,22 +28,6 @@ from pushsdk._core.errors import ConfigurationError, ValidationError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = [
-    "Connection",
-    "ParquetFiles",
-    "SqlQuery",
-    "ValueColumns",
-    "bad_id_reason",
-    "check_select",
-    "column_types",
-    "duckdb_cause",
-    "duckdb_errors",
-    "duckdb_module",
-    "id_expression",
-    "json_type_expression",
-    "quoted",
-]
-
 Connection: TypeAlias = "DuckDBPyConnection"
 
 MEMORY = "150MB"

@@ -20,8 +20,6 @@ import msgspec
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core.errors import ValidationError
 
-__all__ = ["FileListing", "ReadCounts", "deduplicated", "list_files", "missing_column", "printable", "sendable"]
-
 MAX_DEPTH = 90  # a little less than wire has for the whole request
 
 _SHOWN = 20

@@ -20,8 +20,6 @@ from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missi
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.words import count
 
-__all__ = ["FORMATS", "TextFiles", "delimiter_of", "read_text"]
-
 # Bytes of a line.
 LONGEST = 64 * 1024
 # A row holds other columns, too.

@@ -11,17 +11,6 @@ from urllib.parse import urlsplit
 
 from pushsdk._core.errors import ConfigurationError, must_be
 
-__all__ = [
-    "EXPOSED",
-    "HeaderSecret",
-    "check_base_url",
-    "check_headers",
-    "check_key",
-    "check_proxy",
-    "is_loopback",
-    "redacted",
-]
-
 EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow_insecure"
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,4096}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -11,8 +11,6 @@ from pushsdk._core.errors import ValidationError, must_be
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.words import count
 
-__all__ = ["check_policy", "check_setting", "check_timeout", "check_users"]
-
 
 def check_users(user_ids: object, max_users: int) -> tuple[tuple[str, ...], bytes, int]:
     """Return the distinct ids, the same as JSON without brackets, and the number of duplicates.

@@ -16,8 +16,6 @@ from pushsdk._core.outcome import Verdict
 from pushsdk._core.policy import Batching, RetryPolicy, Timeout
 from pushsdk._core.splitting import LearnedSizes
 
-__all__ = ["FRAME", "TRANSITIONS", "Batch", "BatchState", "Batches", "Call", "Content", "Key", "Options"]
-
 # The bytes of a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
 

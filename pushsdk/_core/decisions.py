@@ -9,18 +9,6 @@ from typing import NamedTuple
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.user_states import UserState, UserStatus
 
-__all__ = [
-    "MAX_RESENDS",
-    "OUTCOMES",
-    "REFUSED",
-    "TOO_LARGE",
-    "Decision",
-    "Step",
-    "decide",
-    "is_retryable",
-    "stop_reason",
-]
-
 # Statuses about the key, the address or the size of a request, never about its users.
 REFUSED = frozenset({401, 403})
 REDIRECTS = range(300, 400)

@@ -28,8 +28,6 @@ from pushsdk._core.errors import (
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.splitting import attempts_of
 
-__all__ = ["closed_error", "error_for", "partial_error", "recorded_error", "retryable"]
-
 BODY_KEPT = 4096
 
 _REJECTIONS: dict[int, type[RejectedError]] = {

@@ -20,19 +20,6 @@ from pushsdk._core.results import Receipt
 from pushsdk._core.splitting import attempts_of
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 
-__all__ = [
-    "KEY_BYTES",
-    "ClaimRecord",
-    "Payload",
-    "Shares",
-    "by_position",
-    "conclude",
-    "digest_of",
-    "fingerprint_of",
-    "recorded_verdict",
-    "status_after",
-]
-
 KEY_BYTES = 512
 # Prefixes of the hashed data: keys and fingerprints of another format version never match.
 _KEYS, _PAYLOADS = b"pushsdk idempotency key 2\0", b"pushsdk payload 2"

@@ -6,8 +6,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["CREATE_CAMPAIGN", "OPERATIONS", "PUSH", "Endpoint", "Operation"]
-
 Endpoint = Literal["push", "campaigns"]
 
 

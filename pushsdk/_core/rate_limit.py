@@ -8,8 +8,6 @@ from email.utils import parsedate_to_datetime
 
 from pushsdk._core.policy import Rate
 
-__all__ = ["RateLimiter", "RetryBudget", "parse_retry_after"]
-
 # Lowest rate in requests per second: without requests nothing would notice the end of an outage.
 FLOOR = 1.0
 # Lowest rate that the first throttle is assumed to have hit: an idle client has measured nothing, and one stray

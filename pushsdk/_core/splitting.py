@@ -19,20 +19,6 @@ from pushsdk._core.outcome import Attempt, Outcome, Verdict
 if TYPE_CHECKING:
     from pushsdk._core.batching import Call
 
-__all__ = [
-    "BatchPart",
-    "CallPart",
-    "LearnedSizes",
-    "MessageRecord",
-    "MessageRecords",
-    "Rejected",
-    "Splittable",
-    "Splitter",
-    "attempts_of",
-    "call_of",
-    "split_calls",
-]
-
 TOO_LARGE = 413
 # Number of units that are sent alone before the message may be to blame.
 PROBES = 8

@@ -13,8 +13,6 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-__all__ = ["UserState", "UserStates", "UserStatus"]
-
 
 class UserState(StrEnum):
     """The state of one user of a plan or of a claim."""

@@ -15,18 +15,6 @@ import msgspec
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model, Path, show_path
 
-__all__ = [
-    "decode_campaign_created",
-    "encode_campaign",
-    "encode_custom_fields",
-    "encode_message",
-    "encode_user_id",
-    "encode_user_ids",
-    "external_id",
-    "is_collapsible",
-    "push_body",
-]
-
 _MAX_DEPTH = 100  # msgspec's encoder and decoder, and the parsers of most servers, recurse
 _SHOWN_DEPTH = 5  # levels shown of a path that is too deep
 _MAX_KNOWN = 1024

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["count"]
-
 
 def count(number: int, noun: str = "user") -> str:
     """Return the number with its noun: ``1 user``, ``2,000 users`` or ``2 pushes``."""

@@ -35,8 +35,6 @@ from pushsdk._core.splitting import (
 from pushsdk._io.sender import ApiRequest, Claimant, RequestSender
 from pushsdk._io.timers import TURNS_TO_READ
 
-__all__ = ["BatchSender", "PendingCalls", "unsettled"]
-
 logger = logging.getLogger("pushsdk")
 ABANDONED_KEPT = 1000
 

@@ -10,8 +10,6 @@ from typing import NoReturn
 from pushsdk._core.address import HeaderSecret, check_key
 from pushsdk._core.errors import ConfigurationError
 
-__all__ = ["Credentials", "KeySource", "NoKeyError"]
-
 KeySource = Callable[[], str | Awaitable[str]]
 
 

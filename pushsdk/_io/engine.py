@@ -31,8 +31,6 @@ from pushsdk._io.timers import TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import AiohttpTransport, Session, Transport
 
-__all__ = ["Engine", "EngineSettings"]
-
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The checked settings of a client."""

@@ -32,21 +32,6 @@ if sys.platform == "linux":  # pragma: no branch - the tests run there
     from fcntl import ioctl
     from termios import TIOCOUTQ
 
-__all__ = [
-    "HEAD_LIMITS",
-    "WHOLE_BODY_LIMIT",
-    "Claim",
-    "FastPost",
-    "RawResponse",
-    "RequestHead",
-    "StaleConnectionError",
-    "UnclaimedError",
-    "check_stale",
-    "claimed",
-    "confirm",
-    "is_own",
-]
-
 # Together with any head it stays below the 64 KiB from which a writer has to wait for the connection to drain.
 WHOLE_BODY_LIMIT = 48 * 1024
 KNOWN_RELEASES = ("3.14.",)

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from pushsdk._io.forks import in_child
 
-__all__ = ["HAVE_FLOCK", "database_objection", "is_locked", "lock", "objection"]
-
 #: Not on Windows.
 HAVE_FLOCK = importlib.util.find_spec("fcntl") is not None
 

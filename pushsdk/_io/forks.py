@@ -9,8 +9,6 @@ from weakref import WeakKeyDictionary
 
 from pushsdk._core.errors import ConfigurationError
 
-__all__ = ["ProcessGuard", "in_child"]
-
 T = TypeVar("T")
 
 _actions: WeakKeyDictionary[Any, Callable[[Any], object]] = WeakKeyDictionary()

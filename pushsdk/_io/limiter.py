@@ -13,8 +13,6 @@ from pushsdk._core.policy import Limits
 from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 
-__all__ = ["Backlog", "ConcurrencyLimiter", "SlotWaiter"]
-
 
 class SlotWaiter(Protocol):
     """Something that waits for a slot."""

@@ -23,8 +23,6 @@ from pushsdk._io.batch_sender import BatchSender, PendingCalls, unsettled
 from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import NEVER, TICKS_PER_SECOND
 
-__all__ = ["SendQueue"]
-
 logger = logging.getLogger("pushsdk")
 # Loop turns from the cancellation of an attempt to the verdict on its request, connecting included.
 TURNS_TO_UNWIND = 4

@@ -17,8 +17,6 @@ from pushsdk._core.errors import PushError
 from pushsdk._core.policy import RetryPolicy
 from pushsdk._io.sender import Steps
 
-__all__ = ["retry"]
-
 
 async def retry(first: PushError, steps: Steps, policy: RetryPolicy) -> None:
     """Retry until an attempt succeeds, or raise the PushError of the last attempt."""

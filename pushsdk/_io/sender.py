@@ -30,8 +30,6 @@ from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import Transport
 
-__all__ = ["ApiRequest", "Claimant", "RequestSender", "Steps", "guarded"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")

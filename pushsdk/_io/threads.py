@@ -10,8 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["DaemonThreads", "Offload", "in_thread", "settled"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

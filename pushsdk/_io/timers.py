@@ -15,8 +15,6 @@ import msgspec
 
 from pushsdk._core.outcome import Failure
 
-__all__ = ["NEVER", "TICKS_PER_SECOND", "TURNS_TO_READ", "DeadlineScope", "TimerEntry", "TimerWheel"]
-
 TICKS_PER_SECOND = 250
 # One turn reads the sockets, the next runs the tasks that the answers wake, the third takes in the rest of an answer.
 TURNS_TO_READ = 3

@@ -14,8 +14,6 @@ from pushsdk._core.batching import Call
 from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Attempt, Failure, Outcome
 
-__all__ = ["AttemptSpan", "Observer", "WorkSpan"]
-
 
 class AttemptSpan(Protocol):
     """One attempt, from before its key is asked for until it is judged. Ended in the task that it began in."""

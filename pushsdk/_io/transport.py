@@ -42,8 +42,6 @@ from pushsdk._io.fast_post import (
 from pushsdk._io.tracing import AttemptSpan
 from pushsdk._version import __version__
 
-__all__ = ["AiohttpTransport", "Session", "Transport", "check_session", "check_ssl"]
-
 Session = aiohttp.ClientSession
 
 ERROR_BODY_LIMIT = 4 * 1024

@@ -31,8 +31,6 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
-__all__ = ["broadcast", "resume", "send_each"]
-
 Plan = Callable[[Planner], Awaitable[None]]
 
 

@@ -17,8 +17,6 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims.store import Claim, Put
 
-__all__ = ["ClaimEntry", "ClaimRequest", "Ranges"]
-
 # Other processes may change the entry between two writes, but hardly this often.
 MOST_REFUSALS = 10
 

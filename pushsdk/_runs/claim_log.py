@@ -21,8 +21,6 @@ from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk.claims.store import ClaimStore
 
-__all__ = ["ClaimLog", "claim_error"]
-
 logger = logging.getLogger("pushsdk")
 # The first retry is immediate: a connection may have gone stale during the push.
 TRIES = 2

@@ -18,8 +18,6 @@ from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
 
-__all__ = ["KeyedSends"]
-
 
 class KeyedSends:
     """Sends calls with idempotency keys through one claim store. Shared with the clients of ``with_options``."""

@@ -20,8 +20,6 @@ from pushsdk._runs.plan import ChunkRequest, Event, StopReason, UserRange
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
 
-__all__ = ["RunFileLog"]
-
 _CLAIMED, _RESENT = UserStatus(UserState.CLAIMED), UserStatus(UserState.CLAIMED, resent=True)
 
 

@@ -15,8 +15,6 @@ from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.sender import guarded
 from pushsdk._runs.progress import OnProgress
 
-__all__ = ["OnUnknown", "RunPath", "RunSettings"]
-
 OnUnknown = Literal["skip", "resend"]
 RunPath = str | os.PathLike[str]
 

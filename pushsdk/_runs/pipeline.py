@@ -20,8 +20,6 @@ from pushsdk._runs.progress import ProgressReporter
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkSender
 
-__all__ = ["Pipeline"]
-
 # Chunks read ahead, by their number or by their bytes, whichever is less.
 READ_AHEAD = 64
 READ_AHEAD_BYTES = 4 * 1024 * 1024

@@ -15,8 +15,6 @@ from pushsdk._core.outcome import Attempt
 from pushsdk._core.splitting import LearnedSizes
 from pushsdk._core.user_states import UserStatus
 
-__all__ = ["ChunkRequest", "Event", "Header", "StopCause", "StopReason", "UserRange"]
-
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of a run: stored with the plan and compared on resume. Contains no Api-Key."""

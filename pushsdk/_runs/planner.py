@@ -20,8 +20,6 @@ from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.run_file.journal import Journal
 
-__all__ = ["Planner", "PlanningStoppedError", "blocks_of"]
-
 # The event loop gets a turn after this many items of a caller's iterable or this many seconds. The clock is read once
 # per CHECK_EVERY items.
 BLOCK = 1000

@@ -28,8 +28,6 @@ from pushsdk._io.timers import DeadlineScope
 from pushsdk._runs.plan import ChunkRequest, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import TICK
 
-__all__ = ["ChunkSender", "RunLog", "UsersClaim"]
-
 logger = logging.getLogger("pushsdk")
 
 

@@ -16,8 +16,6 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
 from pushsdk.arrow._schemas import CHUNK_ID, FIELDS, USER_IDS
 
-__all__ = ["ChunkEncoder", "Personal", "PreparedChunk", "claim_key"]
-
 Personal = Literal["placeholders", "custom_fields"]
 
 _decode_fields = msgspec.json.Decoder(dict[str, Any]).decode

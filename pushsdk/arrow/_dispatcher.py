@@ -24,8 +24,6 @@ from pushsdk._runs.sender import ChunkSender
 from pushsdk.arrow._chunks import PreparedChunk
 from pushsdk.arrow._schemas import batch_of
 
-__all__ = ["AHEAD", "PlanSender"]
-
 # Chunks that wait beside those in flight, on either side: to be sent, and to be fetched by the caller.
 AHEAD = 16
 

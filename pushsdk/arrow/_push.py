@@ -22,8 +22,6 @@ from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
 from pushsdk.sync.loop_thread import LoopThread, Reader, ThreadCall
 
-__all__ = ["push_batches"]
-
 # Seconds for the requests in flight when the generator is closed.
 DRAIN = 30.0
 

@@ -7,8 +7,6 @@ import pyarrow as pa
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 
-__all__ = ["CHUNK_ID", "FIELDS", "USER_IDS", "batch_of", "outcome_schema", "plan_schema"]
-
 CHUNK_ID, USER_IDS, FIELDS = "chunk_id", "user_ids", "fields"
 
 

@@ -19,8 +19,6 @@ from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims.store import CLOSED
 
-__all__ = ["BlockingResource"]
-
 
 class _Closable(Protocol):
     def close(self) -> None: ...

@@ -14,8 +14,6 @@ from pushsdk._core.policy import check_seconds
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk.claims.store import MAX_CLAIM_TTL, PAGE, Claim, ClaimStore, Put
 
-__all__ = ["ClaimedSend", "claimed", "claimed_in", "count_claimed", "release"]
-
 # Later deliveries report both as UNKNOWN, and send nothing.
 _UNSETTLED = (UserState.CLAIMED, UserState.UNKNOWN)
 

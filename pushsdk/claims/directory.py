@@ -22,8 +22,6 @@ from pushsdk._io.files import objection
 from pushsdk.claims._blocking import BlockingResource
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
 
-__all__ = ["DirectoryClaims"]
-
 T = TypeVar("T")
 
 # The file that marks a directory of claims, and its content: the version of the format.

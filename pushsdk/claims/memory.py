@@ -10,8 +10,6 @@ from itertools import islice
 
 from pushsdk.claims.store import WEEK, Claim, ClaimStore, Put
 
-__all__ = ["MemoryClaims"]
-
 # Claims checked for expiry at each put: more than a put adds, so expired claims never pile up.
 SWEEP_CLAIMS = 4
 

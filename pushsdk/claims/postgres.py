@@ -16,8 +16,6 @@ from pushsdk._core.address import redacted
 from pushsdk._core.errors import ConfigurationError
 from pushsdk.claims.store import CLOSED, PAGE, SWEEP_INTERVAL, SWEEP_ROWS, WEEK, Claim, ClaimStore, LoopGuard, Put
 
-__all__ = ["PostgresClaims"]
-
 SCHEMES = ("postgres://", "postgresql://")
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
 # A host name, an IP address or the folder of a socket, and a port.

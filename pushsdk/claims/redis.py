@@ -15,8 +15,6 @@ from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-__all__ = ["RedisClaims"]
-
 SCHEMES = ("redis://", "rediss://", "unix://")
 # A value in Redis is the token (so many digits), then the record.
 TOKEN_LENGTH = 32

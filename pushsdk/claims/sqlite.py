@@ -13,8 +13,6 @@ from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import BlockingResource
 from pushsdk.claims.store import PAGE, SWEEP_INTERVAL, SWEEP_ROWS, WEEK, Claim, ClaimStore, Put
 
-__all__ = ["SqliteClaims"]
-
 # IF NOT EXISTS: several processes may create the table at the same time.
 FORMAT = FileFormat(
     name="claim store",

@@ -12,9 +12,6 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import check_seconds
 from pushsdk._io.forks import ProcessGuard
 
-__all__ = ["CLOSED", "MAX_CLAIM_TTL", "PAGE", "SWEEP_INTERVAL", "SWEEP_ROWS", "WEEK"]
-__all__ += ["Claim", "ClaimStore", "LoopGuard", "Put"]
-
 WEEK = 7 * 86400.0
 # A claim of under a minute could expire during its send; over a year is a mistake.
 MIN_CLAIM_TTL, MAX_CLAIM_TTL = 60.0, 366 * 86400.0

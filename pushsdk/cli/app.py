@@ -9,8 +9,6 @@ from cyclopts import App, Group
 
 from pushsdk._version import __version__
 
-__all__ = ["app"]
-
 _CONTINUED = (
     "Run the same command again, or resume, to continue an interrupted run without pushing to a user twice. Ctrl-C "
     "stops after the requests in flight; a second Ctrl-C stops at once."

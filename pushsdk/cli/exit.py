@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-__all__ = ["CommandError", "Exit", "command_errors", "exit_code", "for_shell", "usage_error"]
-
 # Advice for a program in the package's errors, and the same advice for a command line.
 _SHELL_ADVICE = (
     ("primary_key=", "--primary-key "),

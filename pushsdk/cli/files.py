@@ -18,8 +18,6 @@ from pushsdk._core.models import CampaignRequest, MessageType, MobilePush, Model
 from pushsdk.cli.exit import usage_error
 from pushsdk.cli.terminal import warn
 
-__all__ = ["open_audience", "print_advice", "read_campaign", "read_fields", "read_message", "read_resource"]
-
 STDIN = "-"
 _MAX_BYTES = 16 * 1024 * 1024
 _KIND_NAMES: Mapping[type[Model], str] = {

@@ -13,8 +13,6 @@ from typing import Any
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.terminal import warn
 
-__all__ = ["Interrupt", "signal_handlers"]
-
 _GRACE = 3.0  # seconds for a cancelled run to settle its users in the run file
 
 
@@ -40,7 +38,7 @@ class Interrupt:
     def __init__(self, last_words: str) -> None:
         self._last_words = last_words
         #: Set by the first signal; stops the run.
-        self.stop = asyncio.Event()
+        self.stop: asyncio.Event = asyncio.Event()
         #: Number of signals received.
         self.signals = 0
 

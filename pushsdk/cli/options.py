@@ -13,8 +13,6 @@ from pushsdk._core.address import is_loopback
 from pushsdk.cli.settings import ClientSettings, resolve
 from pushsdk.cli.terminal import ask
 
-__all__ = ["CallOptions", "File", "Flag", "Json", "JsonLines", "ServiceOptions", "Yes", "confirm"]
-
 
 def _refuse_option(_kind: object, value: str | None) -> None:
     if value is not None and value.startswith("-") and value != "-":

@@ -18,8 +18,6 @@ from pushsdk._core.words import count
 from pushsdk._runs.progress import Progress
 from pushsdk.cli.terminal import duration, print_json, visible, warn
 
-__all__ = ["Figure", "ProgressMode", "print_figures", "progress"]
-
 ProgressMode = Literal["auto", "plain", "json", "none"]
 Show = Callable[[Progress], None]
 Figure = tuple[str, str, str, str]

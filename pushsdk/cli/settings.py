@@ -26,8 +26,6 @@ from pushsdk._io.files import objection
 from pushsdk.cli.exit import usage_error
 from pushsdk.options import ClientOptions
 
-__all__ = ["KEYS", "ClientSettings", "SettingValue", "check", "find", "read_key", "resolve"]
-
 _MAX_BYTES = 64 * 1024
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
 _Positive = Annotated[float, Meta(gt=0, lt=1e9)]

@@ -12,8 +12,6 @@ from typing import TextIO
 
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 
-__all__ = ["ask", "duration", "escaped", "print_json", "say", "visible", "warn"]
-
 # Unicode categories: controls and line ends, format characters (text direction, zero width, tags), lone surrogates,
 # line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

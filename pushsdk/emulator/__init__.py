@@ -9,7 +9,7 @@ from pushsdk._public import set_public_module
 from pushsdk.emulator.faults import Fault, load_faults
 from pushsdk.emulator.limits import LimitStatuses, ServiceLimits
 from pushsdk.emulator.server import Emulator, Inbox
-from pushsdk.emulator.store.queries import StoreError
+from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.records import Campaign, Push
 
 __all__ = [

@@ -18,8 +18,6 @@ from typing import Annotated, ClassVar, Literal, TypedDict, TypeVar, Unpack
 import msgspec
 from msgspec import Meta, Struct
 
-__all__ = ["PRESETS", "Conditions", "Fault", "FaultDecision", "Preset", "Rules", "load_faults", "preset", "read_faults"]
-
 Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]

@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from pushsdk.emulator.store.records import Endpoint
 
-__all__ = ["ENDPOINTS", "HOST", "LOOPBACK", "PREFIX", "Guard", "Refusal", "Refused", "is_host"]
-
 HOST = "127.0.0.1"  # asyncio's default would be every interface
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 PREFIX = "/external/api"

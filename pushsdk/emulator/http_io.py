@@ -12,8 +12,6 @@ from aiohttp import web
 
 from pushsdk.emulator.guard import Refusal, Refused
 
-__all__ = ["PRIVATE", "abort", "cut", "json_response", "read_body", "refuse"]
-
 PRIVATE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",

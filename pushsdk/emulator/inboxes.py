@@ -16,8 +16,6 @@ from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.store.queries import InboxRef, Store
 from pushsdk.emulator.store.records import RequestRecord
 
-__all__ = ["Event", "EventLog", "InboxState", "Inboxes"]
-
 Kind: TypeAlias = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
 _MAX_INBOXES = 10_000
 _MAX_EVENTS = 1000  # a reader further behind reads the lists again

@@ -14,8 +14,6 @@ from msgspec import Meta, Struct
 
 from pushsdk.emulator.guard import Refusal
 
-__all__ = ["LimitStatuses", "Limiter", "ServiceLimits"]
-
 _DAY = 86_400
 _MAX_USERS = 100_000  # of one request, with any limits: counting takes a quarter of a second
 _CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding

@@ -20,8 +20,6 @@ from msgspec import Struct
 
 from pushsdk.emulator.shapes import Message
 
-__all__ = ["Notification", "Platform", "PushView", "notifications"]
-
 Platform: TypeAlias = Literal["ios", "android"]
 NotificationState: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
 _NEVER = float("inf")

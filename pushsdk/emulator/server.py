@@ -30,8 +30,6 @@ from pushsdk.emulator.store.records import Campaign, Delivered, Push, RequestSum
 from pushsdk.emulator.store.search import parse
 from pushsdk.emulator.web import Pages
 
-__all__ = ["Emulator", "Inbox"]
-
 _BACKLOG = 1024  # a client may open all its connections at once
 _IDLE_SECONDS = 75.0  # keep-alive, as common proxies have it
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes

@@ -24,11 +24,10 @@ from pushsdk.emulator.http_io import abort, cut, json_response, read_body, refus
 from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.shapes import Message, Unreadable, read_campaign, read_push
-from pushsdk.emulator.store.queries import Store, StoreError
+from pushsdk.emulator.store.database import StoreError
+from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import Preview, RequestRecord, Unmatched
 from pushsdk.emulator.strict import check_campaign, check_push
-
-__all__ = ["PushService", "RecordWriter"]
 
 _MAX_UNMATCHED = 100
 _MAX_TEXT = 300  # characters of a text in a list

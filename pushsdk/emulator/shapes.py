@@ -11,8 +11,6 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-__all__ = ["LARGE", "CampaignBody", "PushBody", "Unreadable", "read_campaign", "read_json", "read_push", "weight"]
-
 LARGE = 64 * 1024
 """Bytes beside the users up to which a body is analyzed: 16 times the limit of a device, 0.3 s of work."""
 _MAX_USER_IDS = 4 * 1024 * 1024  # bytes

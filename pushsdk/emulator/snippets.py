@@ -12,8 +12,6 @@ from typing import Any
 
 from pushsdk.emulator.shapes import Unreadable, read_campaign, read_json, read_push
 
-__all__ = ["curl", "python"]
-
 _PATHS = {"push": "/v1/push", "campaigns": "/v1/campaigns"}
 _WIDTH = 100
 _MAX_DEPTH = 40  # of nested values in a program; Python's parser fails at about 90

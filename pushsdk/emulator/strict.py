@@ -17,8 +17,6 @@ from msgspec import Struct
 from pushsdk.emulator import shapes
 from pushsdk.emulator.shapes import LARGE, Unreadable, read_campaign, read_json, read_push, weight
 
-__all__ = ["check_campaign", "check_push"]
-
 _MAX_NAME = 40  # difflib is quadratic
 
 CHILDREN: Mapping[type[Struct], Mapping[str, type[Struct]]] = {

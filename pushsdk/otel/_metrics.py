@@ -16,8 +16,6 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.forks import in_child
 from pushsdk._version import __version__
 
-__all__ = ["BUCKETS", "SCHEMA", "Instruments", "ServerAddress", "instruments_of"]
-
 # The release that made the HTTP conventions stable.
 SCHEMA = "https://opentelemetry.io/schemas/1.23.1"
 # Buckets that the conventions advise for http.client.request.duration, and buckets for sizes up to Batching.max_users.

@@ -31,8 +31,6 @@ from pushsdk._io.tracing import AttemptSpan, WorkSpan
 from pushsdk._version import __version__
 from pushsdk.otel._metrics import SCHEMA, Instruments, ServerAddress
 
-__all__ = ["MAX_LINKS", "ClientObserver"]
-
 # The SDK's default limit of links per span.
 MAX_LINKS = 128
 # Worst first.

@@ -16,8 +16,6 @@ from pushsdk._core.errors import ClaimStoreError, PushError
 from pushsdk._core.idempotency import digest_of
 from pushsdk.claims.store import Claim, ClaimStore, Put
 
-__all__ = ["call_store", "has_sentinel", "plant_sentinel"]
-
 logger: logging.Logger = logging.getLogger("pushsdk")
 
 T = TypeVar("T")

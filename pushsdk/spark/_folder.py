@@ -24,8 +24,6 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import is_locked, lock
 from pushsdk._runs.run_file.file import run_file_error
 
-__all__ = ["OWN_CLAIMS", "BroadcastKind", "Manifest", "RunFolder", "SendingSummary", "digest_of", "mismatch", "uri"]
-
 MANIFEST = "manifest.json"
 # A single letter is a drive of Windows.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")

@@ -15,8 +15,6 @@ from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, chunk_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["check_columns", "count", "freeze", "hashes", "schema_of"]
-
 _IDS = frozenset({"string", "byte", "short", "integer", "long"})
 # Types whose values are sent unchanged; ``_value`` converts the others.
 _VALUES = _IDS | {"boolean", "date", "timestamp", "timestamp_ntz", "array", "struct", "map"}

@@ -25,16 +25,6 @@ from pushsdk.spark._folder import OWN_CLAIMS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "ROWS_PER_CHUNK",
-    "BroadcastSpec",
-    "PushOptions",
-    "check_spark",
-    "checked_claims",
-    "checked_options",
-    "session_of",
-]
-
 logger = logging.getLogger("pushsdk")
 
 # The default of Spark's setting spark.redaction.regex.

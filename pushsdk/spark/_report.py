@@ -23,8 +23,6 @@ from pushsdk.spark._claims import call_store, has_sentinel
 from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SendingSummary
 from pushsdk.spark._preflight import checked_claims
 
-__all__ = ["SparkReport", "read_report", "report_of"]
-
 # Chunks that are looked up at a time.
 CHUNKS_PER_LOOKUP = 256
 _REASONS = {

@@ -37,8 +37,6 @@ from pushsdk.spark._tasks import ChunkPartition, SendPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["broadcast"]
-
 # Chunks that go from Spark to Python at a time: with 1000 users each, some hundred kilobytes.
 CHUNKS_AT_A_TIME = 16
 # An error of pushsdk in the text of a failed job. The errors' texts hold no ids and no key.

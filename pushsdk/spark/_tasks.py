@@ -16,8 +16,6 @@ from pushsdk.spark._preflight import PushOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EMPTY", "NULL", "ChunkPartition", "SendPartition", "chunk_schema", "cut"]
-
 #: Ids of the pseudo-chunks that count rows without a user id, and with an empty one.
 NULL, EMPTY = "null", "empty"
 

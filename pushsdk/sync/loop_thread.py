@@ -29,8 +29,6 @@ from pushsdk._core.results import DrainReport
 from pushsdk._io.forks import in_child
 from pushsdk._io.threads import DaemonThreads
 
-__all__ = ["EXIT_DRAIN", "LoopThread", "Reader", "ThreadCall", "async_readable", "read_ids"]
-
 #: Seconds for the calls in flight when the interpreter exits, or when a client is dropped without being closed.
 EXIT_DRAIN = 5.0
 # Seconds for closing the connections after that.

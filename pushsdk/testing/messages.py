@@ -9,8 +9,6 @@ from pushsdk._core.words import count as counted
 from pushsdk.emulator import Fault
 from pushsdk.emulator.store.records import RequestSummary
 
-__all__ = ["quoted", "show_fault", "show_texts", "show_users", "summary"]
-
 _MAX_ROWS = 20  # requests, or users
 _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages

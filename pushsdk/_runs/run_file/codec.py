@@ -14,21 +14,6 @@ import msgspec
 from pushsdk._audience.chunks import Chunk
 from pushsdk._runs.plan import Event, Header, StopReason
 
-__all__ = [
-    "Damaged",
-    "LogEntry",
-    "Meta",
-    "Seal",
-    "digested",
-    "log_row",
-    "meta_row",
-    "pack",
-    "read_entry",
-    "read_meta",
-    "read_sizes",
-    "unpack",
-]
-
 # Bytes per row, about. Small chunks share a row: one row per chunk makes planning and opening slower.
 PACK = 16 * 1024
 

@@ -20,8 +20,6 @@ from pushsdk._io.files import is_locked, lock, objection
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
 
-__all__ = ["Connection", "RunFile", "RunFilePath", "run_file_error"]
-
 Connection = sqlite3.Connection
 
 # In the first page, where `file` and SQLite's tools find them: "push", and the version of the schema.

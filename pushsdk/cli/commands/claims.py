@@ -25,8 +25,6 @@ from pushsdk.cli.options import Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
-__all__ = ["count", "list_claims", "release"]
-
 T = TypeVar("T")
 
 FILES = {"sqlite": SqliteClaims, "directory": DirectoryClaims}

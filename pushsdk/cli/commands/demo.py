@@ -17,8 +17,6 @@ from pushsdk.cli.options import Json
 from pushsdk.cli.terminal import print_json, say
 from pushsdk.emulator import Emulator, Fault
 
-__all__ = ["demo", "faults_for"]
-
 SALE = MobilePush(title={"en": "The spring sale is open"}, body={"en": "Today only."}, ios_enabled=True)
 CAMPAIGN = CampaignRequest(
     name="Spring sale",

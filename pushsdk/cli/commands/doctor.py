@@ -25,8 +25,6 @@ from pushsdk.cli.options import CallOptions, JsonLines
 from pushsdk.cli.settings import KEYS, SettingValue, check, find
 from pushsdk.cli.terminal import print_json, visible
 
-__all__ = ["doctor", "probe"]
-
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
 _RENEWAL_DAYS = 14  # certificates are usually renewed before this many days are left
 _DATE = "%b %d %H:%M:%S %Y %Z"  # the format of dates in Python's certificates

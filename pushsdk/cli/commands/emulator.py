@@ -27,8 +27,6 @@ from pushsdk.emulator.campaigns.segment import segment_available
 from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import is_host
 
-__all__ = ["EmulatorOptions", "app", "emulator", "execute"]
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 _MAX_BYTES = 64 * 1024

@@ -19,9 +19,6 @@ from pushsdk.cli.files import read_fields, read_resource
 from pushsdk.cli.options import File, JsonLines
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
-__all__ = ["lint", "preview"]
-
-
 ResourceFile = Annotated[File, Parameter(help="The JSON file of a message, campaign or push request; - is stdin.")]
 
 

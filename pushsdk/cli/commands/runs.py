@@ -35,8 +35,6 @@ from pushsdk.cli.options import File, Flag, Json, ServiceOptions, Yes, confirm
 from pushsdk.cli.output import Figure, ProgressMode, print_figures, progress
 from pushsdk.cli.terminal import duration, print_json, say, visible, warn
 
-__all__ = ["broadcast", "plan", "report", "resume", "status"]
-
 RunFile = Annotated[Path, Parameter(help="The file of the run.")]
 UserSource = Annotated[
     File | None,

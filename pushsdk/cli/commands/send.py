@@ -17,8 +17,6 @@ from pushsdk.cli.files import print_advice, read_campaign, read_fields, read_mes
 from pushsdk.cli.options import CallOptions, File, Json, Yes, confirm
 from pushsdk.cli.terminal import print_json, say, warn
 
-__all__ = ["create", "send"]
-
 _NO_FILE = (
     "send takes user ids, not a file; to read ids from a file: pushsdk broadcast ids.txt --message FILE --run FILE; "
     "to push to an id that starts with @, write @@ann for @ann"

@@ -16,10 +16,9 @@ from msgspec import Struct, UnsetType
 
 from pushsdk.emulator.campaigns.segment import SegmentError, SegmentResult, Tables
 from pushsdk.emulator.shapes import CampaignBody, ScheduleShape, SegmentShape, read_campaign
-from pushsdk.emulator.store.queries import InboxRef, Store, StoreError
+from pushsdk.emulator.store.database import StoreError
+from pushsdk.emulator.store.queries import InboxRef, Store
 from pushsdk.emulator.store.records import Campaign
-
-__all__ = ["Campaigns", "Start", "start_of"]
 
 _START_NOW = "START_NOW"
 _MILLISECONDS = 100_000_000_000  # from here on a timestamp is in milliseconds: 1973, in seconds the year 5138

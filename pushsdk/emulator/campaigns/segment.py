@@ -43,19 +43,6 @@ from pushsdk._audience.source import printable
 from pushsdk._audience.text_files import delimiter_of
 from pushsdk._core.errors import ValidationError
 
-__all__ = [
-    "SegmentError",
-    "SegmentFailure",
-    "SegmentJob",
-    "SegmentResult",
-    "SegmentRun",
-    "Table",
-    "Tables",
-    "main",
-    "run",
-    "segment_available",
-]
-
 # Other files are no tables.
 _SUFFIXES = {
     ".csv": "csv",

@@ -23,11 +23,10 @@ from pushsdk.emulator.inboxes import InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
 from pushsdk.emulator.shapes import LARGE
-from pushsdk.emulator.store.queries import NO_BOUND, NO_INBOX, Store, StoreError
+from pushsdk.emulator.store.database import StoreError
+from pushsdk.emulator.store.queries import NO_BOUND, NO_INBOX, Store
 from pushsdk.emulator.store.records import Campaign, InboxView, Unmatched, UserCount
 from pushsdk.emulator.store.search import Search, parse
-
-__all__ = ["Control"]
 
 _MAX_CAMPAIGNS = 1000  # in the list
 _MAX_BODIES = 16 * 1024 * 1024  # bytes read to show the pushes of one user

@@ -15,8 +15,6 @@ from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 
-__all__ = ["ROOT", "ROUTES", "Route", "find", "openapi", "read_body", "read_query"]
-
 ROOT = "/_emulator/v1"
 _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=60)]

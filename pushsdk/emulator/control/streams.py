@@ -19,8 +19,6 @@ from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import RequestSummary
 from pushsdk.emulator.store.search import Search, parse
 
-__all__ = ["Streams"]
-
 _COUNT_DELAY = 0.02  # seconds between two counts of a wait
 _WRITE_DELAY = 0.1  # seconds between two writes of a stream: a page draws no faster
 _HEARTBEAT = 15.0  # seconds

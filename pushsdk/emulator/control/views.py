@@ -18,25 +18,6 @@ from pushsdk.emulator.store.records import Campaign, Delivered, RequestSummary, 
 
 T = TypeVar("T")
 
-__all__ = [
-    "Advice",
-    "CampaignView",
-    "DeleteResult",
-    "FaultList",
-    "PresetView",
-    "Recipient",
-    "RequestPage",
-    "RequestView",
-    "UserPage",
-    "UserView",
-    "WaitResult",
-    "campaign_view",
-    "faults",
-    "presets",
-    "request_view",
-    "user_view",
-]
-
 _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _MAX_USERS = 1000
 _MAX_PLACEHOLDERS = 200

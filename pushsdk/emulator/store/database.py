@@ -15,8 +15,6 @@ from pushsdk._io.files import lock
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
 
-__all__ = ["Database", "StoreError"]
-
 _BUSY = 5.0  # seconds; only a foreign program can lock the file
 _WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
 # Bytes of the log. Unordered users change many pages, which frequent checkpoints would write twice.

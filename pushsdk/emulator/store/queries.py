@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from pushsdk.emulator.store.database import Database, StoreError
+from pushsdk.emulator.store.database import Database
 from pushsdk.emulator.store.records import (
     Campaign,
     Delivered,
@@ -34,8 +34,6 @@ from pushsdk.emulator.store.records import (
     UserCount,
 )
 from pushsdk.emulator.store.search import Search
-
-__all__ = ["NO_BOUND", "NO_INBOX", "InboxRef", "Store", "StoreError"]
 
 NO_BOUND = (1 << 63) - 1
 _SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another

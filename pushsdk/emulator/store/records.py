@@ -6,19 +6,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-__all__ = [
-    "Campaign",
-    "Delivered",
-    "Endpoint",
-    "InboxView",
-    "Preview",
-    "Push",
-    "RequestRecord",
-    "RequestSummary",
-    "Unmatched",
-    "UserCount",
-]
-
 Endpoint: TypeAlias = Literal["push", "campaigns"]
 
 

@@ -24,8 +24,6 @@ import re
 
 from msgspec import Struct
 
-__all__ = ["Search", "folded", "parse"]
-
 _MAX_LINE = 2_000  # characters of a line; SQLite bounds the length of a pattern
 _MAX_TERMS = 50  # SQLite bounds the depth of an expression
 
