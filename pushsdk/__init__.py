@@ -65,7 +65,7 @@ else:  # hidden from type checkers: with a module __getattr__ they would accept 
     def __getattr__(name):
         if name in __all__:
             for module in map(importlib.import_module, _MODULES):
-                if hasattr(module, name):
+                if name in module.__all__:
                     globals()[name] = value = getattr(module, name)
                     return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

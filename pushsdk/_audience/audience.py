@@ -22,6 +22,8 @@ from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
 from pushsdk._public import set_public_module
 
+__all__ = ["Audience", "AudienceSummary", "Personalized"]
+
 T = TypeVar("T")
 
 Source = TextFiles | ParquetFiles | SqlQuery

@@ -97,6 +97,7 @@ def check_headers(headers: object) -> dict[str, str]:
         return {}
     if not isinstance(headers, Mapping):
         raise must_be("headers", "a mapping of names to values, for example {'X-Team': 'growth'}", headers)
+    copy: dict[str, str] = {}
     for name, value in headers.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise ConfigurationError("headers: a name must be an HTTP token, for example 'X-Team'")
@@ -104,7 +105,8 @@ def check_headers(headers: object) -> dict[str, str]:
             raise ConfigurationError(f"headers must not set {name}: the client sets it")
         if not isinstance(value, str) or not _FIELD_VALUE.fullmatch(value):
             raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text")
-    return dict(headers)
+        copy[name] = value
+    return copy
 
 
 def is_loopback(host: str) -> bool:

@@ -9,6 +9,25 @@ from typing import Any
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._public import set_public_module
 
+__all__ = [
+    "AuthenticationError",
+    "BroadcastError",
+    "ClaimStoreError",
+    "ClientClosedError",
+    "ConfigurationError",
+    "NotSentError",
+    "OutcomeUnknownError",
+    "PartialError",
+    "PayloadTooLargeError",
+    "PushError",
+    "QueueFullError",
+    "RateLimitedError",
+    "RejectedError",
+    "RunFileError",
+    "UnexpectedResponseError",
+    "ValidationError",
+]
+
 
 class PushError(Exception):
     """Base of all exceptions of this package.

@@ -6,6 +6,8 @@ from pushsdk._core.operations import Endpoint
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._public import set_public_module
 
+__all__ = ["AttemptEnded", "ClientPaused", "Event", "RequestSplit", "RetryScheduled", "SendAbandoned"]
+
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt ended. ``number`` is the attempt of the request, from 1; ``users`` is the number of its users."""

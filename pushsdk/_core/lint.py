@@ -16,6 +16,8 @@ from pushsdk._core.models import UNSET, Model, Path, show_path
 from pushsdk._core.placeholders import TEXTS, has_malformed_placeholder
 from pushsdk._public import set_public_module
 
+__all__ = ["RULES", "LintRule", "Problem", "lint"]
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of advice: path (``$.message.title``), code of the rule, and message."""

@@ -9,12 +9,35 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-
-# The redundant names mark a re-export for type checkers.
-from msgspec import UNSET as UNSET
-from msgspec import UnsetType as UnsetType
+from msgspec import UNSET, UnsetType
 
 from pushsdk._public import set_public_module
+
+__all__ = [
+    "UNSET",
+    "Action",
+    "ActionButton",
+    "ActionCategory",
+    "ActionCategoryType",
+    "ActionComponent",
+    "CampaignCreated",
+    "CampaignRequest",
+    "ClickAction",
+    "InterruptionLevel",
+    "MediaType",
+    "MessageType",
+    "MobilePush",
+    "Model",
+    "Path",
+    "Priority",
+    "PushRequest",
+    "RelevanceScore",
+    "Schedule",
+    "ScheduleType",
+    "Segment",
+    "UnsetType",
+    "show_path",
+]
 
 # The interface document has no bounds. Most parsers hold 64 bits, and would change a larger number.
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -14,6 +14,22 @@ from enum import StrEnum
 
 import msgspec
 
+__all__ = [
+    "NO_RESPONSE",
+    "TABLE",
+    "Attempt",
+    "Evidence",
+    "Failure",
+    "Outcome",
+    "Rule",
+    "Verdict",
+    "find_rule",
+    "is_json",
+    "join",
+    "judge",
+    "verdict_of",
+]
+
 
 class Outcome(StrEnum):
     """The outcome of a push to one user, or of a campaign."""

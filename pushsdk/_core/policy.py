@@ -13,6 +13,8 @@ from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
 from pushsdk._public import set_public_module
 
+__all__ = ["Batching", "Limits", "Rate", "RetryPolicy", "Share", "Timeout", "check_seconds"]
+
 # A larger number is a mistake: in seconds, 30 years.
 MAX_NUMBER = 1e9
 

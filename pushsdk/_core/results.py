@@ -6,6 +6,8 @@ from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._public import set_public_module
 
+__all__ = ["ClientStats", "Counters", "DrainReport", "Receipt"]
+
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The result of a call whose users were all accepted. Not a delivery receipt.

@@ -15,6 +15,8 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import check_seconds
 from pushsdk._public import set_public_module
 
+__all__ = ["StopMonitor", "StopPolicy"]
+
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
 ADVICE = {

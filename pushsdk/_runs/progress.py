@@ -14,6 +14,8 @@ from pushsdk._core.user_states import UserState
 from pushsdk._public import set_public_module
 from pushsdk._runs.run_file.journal import Journal
 
+__all__ = ["TICK", "OnProgress", "Progress", "ProgressReporter", "planning_reporter"]
+
 TICK = 0.5  # seconds between two readings
 RATE_OVER = 10  # readings that the rate is measured over
 

@@ -16,6 +16,8 @@ from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error
 from pushsdk._runs.run_file.journal import Journal, Row
 
+__all__ = ["COLUMNS", "BroadcastReport", "read_report", "report_of"]
+
 COLUMNS = ("user_id", "outcome", "status", "reason")
 # A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")

@@ -36,6 +36,8 @@ from pushsdk._runs.run_file.codec import (
 )
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
+__all__ = ["IN_DOUBT", "NEVER_SETTLED", "PENDING", "Journal", "Row", "Tally"]
+
 # Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
 PLAN_ROWS, LOG_ROWS = 16, 256
 
