@@ -79,8 +79,6 @@ class SendQueue:
         failure: Failure | None = None
         if self._raise_when_full:
             failure = Failure.QUEUE_FULL
-        elif self._sender.closed:
-            failure = Failure.CLOSED
         elif self._rate_limiter.paused_until > call.deadline:
             failure = Failure.PAUSED
         else:

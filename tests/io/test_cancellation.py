@@ -234,3 +234,21 @@ async def test_who_is_cancelled_as_its_batch_gets_a_place_does_not_give_that_awa
         assert client.stats().in_flight == 0
         await asyncio.gather(*(client.send("c", {"title": {"en": f"Hello {number}"}}) for number in range(4)))
     assert service.most_in_flight == 1
+
+
+@virtual
+async def test_a_cancelled_call_that_a_close_finds_in_the_queue_is_reported_once() -> None:
+    service, told = FakeService(then=hang()), []
+    client = client_of(service, limits=Limits(in_flight=1), on_event=told.append)
+    busy = start(client.send("a", MESSAGE))
+    await turns()
+    queued = start(client.send("b", OTHER))
+    await turns()
+    queued.cancel()
+    # Before the task of the cancelled call runs.
+    client._engine.queue.close()
+    report = await client.aclose(drain=0.0)
+    assert isinstance(await outcome_of(queued), asyncio.CancelledError)
+    assert [event.user_ids for event in told if isinstance(event, SendAbandoned)] == [("b",)]
+    assert [event.outcome for event in report.abandoned] == [Outcome.NOT_SENT]
+    await asyncio.gather(busy, return_exceptions=True)
