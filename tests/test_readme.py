@@ -239,8 +239,8 @@ def test_the_policies_retry_what_their_table_says(name: str, unsent: bool, unkno
     results = {row[0].partition("(")[0].removeprefix("`RetryPolicy."): row[1:] for row in tables()["policy"]}
     policy: RetryPolicy = getattr(RetryPolicy, name)()
     assert policy.max_attempts > 1
-    assert policy.should_retry(UNSENT, collapsible=False) is unsent is results[name][0].startswith("repeated")
-    assert policy.should_retry(UNKNOWN, collapsible=False) is unknown is results[name][1].startswith("repeated")
+    assert policy.should_retry(UNSENT, collapsible=False) is unsent is results[name][0].startswith("retried")
+    assert policy.should_retry(UNKNOWN, collapsible=False) is unknown is results[name][1].startswith("retried")
     assert policy.should_retry(UNKNOWN, collapsible=True) is collapsible is (results[name][1] != "never")
     assert results["none"] == ["never", "never"]
     assert RetryPolicy.none().max_attempts == 1

@@ -33,7 +33,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 _decode_ids = msgspec.json.Decoder(list[str]).decode
 
 
-class _Source(Protocol):
+class _AudienceSource(Protocol):
     @property
     def source(self) -> str:
         """Description of the audience: another description is another audience."""
@@ -46,7 +46,7 @@ class _Source(Protocol):
 
 
 @runtime_checkable
-class ChunkSource(_Source, Protocol):
+class ChunkSource(_AudienceSource, Protocol):
     """Users that are read as chunks, faster than one by one: an ``Audience``. Read in a thread."""
 
     def chunks(self, *, fixed: int, max_users: int, max_bytes: int, distinct: bool) -> Iterator[Sequence[Chunk]]:
@@ -55,7 +55,7 @@ class ChunkSource(_Source, Protocol):
 
 
 @runtime_checkable
-class RequestSource(_Source, Protocol):
+class RequestSource(_AudienceSource, Protocol):
     """Requests that are read in batches: a personalized ``Audience``. Read in a thread."""
 
     def batches(self) -> Iterator[Sequence[PushRequest]]:

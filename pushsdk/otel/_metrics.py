@@ -35,7 +35,7 @@ class ServerAddress(NamedTuple):
         return {"server.address": self.address, "server.port": self.port}
 
 
-class _Source(NamedTuple):
+class _EngineCounters(NamedTuple):
     """A client and its counters, which outlive the client."""
 
     engine: weakref.ref[Engine]
@@ -75,7 +75,7 @@ class Instruments:
 
     def _start_over(self) -> None:
         self._lock = threading.Lock()
-        self._sources: list[_Source] = []
+        self._sources: list[_EngineCounters] = []
         # Users by outcome of garbage-collected clients: a counter never goes down.
         self._past: dict[ServerAddress, dict[Outcome, int]] = {}
 
@@ -112,7 +112,7 @@ class Instruments:
         """Read this client too, as long as it exists."""
         with self._lock:
             self._fold()
-            self._sources.append(_Source(weakref.ref(engine), engine.counters, server))
+            self._sources.append(_EngineCounters(weakref.ref(engine), engine.counters, server))
 
     def _fold(self) -> None:
         """Replace garbage-collected clients by their sums."""
@@ -152,7 +152,7 @@ class Instruments:
         return callback
 
 
-def _count(sums: dict[ServerAddress, dict[Outcome, int]], source: _Source) -> None:
+def _count(sums: dict[ServerAddress, dict[Outcome, int]], source: _EngineCounters) -> None:
     users = sums.setdefault(source.server, dict.fromkeys(Outcome, 0))
     for outcome in Outcome:
         users[outcome] += source.counters.users[outcome]

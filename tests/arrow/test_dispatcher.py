@@ -81,7 +81,7 @@ class Run:
         )
 
     async def send(self, users: int, *, size: int = 10, every: float = 0.0) -> dict[str, Told]:
-        """All of a plan, a chunk each so many seconds."""
+        """Send a whole plan, one chunk every so many seconds."""
         batches = plan(users, size=size, personal=self.recipe.personal is not None)
         await self.dispatcher.run(self._fed(self.recipe.chunks(batches), every))
         return self.told()

@@ -59,7 +59,7 @@ class Sender:
 
 
 def judge(service: Emulator, told: dict[str, str], users: int) -> Counter[str]:
-    """Nobody is doubled or lost, and what was told last is true."""
+    """Assert that no user is doubled or lost, and that the last report is true."""
     accepted = service.users()
     assert service.duplicates() == {}
     assert told.keys() == {user(number) for number in range(users)}

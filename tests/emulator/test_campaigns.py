@@ -16,7 +16,8 @@ from support.control_api import Api
 from pushsdk.emulator.campaigns.lifecycle import Campaigns
 from pushsdk.emulator.campaigns.segment import SegmentError, SegmentResult
 from pushsdk.emulator.shapes import read_campaign
-from pushsdk.emulator.store.queries import Store, StoreError
+from pushsdk.emulator.store.database import StoreError
+from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import Campaign, RequestRecord
 
 NOW = 1_800_000_000.0

@@ -12,7 +12,7 @@ from support.control_api import Api
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.store.queries import StoreError
+from pushsdk.emulator.store.database import StoreError
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
 STRANGE = [

@@ -8,7 +8,8 @@ import pytest
 from support.store_entries import push, refused
 
 from pushsdk.emulator.service import RecordWriter
-from pushsdk.emulator.store.queries import Store, StoreError
+from pushsdk.emulator.store.database import StoreError
+from pushsdk.emulator.store.queries import Store
 
 
 class Counting(Store):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
-from pushsdk.emulator.store.queries import StoreError
+from pushsdk.emulator.store.database import StoreError
 
 BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
 

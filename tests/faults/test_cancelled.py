@@ -30,7 +30,7 @@ OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own s
 
 
 async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str, Outcome]:
-    """Who was abandoned, and how that ended, by the events and by the report: they must agree."""
+    """Return the abandoned users with their outcomes; events and report must agree."""
     report = await client.aclose()
     outcomes = {user: each.outcome for each in events if isinstance(each, SendAbandoned) for user in each.user_ids}
     assert outcomes == {user: each.outcome for each in report.abandoned for user in each.user_ids}

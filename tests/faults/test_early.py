@@ -48,7 +48,7 @@ def hasty(said: bytes) -> Iterator[tuple[tuple[str, int], list[socket.socket]]]:
 
 
 def read_from(wire: socket.socket) -> bytes:
-    """What a connection, which the client has closed, had been sent."""
+    """Return the bytes that a connection had received before the client closed it."""
     wire.settimeout(5.0)
     try:
         return wire.recv(65536)

@@ -18,7 +18,7 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 def ways(case: Case) -> dict[str, bool]:
-    """How a call of this case is made."""
+    """Return the ways to make a call of this case."""
     return {"campaign": case.campaign, "big": case.big}
 
 

@@ -23,7 +23,7 @@ def throttling(status: int, retry_after: object, bad: object = always) -> WireSe
 
 
 class Stopwatch:
-    """How long the block took, on the loop's clock."""
+    """Duration of a block on the loop's clock, in seconds."""
 
     seconds = 0.0
 

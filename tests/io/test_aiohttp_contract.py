@@ -1,4 +1,4 @@
-"""What the transport leans on in aiohttp and aiohttp does not promise: a new aiohttp that changes it fails here.
+"""The private parts of aiohttp that the transport relies on: a new aiohttp that changes them fails here.
 
 Plain aiohttp against a real server; nothing of this package but the header value it hands over. What is leant on
 beyond that by the exchange, which does without aiohttp's requests, is held where that is tested.
@@ -216,7 +216,7 @@ async def test_a_protocol_keeps_the_payload_of_its_last_answer_and_a_new_one_has
     assert seen == [False, True]
 
 
-async def test_a_protocol_has_a_parser_of_its_own_for_each_answer_and_keeps_it_until_the_next(
+async def test_a_protocol_has_one_parser_per_response_and_keeps_it_until_the_next(
     session: aiohttp.ClientSession, server: WireServer
 ) -> None:
     seen = []

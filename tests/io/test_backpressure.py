@@ -1,4 +1,4 @@
-"""What waits is bounded: a call beyond the limits waits its turn, or is refused; nothing is dropped."""
+"""Bounds on what waits: a call beyond the limits waits its turn, or is refused; nothing is dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def titled(number: int) -> dict[str, dict[str, str]]:
 
 
 @virtual
-async def test_a_full_queue_refuses_at_once_where_it_is_told_to() -> None:
+async def test_a_full_queue_raises_at_once_if_configured() -> None:
     service = FakeService()
     limits = Limits(in_flight=1, queued_users=2, when_full="raise")
     async with client_of(service, limits=limits) as client:
@@ -136,7 +136,7 @@ async def test_a_dedupe_key_of_another_payload_after_the_wait_for_room_leaves_no
 
 
 @virtual
-async def test_a_call_larger_than_the_limits_is_admitted_where_nothing_else_waits() -> None:
+async def test_a_call_larger_than_the_limits_is_admitted_if_nothing_else_waits() -> None:
     service = FakeService()
     for when_full in ("wait", "raise"):
         async with client_of(service, limits=Limits(queued_users=2, when_full=when_full)) as client:

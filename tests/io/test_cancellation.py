@@ -29,7 +29,7 @@ MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
 
 def abandoned(told: list[Event]) -> dict[str, Outcome]:
-    """What SendAbandoned said of each user; every user is told of once."""
+    """Return the outcome that SendAbandoned reported for each user; every user is reported once."""
     ended: dict[str, Outcome] = {}
     for event in told:
         if isinstance(event, SendAbandoned):
@@ -54,7 +54,7 @@ def at_most_ten(request: Request) -> object:
 
 
 @virtual
-async def test_a_call_cancelled_before_the_flush_takes_its_users_out_and_is_told_of_once() -> None:
+async def test_a_call_cancelled_before_the_flush_removes_its_users_and_is_reported_once() -> None:
     service, told = FakeService(), list[Event]()
     async with client_of(service, batching=Batching(linger=1.0), on_event=told.append) as client:
         task = start(client.send("a", MESSAGE))
@@ -130,7 +130,7 @@ SCENES: dict[str, tuple[dict[str, object], list[Behaviour]]] = {
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("which", [0, 1, 2])
 @virtual
-async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_told_of_truly(scene: str, which: int) -> None:
+async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_correctly(scene: str, which: int) -> None:
     settings, script = SCENES[scene]
     for moment in range(30):
         service, told = FakeService(*script), list[Event]()

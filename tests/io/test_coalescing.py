@@ -32,7 +32,7 @@ async def test_concurrent_equal_sends_travel_in_one_request() -> None:
 
 
 @virtual
-async def test_each_call_of_a_crowd_is_told_its_own_receipt() -> None:
+async def test_each_merged_call_gets_its_own_receipt() -> None:
     service = FakeService()
     async with client_of(service) as client:
         receipts = await asyncio.gather(*(client.send(users, MESSAGE) for users in ("a", ["b", "c"], ["d", "d"], "e")))
@@ -186,7 +186,7 @@ async def test_an_answer_to_a_shared_request_reaches_every_caller() -> None:
 
 
 @virtual
-async def test_each_waiter_has_an_exception_of_its_own() -> None:
+async def test_each_waiter_gets_its_own_exception() -> None:
     service = FakeService(answer(401))
     async with client_of(service) as client:
         first, second = await asyncio.gather(

@@ -151,7 +151,7 @@ async def test_a_shared_request_runs_until_the_latest_deadline_of_its_callers() 
 
 
 @virtual
-async def test_a_caller_past_its_deadline_knows_nothing_and_its_end_is_told_later() -> None:
+async def test_an_expired_call_is_unknown_and_its_end_is_reported_later() -> None:
     service, told = FakeService(answer(after=0.5), answer(after=1.9)), list[Event]()
     async with client_of(service, limits=Limits(in_flight=1), timeout=2.2, on_event=told.append) as client:
         busy = start(client.send("busy", OTHER, timeout=5.0))
@@ -168,7 +168,7 @@ async def test_a_caller_past_its_deadline_knows_nothing_and_its_end_is_told_late
 
 
 @virtual
-async def test_callers_of_a_shared_request_that_ends_with_their_deadline_are_told_how() -> None:
+async def test_calls_of_a_shared_request_that_ends_at_their_deadline_get_its_outcome() -> None:
     service, told = FakeService(then=hang(connecting=True)), list[Event]()
     async with client_of(service, on_event=told.append) as client:
         tasks = [start(client.send(user, MESSAGE, timeout=1.0)) for user in "ab"]
@@ -179,7 +179,7 @@ async def test_callers_of_a_shared_request_that_ends_with_their_deadline_are_tol
 
 
 @virtual
-async def test_callers_of_a_shared_request_with_nearly_the_same_deadline_are_told_how_it_ended() -> None:
+async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_outcome() -> None:
     service = FakeService(then=hang(connecting=True))
     async with client_of(service, batching=Batching(linger=0.1), timeout=1.0) as client:
         tasks = []

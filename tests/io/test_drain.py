@@ -177,7 +177,7 @@ async def test_a_closed_client_takes_nothing_and_closes_twice_without_a_word() -
 
 
 @virtual
-async def test_a_client_never_used_closes_without_a_loop_of_its_own() -> None:
+async def test_an_unused_client_closes_without_its_own_loop() -> None:
     client = AsyncPushClient("https://push.example", "key")
     assert await client.aclose() == DrainReport()
     with pytest.raises(ClientClosedError):

@@ -25,7 +25,7 @@ from pushsdk import (
 
 
 @virtual
-async def test_attempts_retries_and_pauses_are_told_in_order() -> None:
+async def test_attempts_retries_and_pauses_are_reported_in_order() -> None:
     told = list[Any]()
     service = FakeService(answer(429, {"Retry-After": "2"}))
     async with client_of(service, on_event=told.append) as client:
@@ -48,7 +48,7 @@ async def test_a_retry_after_of_zero_is_no_pause() -> None:
 
 
 @virtual
-async def test_a_campaigns_attempts_are_told_as_such() -> None:
+async def test_the_attempts_of_a_campaign_are_reported_as_such() -> None:
     told = list[Any]()
     body = b'{"uuid": "11111111-2222-3333-4444-555555555555"}'
     async with client_of(FakeService(answer(200, body=body)), on_event=told.append) as client:
@@ -57,7 +57,7 @@ async def test_a_campaigns_attempts_are_told_as_such() -> None:
 
 
 @virtual
-async def test_a_split_is_told_with_the_status_and_the_number_of_calls() -> None:
+async def test_a_split_is_reported_with_the_status_and_the_number_of_calls() -> None:
     told = list[Any]()
     async with client_of(FakeService(answer(422)), on_event=told.append) as client:
         await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("c", MESSAGE))
@@ -66,7 +66,7 @@ async def test_a_split_is_told_with_the_status_and_the_number_of_calls() -> None
 
 
 @virtual
-async def test_events_do_not_hold_ids_or_texts_except_where_they_are_about_them() -> None:
+async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts() -> None:
     told = list[Any]()
     service = FakeService(answer(422, {"Retry-After": "1"}, b"user-name"), refused(), hang())
     async with client_of(service, on_event=told.append, timeout=1.0) as client:

@@ -114,7 +114,7 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own(
     assert (ours.body, server.connections) == (theirs.body, 1)
 
 
-async def test_an_attempt_is_the_current_one_only_where_aiohttp_sends_it(
+async def test_an_attempt_is_current_only_if_aiohttp_sends_it(
     server: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transport, span = transport_of(server), Watched()
@@ -181,7 +181,7 @@ async def test_a_session_whose_own_request_is_replaced_is_heeded(server: WireSer
     assert server.begun == 0
 
 
-async def test_who_traces_an_open_session_is_told(server: WireServer, exchanged: list[int]) -> None:
+async def test_tracing_an_open_session_sees_its_requests(server: WireServer, exchanged: list[int]) -> None:
     transport = transport_of(server)
     told: list[object] = []
 
@@ -232,7 +232,7 @@ async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
     ],
     ids=lambda options: next(iter(options)),
 )
-async def test_a_session_that_somebody_made_otherwise_sends_by_itself(
+async def test_a_customized_session_sends_by_itself(
     server: WireServer, monkeypatch: pytest.MonkeyPatch, exchanged: list[int], options: dict[str, Any]
 ) -> None:
     make = aiohttp.ClientSession.__init__
@@ -312,7 +312,7 @@ async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
     assert server.connections == 1
 
 
-async def test_another_protocol_is_an_answer_and_its_connection_is_given_to_nobody() -> None:
+async def test_a_protocol_switch_is_a_response_and_its_connection_is_not_reused() -> None:
     script = when(only(0), answering(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"))
     async with WireServer(script) as server:
         transport = transport_of(server)
@@ -321,7 +321,7 @@ async def test_another_protocol_is_an_answer_and_its_connection_is_given_to_nobo
     assert server.connections == 2
 
 
-async def test_a_connection_that_is_still_written_to_is_given_to_nobody(
+async def test_a_connection_that_is_still_being_written_is_not_reused(
     server: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transport = transport_of(server)
@@ -388,7 +388,7 @@ async def test_an_answer_that_cannot_be_read_does_not_keep_the_body() -> None:
         await transport.close()
 
 
-async def test_nobody_is_shown_a_head() -> None:
+async def test_a_request_head_is_never_shown() -> None:
     head = RequestHead("POST", URL("http://127.0.0.1/v1/push"), {"Api-Key": KEY})
     assert "s3cr3t" not in f"{head!r} {head.request.headers!r} {vars(head.request)!r}"
     with pytest.raises(TypeError, match="not pickled"):

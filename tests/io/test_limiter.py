@@ -95,7 +95,7 @@ async def test_a_ticket_given_up_and_then_cancelled_holds_no_place() -> None:
 
 
 @virtual
-async def test_a_pause_ends_who_cannot_wait_it_out_and_holds_the_rest() -> None:
+async def test_a_pause_fails_calls_that_expire_before_it_ends_and_delays_the_rest() -> None:
     slots = slots_of(2)
     before = now()
     slots.pause(before + 10.0)

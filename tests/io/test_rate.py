@@ -127,7 +127,7 @@ async def test_a_client_that_was_throttled_spaces_its_requests_out_until_it_is_f
 
 
 @virtual
-async def test_while_it_is_held_back_sends_of_one_message_meet_in_fewer_requests() -> None:
+async def test_sends_of_one_message_merge_while_the_rate_delays_them() -> None:
     service = FakeService()
     async with client_of(service) as client:
         await throttled_down_to(client._engine.rate_limiter, 16.0)

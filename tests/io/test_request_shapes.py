@@ -152,7 +152,7 @@ async def test_a_mocked_campaign_without_a_uuid_is_accepted_all_the_same(
 
 
 class Key:
-    """What aiohttp's connector errors name."""
+    """The connection key that aiohttp's connector errors name."""
 
     host, port, ssl, is_ssl = "push.example", 443, True, True
 
@@ -199,7 +199,7 @@ async def test_any_other_mocked_error_is_unknown(
     assert caught.value.status is None
 
 
-async def test_a_url_that_nobody_mocked_is_unknown(client: AsyncPushClient) -> None:
+async def test_a_url_that_is_not_mocked_is_unknown(client: AsyncPushClient) -> None:
     with pytest.raises(OutcomeUnknownError, match="ClientConnectionError"):
         await client.send("u", HELLO)
 

@@ -1,4 +1,4 @@
-"""What is repeated after a failed attempt, how often, after which wait, and who can't wait."""
+"""Retries: which attempts are retried, how often, after which wait, and which calls can't wait."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ async def test_a_wait_that_would_end_after_the_deadline_is_refused_at_once() -> 
 
 
 @virtual
-async def test_no_place_is_held_between_two_attempts() -> None:
+async def test_no_slot_is_taken_between_two_attempts() -> None:
     service = FakeService(refused())
     async with client_of(service, limits=Limits(in_flight=1), retry=SAFE(initial_delay=5.0)) as client:
         waits = start(client.send("a", MESSAGE))

@@ -293,7 +293,7 @@ async def test_a_job_shows_no_text_and_no_ids() -> None:
 
 
 @virtual
-async def test_a_bug_before_a_call_is_in_any_batch_is_told_to_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_before_a_call_is_in_any_batch_raises_in_that_call(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of(FakeService()) as client:
         monkeypatch.setattr(client._engine.queue, "_backlog", None)
         with pytest.raises(OutcomeUnknownError):

@@ -126,7 +126,7 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests() 
 
 
 @virtual
-async def test_a_call_of_a_crowd_that_was_cut_is_told_of_all_of_its_parts() -> None:
+async def test_a_merged_call_that_was_split_reports_all_of_its_parts() -> None:
     service = FakeService(then=lambda request: answer(413 if len(request.users) > 4 else 204))
     calls = ["a" * 100], [name * 100 for name in "bcdef"], ["g" * 100]
     async with client_of(service) as client:
@@ -208,7 +208,7 @@ async def test_an_empty_split_on_switches_it_off() -> None:
 
 
 @virtual
-async def test_a_call_past_its_deadline_in_the_middle_of_a_split_is_told_of_the_part_that_is_through() -> None:
+async def test_a_call_that_expires_during_a_split_reports_the_completed_part() -> None:
     def then(request: Request) -> Any:
         return answer(400) if len(request.users) == 4 else answer(after=0.01 if {"a", "b"} & {*request.users} else 5.0)
 

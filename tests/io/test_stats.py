@@ -42,7 +42,7 @@ async def test_users_are_counted_by_outcome_and_requests_attempts_and_retries_ap
 
 
 @virtual
-async def test_what_is_on_the_wire_and_what_waits_is_told_as_of_now() -> None:
+async def test_stats_show_what_is_in_flight_and_queued_now() -> None:
     service = FakeService(then=answer(after=1.0))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         tasks = [start(client.send("a", MESSAGE))]
@@ -56,7 +56,7 @@ async def test_what_is_on_the_wire_and_what_waits_is_told_as_of_now() -> None:
 
 
 @virtual
-async def test_the_pause_is_told_in_seconds_from_now() -> None:
+async def test_stats_show_the_pause_in_seconds_from_now() -> None:
     service = FakeService(answer(429, {"Retry-After": "10"}))
     async with client_of(service) as client:
         assert client.stats().paused == 0.0

@@ -67,7 +67,7 @@ async def test_what_is_removed_while_a_late_loop_reads_does_not_expire() -> None
 
 
 @virtual
-async def test_on_a_loop_that_is_late_in_every_turn_each_item_has_turns_of_its_own_and_expires() -> None:
+async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expires() -> None:
     loop = asyncio.get_running_loop()
     keeper, items = TimerWheel(loop), [Item() for _ in range(20)]
     for number, item in enumerate(items):

@@ -111,7 +111,7 @@ async def post(
 
 
 def writing(evidence: Evidence) -> tuple[bool, bool, bool, bool]:
-    """What is known of the writing: a real transport, begun, done, on a used connection."""
+    """Return the evidence of the writing: a real transport, begun, done, on a used connection."""
     return evidence.touched, evidence.started_writing, evidence.written, evidence.reused
 
 
@@ -343,7 +343,7 @@ async def test_waiting_for_a_place_in_the_pool_is_bounded_by_the_connect_timeout
 
 
 @OWN_OR_INJECTED
-async def test_a_closed_session_is_a_failure_of_its_own(injected: bool) -> None:
+async def test_a_closed_session_is_a_failure(injected: bool) -> None:
     async with WireServer() as server:
         session = aiohttp.ClientSession() if injected else None
         transport = AiohttpTransport(
@@ -355,7 +355,7 @@ async def test_a_closed_session_is_a_failure_of_its_own(injected: bool) -> None:
     assert (evidence.touched, evidence.started_writing) == (True, False)
 
 
-async def test_a_session_that_is_closed_by_somebody_in_between_is_no_surprise(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     async def post_(*_: Any, **__: Any) -> None:
         raise RuntimeError("Session is closed")
 
@@ -365,7 +365,7 @@ async def test_a_session_that_is_closed_by_somebody_in_between_is_no_surprise(mo
     assert (evidence.failure, evidence.reason) == (Failure.SESSION, "RuntimeError")
 
 
-async def test_what_nobody_has_thought_of_is_a_failure_too() -> None:
+async def test_an_unexpected_exception_is_a_failure() -> None:
     async with rigged() as (server, transport):
         evidence = Evidence()
         await transport.post(PUSH, BODY, HeaderSecret("a\r\nb"), evidence, connect=None)
@@ -424,7 +424,7 @@ async def test_a_head_of_long_lines_and_many_headers_is_read(injected: bool) -> 
 
 
 @OWN_OR_INJECTED
-async def test_an_unread_body_gives_its_connection_back_to_nobody(injected: bool) -> None:
+async def test_the_connection_of_an_unread_body_is_not_reused(injected: bool) -> None:
     script = when(only(0), step(take, send(response(200, Content_Length=10**9)), endless(b"x" * 65536)))
     async with rigged(script, injected=injected, limit=1) as (server, transport):
         assert (await post(transport)).status == 200

@@ -203,7 +203,7 @@ class Told:
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """What the caller knows; nothing where it was cancelled."""
+        """Return what the caller knows; nothing if it was cancelled."""
         if self.cancelled:
             return {}
         if isinstance(self.result, PartialError):
@@ -331,12 +331,12 @@ def _quiet() -> Iterator[None]:
 
 @SHORT
 @given(world=WORLDS)
-def test_every_caller_is_told_the_truth_once_and_in_time(world: World) -> None:
+def test_every_call_gets_its_true_outcome_once_and_in_time(world: World) -> None:
     run(live(world), collect=False)
 
 
 @pytest.mark.long
 @LONG
 @given(world=WORLDS)
-def test_every_caller_is_told_the_truth_once_and_in_time_at_length(world: World) -> None:
+def test_every_call_gets_its_true_outcome_once_and_in_time_at_length(world: World) -> None:
     run(live(world), collect=False)

@@ -58,7 +58,7 @@ def watched(telemetry: Telemetry, service: FakeService, *, share: float = 0.0, *
 
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What chance is to give, in turn."""
+    """Return random numbers in this order."""
     draws: list[float] = []
     monkeypatch.setattr(ours, "random", lambda: draws.pop(0))
     return draws

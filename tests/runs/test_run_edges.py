@@ -519,7 +519,7 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
     assert works == 1
 
 
-def test_a_reader_is_told_that_a_run_is_being_sent(tmp_path: Path) -> None:
+def test_a_reader_learns_that_a_run_is_being_sent(tmp_path: Path) -> None:
     path = tmp_path / "run"
     journal = Journal.create(path, BROADCAST)
     journal.add([chunk("a")])
@@ -532,7 +532,7 @@ def test_a_reader_is_told_that_a_run_is_being_sent(tmp_path: Path) -> None:
     assert not RunFilePath(path, write=False).in_use, "left by somebody who was killed"
 
 
-def test_a_reader_is_told_that_a_run_is_being_planned(tmp_path: Path) -> None:
+def test_a_reader_learns_that_a_run_is_being_planned(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "run", BROADCAST)
     with pytest.raises(RunFileError, match="another process is still planning it: read it again"):
         read_report(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""What must stay inside: the key everywhere, user ids and texts out of every log, text and repr.
+"""Secrets stay inside: the key everywhere, user ids and texts out of every log, text and repr.
 
 Markers are planted in all of them, every kind of failure is provoked, and all that comes out is searched.
 """
@@ -82,7 +82,7 @@ class Out:
             self.errors.append(error)
 
     def texts(self) -> Iterator[str]:
-        """What is printed, logged, or shown by a debugger that looks at an error's own fields."""
+        """Return what is printed, logged, or shown by a debugger that looks at an error's own fields."""
         for error in self.errors:
             yield from (str(error), repr(error), repr(error.args))
             yield "".join(traceback.format_exception(error))
@@ -92,7 +92,7 @@ class Out:
         yield from map(repr, [*self.events, *self.values])
 
     def depths(self) -> Iterator[str]:
-        """What a crash reporter digs up: the locals of this package's frames, fields, pickles."""
+        """Return what a crash reporter collects: the locals of this package's frames, fields, pickles."""
         for error in self.errors:
             yield repr(vars(error))
             yield from (repr(each) for each in (error.__cause__, error.__context__))

@@ -40,7 +40,7 @@ def refused(make: Callable[[], object], match: str | None = None) -> Configurati
 
 
 def shown(error: BaseException) -> str:
-    """What this package shows of an error, the locals of its own frames included."""
+    """Return what this package shows of an error, including the locals of its frames."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if "/pushsdk/" in frame.f_code.co_filename]
     values = [value for frame in frames for name, value in frame.f_locals.items() if name != "self"]
     return f"{error} {error!r} {error.args} {error.__dict__} {values!r}"

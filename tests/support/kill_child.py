@@ -37,7 +37,7 @@ def requests(users: int, chunk: int) -> Iterator[PushRequest]:
 
 
 def ids(users: int) -> Iterator[str]:
-    """Of everybody."""
+    """Ids of all users."""
     return map(name_of, range(users))
 
 

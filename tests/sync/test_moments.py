@@ -31,7 +31,7 @@ HELLO = MobilePush(body={"en": "hi"})
 
 
 class InterruptionError(Exception):
-    """What a signal handler raises."""
+    """The exception that a signal handler raises."""
 
 
 def test_a_call_in_flight_at_the_close_is_unknown(service: Service) -> None:

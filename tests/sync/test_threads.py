@@ -34,7 +34,7 @@ THREADS = 32
 
 
 def spread(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
-    """What the work returns in so many threads that begin together."""
+    """Return the results of the work in so many threads that begin together."""
     together = threading.Barrier(threads)
 
     def begin(number: int) -> Any:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _MAX_RUNNING = 2
 _MAX_TIMER = 86_400.0  # seconds; a later start sets the timer again
 _BY_HAND = "waits until it is started by hand"
-_NO_SEGMENT = "the campaign has no segment with a query: nobody gets it"
+_NO_SEGMENT = "the campaign has no segment with a query: no user gets it"
 _UNTRUSTED = (
     "the segment was not run: the request came without the emulator's token (Authorization: Bearer);"
     " start the campaign on the page"

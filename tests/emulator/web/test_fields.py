@@ -195,7 +195,7 @@ async def open_push(page: Any, number: int) -> None:
     await page.locator(".detail:not(.waiting) .eyebrow").get_by_text(f" {number} ").wait_for()
 
 
-async def test_every_field_of_a_push_makes_a_difference_where_the_table_says(desk: Any) -> None:
+async def test_every_field_of_a_push_makes_the_difference_that_the_table_states(desk: Any) -> None:
     asked = [(model, name) for model in PLACES if model in IN_A_PUSH for name in PLACES[model]]
     asked.append((CampaignRequest, "message"))
     numbers: dict[str, int] = {}  # of requests, each sent once
