@@ -107,6 +107,21 @@ def test_a_pickle_of_a_public_value_names_the_public_package_and_loads_in_anothe
     assert loaded.stdout.decode().strip() == repr(values)
 
 
+def test_every_public_struct_is_decoded_although_no_public_name_has_been_used() -> None:
+    code = """
+import importlib, msgspec, pushsdk
+
+values = [value for name in pushsdk._MODULES for value in vars(importlib.import_module(name)).values()]
+structs = {value for value in values if isinstance(value, type) and issubclass(value, msgspec.Struct)}
+public = [struct for struct in structs if struct.__module__ == "pushsdk"]
+for struct in public:
+    msgspec.json.Decoder(struct)
+print(len(public) > 20, "Outcome" in vars(pushsdk))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("True False\n", "")
+
+
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [

@@ -7,12 +7,12 @@
   ``splitting`` choose the next step from the verdict, ``error_mapping`` the error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from enum import StrEnum
 
 import msgspec
+
+from pushsdk._public import set_public_module
 
 __all__ = [
     "NO_RESPONSE",
@@ -314,3 +314,6 @@ def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure
         retry_after=evidence.retry_after,
         failure=failure or evidence.failure,
     )
+
+
+set_public_module(__name__)

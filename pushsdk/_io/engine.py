@@ -217,10 +217,12 @@ class Engine:
             self.sender.closed = True
             self.queue.close()
             self.timers.end_scopes(Failure.CLOSED)
-            await self.idle()
-            self.limiter.close()
-            self.timers.close()
-            await self.transport.close()
+            try:
+                await self.idle()
+            finally:
+                self.limiter.close()
+                self.timers.close()
+                await self.transport.close()
         ended: dict[Outcome, list[str]] = {outcome: [] for outcome in Outcome}
         for call in self.pending.drained or ():
             if not call.abandoned:

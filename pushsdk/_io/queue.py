@@ -215,14 +215,18 @@ class SendQueue:
 
     def _dispatch(self, batch: Batch) -> None:
         """Queue the batch for a slot. Calls may still join until it has one."""
+        entry: QueuedBatch = batch.entry
+        # A close and a pause end queued calls when they begin: these calls are queued after that.
+        if self._sender.closed:
+            entry.fail(Failure.CLOSED)
+        elif entry.deadline < self._rate_limiter.paused_until:
+            entry.fail(Failure.PAUSED, before=self._rate_limiter.paused_until)
+        if not batch.calls:
+            return
         if batch.state is BatchState.LINGERING:
             self._lingering.pop(batch).cancel()
         self._batches.advance(batch, BatchState.QUEUED)
-        entry: QueuedBatch = batch.entry
         self._limiter.enqueue(entry)
-        if entry.deadline < self._rate_limiter.paused_until:
-            # A pause ends queued calls when it begins: these were queued after that.
-            entry.fail(Failure.PAUSED, before=self._rate_limiter.paused_until)
 
     def _start(self, batch: Batch) -> None:
         """Put the batch in flight: it has a slot, and its calls are fixed."""

@@ -32,7 +32,7 @@ _PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
 
 #: The kind of the claim store in the run's folder.
 OWN_CLAIMS = "DirectoryClaims of the run"

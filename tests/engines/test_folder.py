@@ -134,7 +134,7 @@ def test_a_damaged_manifest_is_an_error(folder: RunFolder, text: str) -> None:
 
 def test_a_manifest_of_another_version_is_an_error(folder: RunFolder) -> None:
     folder.path.mkdir()
-    folder.seal(msgspec.structs.replace(MANIFEST, format=2))
+    folder.seal(msgspec.structs.replace(MANIFEST, format=MANIFEST.format + 1))
     with pytest.raises(RunFileError, match="another version"):
         folder.manifest()
 

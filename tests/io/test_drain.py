@@ -269,3 +269,41 @@ async def test_a_call_that_is_about_to_wait_as_the_client_ends_was_not_sent() ->
     assert isinstance(await outcome_of(task), ClientClosedError)
     await client.aclose(drain=0)
     assert isinstance(await outcome_of(first), OutcomeUnknownError)
+
+
+@virtual
+async def test_calls_merged_in_the_turn_of_a_close_end_with_it() -> None:
+    service = FakeService(answer(429, {"Retry-After": "20"}), then=answer())
+    for turn in range(12):
+        client = client_of(service, limits=Limits(in_flight=1, queued_users=2), timeout=Timeout(total=None))
+        await outcome_of(start(client.send("paused", MESSAGE, retry=RetryPolicy.none())))
+        full = start(client.send(["a", "b"], {"title": {"en": "Other"}}))
+        await turns(10)
+        waiting = [start(client.send(name, MESSAGE)) for name in ("leader", "joiner")]
+        await turns(10)
+        before = asyncio.get_running_loop().time()
+        closing = start(client.aclose(drain=0.0))
+        await turns(turn)
+        # Makes room for both.
+        full.cancel()
+        assert [type(await outcome_of(task)) for task in waiting] == [ClientClosedError, ClientClosedError]
+        await closing
+        assert asyncio.get_running_loop().time() == before
+        service = FakeService(answer(429, {"Retry-After": "20"}), then=answer())
+
+
+@virtual
+async def test_a_close_that_is_cancelled_closes_the_transport() -> None:
+    for turn in range(8):
+        service = FakeService(answer(after=0.5))
+        client = client_of(service)
+        task = start(client.send("a", MESSAGE))
+        await turns(10)
+        closing = start(client.aclose(drain=0.0))
+        await turns(turn)
+        closing.cancel()
+        await outcome_of(closing)
+        await outcome_of(task)
+        # A close that was cancelled before it began has not begun.
+        await client.aclose()
+        assert service.closed == 1

@@ -185,3 +185,22 @@ async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeate
     async with client_of(FakeService(answer(status, headers)), retry=policy) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
         assert (client._engine.rate_limiter.rate(now()) is not None) is held
+
+
+@virtual
+async def test_calls_that_a_pause_ends_as_their_batch_is_queued_are_not_sent() -> None:
+    service = FakeService()
+    client = client_of(service, timeout=Timeout(total=10.0))
+    loop = asyncio.get_running_loop()
+    calls = [start(client.send(name, MESSAGE)) for name in ("leader", "joiner")]
+
+    def pause_and_stall() -> None:
+        client._engine._pause(loop.time() + 40)
+        # The process is suspended until the pause is over.
+        loop.jump(41)  # type: ignore[attr-defined]
+
+    loop.call_soon(pause_and_stall)
+    assert [type(await outcome_of(call)) for call in calls] == [NotSentError, NotSentError]
+    stats = client.stats()
+    assert (stats.in_flight, stats.queued_users, stats.queued_bytes, service.requests) == (0, 0, 0, [])
+    await client.aclose()

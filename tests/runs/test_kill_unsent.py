@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,17 +90,20 @@ async def test_users_are_pending_after_a_kill_during_a_handshake(
 async def test_users_are_pending_after_a_kill_during_a_connect(nursery: Nursery, tmp_path: Path) -> None:
     path = tmp_path / "run"
     async with black_hole() as (host, port):
-        there = connecting(port)
         life = await nursery.start(job_of(path, f"http://{host}:{port}"))
-        await until(lambda: connecting(port) > there)
+        await until(lambda: is_connecting(life.pid, port))
         report = await killed(life, path)
     assert (report.not_sent, report.unknown) == (USERS, 0)
 
 
-def connecting(port: int) -> int:
-    """Return the number of local sockets that are connecting to this port."""
+def is_connecting(pid: int, port: int) -> bool:
+    """Return True if a socket of this process is connecting to the port."""
+    sockets = set()
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(OSError):
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
     lines = Path("/proc/net/tcp").read_text().splitlines()
-    return sum(f":{port:04X}{SYN_SENT}" in line for line in lines)
+    return any(f":{port:04X}{SYN_SENT}" in line and f"socket:[{line.split()[9]}]" in sockets for line in lines)
 
 
 async def test_users_are_pending_after_a_kill_during_the_key_callable(nursery: Nursery, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ Connection = sqlite3.Connection
 
 # In the first page, where `file` and SQLite's tools find them: "push", and the version of the schema.
 APPLICATION = 0x70757368
-FORMAT = 2
+FORMAT = 3
 PAGE = 4096
 SCHEMA = (
     # One row: the header, and the seal once the plan is complete.
