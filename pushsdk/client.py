@@ -1,7 +1,8 @@
 """AsyncPushClient: builds the engine, checks arguments, and owns the lifetime of the parts. Start reading here.
 
-``send`` makes a ``Call`` (``_core.batching``); equal calls share a request (``_io.queue``, ``_io.sender``) over aiohttp
-(``_io.transport``); one table says what its attempts mean (``_core.outcome``).
+``send`` makes a ``Call`` (``_core.batching``); equal calls share a batch (``_io.queue``), which is sent as requests
+(``_io.batch_sender``, ``_io.sender``) over aiohttp (``_io.transport``, ``_io.fast_post``). One table says what each
+attempt means (``_core.outcome``).
 """
 
 from __future__ import annotations

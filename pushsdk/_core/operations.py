@@ -1,4 +1,4 @@
-"""The operations of the push service, as data. No other module names a method, a path or an endpoint."""
+"""The operations of the push service, as data. Other modules of the client take methods and paths from here."""
 
 from __future__ import annotations
 

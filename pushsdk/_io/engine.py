@@ -1,6 +1,7 @@
 """The parts of one client, put together inside its event loop, and their end.
 
-A ``Call`` travels with others (``queue``) as a request (``sender``) over aiohttp (``transport``).
+Calls share batches (``queue``), which are sent as requests (``batch_sender``, ``sender``) over aiohttp (``transport``,
+``fast_post``).
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class SendQueue:
     async def send(self, call: Call, content: Key) -> Receipt:
         """Send one call. Raises PushError unless all of its users were accepted.
 
-        ``AsyncPushClient.send`` does the same without this coroutine, which would be one more for each call of a crowd.
+        ``AsyncPushClient.send`` calls ``submit`` itself, which saves one coroutine per call.
         """
         try:
             receipt = await self.submit(call, content)
@@ -95,14 +95,14 @@ class SendQueue:
     def submit(self, call: Call, content: Key) -> Awaitable[Receipt | None]:
         """Queue the call, and return what to await: a future, or the coroutine of the call that leads its batch.
 
-        Its result is the receipt, or None: then ``conclude``. If the await is cancelled, ``cancel`` the call.
+        The awaited result is the receipt; if it is None, call ``conclude``. If the await is cancelled, call ``cancel``.
         """
         try:
             self.pending.active.add(call)
             if self._observer is not None and call.caller is None:
                 call.caller = self._observer.caller(self._loop.time())
             linger = self._linger
-            # A call with less time than that can't linger.
+            # A call whose deadline falls within the linger time can't linger.
             is_hasty = linger and call.deadline - self._loop.time() <= linger
             batch = None if is_hasty else self._batches.join(content, call)
             if batch is None:
@@ -123,7 +123,7 @@ class SendQueue:
         return _next_turn() if future is None else future
 
     def cancel(self, call: Call) -> None:
-        """Take out a call whose caller was cancelled. If it shares a request in flight, its end is reported."""
+        """Remove a call whose caller was cancelled. If the call shares a request in flight, report its end later."""
         batch, was_settled, call.abandoned = call.batch, not call.unsettled, True
         if batch is not None and batch.is_sent_by(call):
             self._finish(batch)
@@ -216,7 +216,7 @@ class SendQueue:
     def _dispatch(self, batch: Batch) -> None:
         """Queue the batch for a slot. Calls may still join until it has one."""
         entry: QueuedBatch = batch.entry
-        # A close and a pause end queued calls when they begin: these calls are queued after that.
+        # ``close`` and ``pause`` end only the calls that are queued before them.
         if self._sender.closed:
             entry.fail(Failure.CLOSED)
         elif entry.deadline < self._rate_limiter.paused_until:

@@ -159,7 +159,7 @@ class ClaimLog:
                     pause = min(2 * pause, MAX_PAUSE)
 
     def _next(self) -> list[ClaimEntry]:
-        """Return the entries to write next, each key once: new ones, else failed ones, singly after two failures."""
+        """Return the entries to write next, each key once: new entries, else failed ones, alone after two failures."""
         if self._queue:
             return _by_key(islice(self._queue, self._store.at_once))
         if not self._failed:

@@ -50,7 +50,7 @@ class RunLog(Protocol):
     """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
     def claim_of(self, request: ChunkRequest, *, resent: bool) -> UsersClaim:
-        """Return the claim of one attempt, not made yet. ``resent``: an earlier attempt was UNKNOWN."""
+        """Return the claim of one attempt, not made yet. ``resent`` is True if an earlier attempt was UNKNOWN."""
         ...
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
@@ -179,7 +179,7 @@ class ChunkSender:
             self._deliveries -= 1
 
     def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
-        """Settle a part that was given up as REJECTED: the message was rejected for every user tried alone."""
+        """Settle as REJECTED a part that was given up: the message was rejected for every user tried alone."""
         self._engine.counters.users[Outcome.REJECTED] += part.users
         self._log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
 
@@ -311,7 +311,7 @@ class ChunkSender:
         )
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
-        """Count the status of a request's users. Not ``final``: the request is about to be sent again."""
+        """Count the status of a request's users. ``final`` is True if the status settles the users."""
         now = self._now()
         if final and status.state is not UserState.PENDING:
             outcome = OUTCOMES[status.state]

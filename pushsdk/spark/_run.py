@@ -73,9 +73,9 @@ def broadcast(
 
     With ``personal`` each row is a separate request: the columns ``fields`` (default: the columns that placeholders
     name) fill the placeholders or become the custom fields. ``claims`` makes another claim store, in each executor.
-    ``base_url`` defaults to PUSHSDK_BASE_URL of the driver, ``api_key``, a callable, to PUSHSDK_API_KEY of the
-    executors; both, ``proxy`` and ``headers`` are part of the job. All tasks share ``rate`` in equal parts and send
-    their first chunks in turn. The other options apply to each task.
+    ``base_url`` defaults to the driver's PUSHSDK_BASE_URL. ``api_key`` is a callable; by default executors read
+    PUSHSDK_API_KEY. Both, ``proxy`` and ``headers`` are written into the job. All tasks share ``rate`` in equal
+    parts and send their first chunks in turn. The other options apply to each task.
 
     Raises ValidationError, ConfigurationError or RunFileError before anything is sent, BroadcastError if the job
     fails: call again with the same arguments to resume; ``read_report`` tells the outcomes so far.
