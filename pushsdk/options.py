@@ -22,13 +22,13 @@ class SendingOptions(TypedDict, total=False):
     """The client options that can be sent to another process, for example to a Spark executor."""
 
     retry: RetryPolicy | None
-    """What is retried after a failed attempt. Default: ``RetryPolicy.safe()``."""
+    """The rules for retries after a failed attempt. Default: ``RetryPolicy.safe()``."""
     timeout: Timeout | float | None
     """A Timeout, or the total in seconds. Default: ``Timeout()``."""
     batching: Batching | None
-    """How concurrent sends are merged into one request. Default: ``Batching()``."""
+    """The merging of concurrent sends into one request. Default: ``Batching()``."""
     limits: Limits | None
-    """How many requests are in flight, and how much is queued. Default: ``Limits()``."""
+    """Bounds on requests in flight and on what is queued. Default: ``Limits()``."""
     rate: Rate | None
     """The most requests or users per second. Default: unlimited."""
     proxy: str | None

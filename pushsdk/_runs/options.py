@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, must_be
 from pushsdk._core.policy import RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.sender import guarded
@@ -64,17 +64,13 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.on_unknown not in ("skip", "resend"):
             raise ConfigurationError(f"on_unknown must be 'skip' or 'resend'; got {self.on_unknown!r}")
         if self.stop_policy is not None and not isinstance(self.stop_policy, StopPolicy):
-            raise _wrong_type("stop_policy", "a StopPolicy, for example StopPolicy(rejected=0.1)", self.stop_policy)
+            raise must_be("stop_policy", "a StopPolicy, for example StopPolicy(rejected=0.1)", self.stop_policy)
         if self.on_progress is not None and not callable(self.on_progress):
-            raise _wrong_type("on_progress", "a callable that takes one Progress", self.on_progress)
+            raise must_be("on_progress", "a callable that takes one Progress", self.on_progress)
         if self.stop is not None and not isinstance(self.stop, asyncio.Event):
-            raise _wrong_type("stop", "an asyncio.Event: set it to end the run early", self.stop)
+            raise must_be("stop", "an asyncio.Event: set it to end the run early", self.stop)
         limit = self.limit
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise ConfigurationError(f"limit must be a number of users, 1 or more; got {limit!r}")
+            raise must_be("limit", "a number of users, 1 or more", limit)
         if self.run is not None and self.path is None:
-            raise _wrong_type("run", "the path of a run file, for example 'spring.run'", self.run)
-
-
-def _wrong_type(name: str, rule: str, value: object) -> ConfigurationError:
-    return ConfigurationError(f"{name} must be {rule}; got {type(value).__name__}")
+            raise must_be("run", "the path of a run file, for example 'spring.run'", self.run)

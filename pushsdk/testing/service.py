@@ -42,7 +42,7 @@ class FakeResponse(Struct, frozen=True, kw_only=True):
     accepted: bool = False
     """True if the service accepts the request, whatever the response."""
     leaves: Literal["nothing", "part", "all"] = "all"
-    """How much of the request leaves the client."""
+    """The part of the request that leaves the client."""
     failure: Failure | None = None
     """The failure instead of a response. Without a failure and a ``code``, the request hangs."""
     after: float = 0.0
